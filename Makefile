@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# One Makefile. O=DIR build directory, V=1 verbose, SAN=1 sanitizers in the main binary, WERROR=1 as CI does.
+
+O ?= build
+V ?= 0
+SAN ?= 0
+WERROR ?= 1
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+CC ?= gcc
+CLANG ?= clang
+BPFTOOL ?= $(shell PATH=$$PATH:/usr/sbin:/sbin command -v bpftool 2>/dev/null || echo bpftool)
+PKG_CONFIG ?= pkg-config
+PYTHON ?= /usr/bin/python3
+
+MACHINE := $(shell uname -m)
+BPF_ARCH := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86)
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+VERSION := 0.1.0
+
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
+
+WARN := -Wall -Wextra $(if $(filter 1,$(WERROR)),-Werror)
+CPPFLAGS += -D_GNU_SOURCE -DPERFBPF_VERSION='"$(VERSION)"' -I. -Iuser -I$(O)/gen
+CFLAGS ?= -O2 -g
+ALL_CFLAGS = -std=c11 $(WARN) -Wstrict-prototypes -Wmissing-prototypes -fno-strict-aliasing -fstack-protector-strong $(CFLAGS)
+SAN_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+ifeq ($(SAN),1)
+ALL_CFLAGS += $(SAN_FLAGS)
+LDFLAGS += $(SAN_FLAGS)
+endif
+BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 $(WARN) -Wno-missing-declarations -I. -Ivmlinux -Ibpf
+
+# Static where the distribution ships archives; cJSON has none.
+ELF_LIBS = $(shell $(PKG_CONFIG) --static --libs libelf 2>/dev/null || echo -lelf -lz)
+LIBS = -Wl,-Bstatic -lbpf $(ELF_LIBS) -lcapstone -lz -Wl,-Bdynamic -lcjson -lm
+
+BPF_SRCS := $(sort $(wildcard bpf/*.bpf.c))
+BPF_OBJS := $(BPF_SRCS:bpf/%.bpf.c=$(O)/bpf/%.bpf.o)
+BASE_SRCS := $(sort $(wildcard user/base/*.c))
+USER_SRCS := $(sort $(wildcard user/*.c user/*/*.c user/*/*/*.c))
+USER_OBJS := $(USER_SRCS:%.c=$(O)/%.o)
+SKEL := $(O)/gen/perfbpf.skel.h
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: all clean help deps demo check check-headers check-layers check-format check-cases check-fuzz check-unit bench install \
+	uninstall format man FORCE
+
+all: $(O)/perfbpf ## build build/perfbpf
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 18
+
+# --- flag stamp: other flags rebuild everything ---------------------------------------------------------------------
+STAMP := $(O)/.flags
+$(STAMP): FORCE
+	@mkdir -p $(O)
+	@echo '$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(CLANG) $(BPF_CFLAGS) $(LDFLAGS)' > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+# --- kernel side ----------------------------------------------------------------------------------------------------
+$(O)/bpf/%.bpf.o: bpf/%.bpf.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CLANG,$@)$(CLANG) $(BPF_CFLAGS) -D__TARGET_ARCH_$(BPF_ARCH) -idirafter /usr/include/$(MULTIARCH) -MMD -MP -c $< -o $@
+
+$(O)/perfbpf.bpf.o: $(BPF_OBJS)
+	$(call say,LINK,$@)$(BPFTOOL) gen object $@ $^
+
+$(SKEL): $(O)/perfbpf.bpf.o
+	@mkdir -p $(@D)
+	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $< name perfbpf_bpf > $@
+
+# --- user side ------------------------------------------------------------------------------------------------------
+$(O)/%.o: %.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(O)/user/attach/probes.o: $(SKEL)
+
+$(O)/perfbpf: $(USER_OBJS)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# --- unit tests: each links its module and base/ only, so that a back-edge does not link ------------------------------
+# NAME: the sources besides tests/unit/test_NAME.c, tests/unit/harness.c and user/base/*.c
+UNIT_base :=
+UNIT_record := user/flow/record.c
+UNIT_stream := user/flow/stream.c
+UNIT_conn := user/flow/conn.c user/flow/stream.c
+UNIT_proc := user/flow/proc.c
+UNIT_http1 := user/flow/proto/http1.c user/flow/proto/http.c
+UNIT_proto := user/flow/proto/proto.c user/flow/proto/http1.c user/flow/proto/http.c
+UNIT_decode := user/flow/proto/decode.c
+UNIT_sse := user/flow/proto/sse.c
+UNIT_jsonscan := user/flow/llm/jsonscan.c
+UNIT_dialect := $(wildcard user/flow/llm/dialect*.c) user/flow/llm/call.c
+UNIT_exchange := $(wildcard user/flow/llm/*.c) user/flow/proto/decode.c user/flow/proto/sse.c user/flow/proto/http.c
+UNIT_span := user/flow/span.c user/flow/llm/call.c
+UNIT_trace := user/flow/trace.c user/flow/span.c user/flow/llm/call.c user/flow/proc.c
+UNIT_writer := user/flow/writer.c
+UNIT_view := $(wildcard user/view/*.c) user/flow/llm/call.c
+UNIT_elf := user/attach/elf.c
+UNIT_maps := user/attach/maps.c
+UNIT_site := user/attach/site.c user/attach/elf.c
+UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c) user/attach/site.c user/attach/elf.c
+UNIT_target := user/attach/target.c user/attach/elf.c
+UNIT_options := user/options.c
+UNIT_abi :=
+UNIT_pipeline := user/pipeline.c $(sort $(wildcard user/flow/*.c user/flow/*/*.c))
+
+UNIT_TESTS := $(patsubst tests/unit/test_%.c,%,$(sort $(wildcard tests/unit/test_*.c)))
+UNIT_LIBS := -lcmocka -lcapstone -lelf -lz -lcjson -lm
+UNIT_WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup
+
+# objects of the plain and the sanitized unit build
+$(O)/san/%.o: %.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O1 $(SAN_FLAGS) -MMD -MP -c $< -o $@
+
+define unit_rule
+$(O)/tests/unit/$(1): $$(patsubst %.c,$(O)/%.o,tests/unit/test_$(1).c tests/unit/harness.c $$(UNIT_$(1)) $$(BASE_SRCS))
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)$$(CC) $$(LDFLAGS) $(UNIT_WRAP) -o $$@ $$^ $$(UNIT_LIBS)
+$(O)/san/tests/unit/$(1): $$(patsubst %.c,$(O)/san/%.o,tests/unit/test_$(1).c tests/unit/harness.c $$(UNIT_$(1)) $$(BASE_SRCS))
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)$$(CC) $$(LDFLAGS) $(SAN_FLAGS) $(UNIT_WRAP) -o $$@ $$^ $$(UNIT_LIBS)
+endef
+$(foreach t,$(UNIT_TESTS),$(eval $(call unit_rule,$(t))))
+
+unit: $(UNIT_TESTS:%=$(O)/tests/unit/%) $(UNIT_TESTS:%=$(O)/san/tests/unit/%)
+.PHONY: unit
+
+check-unit: unit ## unit tests, plain and under ASan and UBSan
+	$(Q)tests/run --out $(O)/tests/log unit $(UNIT_TESTS:%=$(O)/tests/unit/%) $(UNIT_TESTS:%=$(O)/san/tests/unit/%)
+
+# --- fuzz targets: clang's libFuzzer; tests/fuzz/fuzz_NAME.c with the sources of UNIT_NAME -----------------------------
+FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+FUZZ_SECONDS ?= 30
+FUZZ_CFLAGS := -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
+define fuzz_rule
+$(O)/fuzz/$(1): tests/fuzz/fuzz_$(1).c $$(UNIT_$(1)) $$(BASE_SRCS) $(STAMP)
+	@mkdir -p $$(@D)
+	$$(call say,FUZZ,$$@)$$(CLANG) $$(CPPFLAGS) $$(FUZZ_CFLAGS) -o $$@ $$(filter %.c,$$^) -lcapstone -lelf -lz -lcjson -lm
+endef
+$(foreach t,$(FUZZ_TARGETS),$(eval $(call fuzz_rule,$(t))))
+fuzz: $(FUZZ_TARGETS:%=$(O)/fuzz/%)
+.PHONY: fuzz
+
+check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (30)
+	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
+
+# --- test programs ----------------------------------------------------------------------------------------------------
+TEST_TOOLS := $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/tlsbench
+
+$(O)/tests/modelserver: tests/tools/modelserver.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -o $@ $< -lssl -lcrypto -lz -lpthread
+$(O)/tests/modelclient: tests/tools/modelclient.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -o $@ $< -lssl -lcrypto -lpthread
+$(O)/tests/tlsbench: tests/bench/tlsbench.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -o $@ $< -lssl -lcrypto -lpthread
+$(O)/tests/jsonl2cap: $(O)/tests/tools/jsonl2cap.o $(BASE_SRCS:%.c=$(O)/%.o)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
+
+tools: $(TEST_TOOLS)
+.PHONY: tools
+
+# --- the user's targets -------------------------------------------------------------------------------------------------
+deps: ## install what build, demo and tests need (root)
+	$(Q)tests/tools/deps
+
+demo: deps ## trace the project's own model server and client, live (root)
+	$(Q)$(MAKE) --no-print-directory all tools
+	$(Q)tests/tools/demo $(O)
+
+check: deps ## all tests; those that need root and BPF say so where they cannot run
+	$(Q)$(MAKE) --no-print-directory all unit tools fuzz
+	$(Q)tests/run --out $(O)/tests/log all $(O) $(FUZZ_SECONDS)
+
+check-cases: all tools ## CASES=DIR: replay a folder of cases against its expected.json
+	$(Q)$(PYTHON) tests/tools/check_cases.py --build $(O) $(CASES)
+
+check-headers: ## each header compiles alone
+	$(Q)tests/tools/check-headers '$(CC)' '$(CLANG)'
+
+check-layers: ## includes against the layer table of doc/design.md
+	$(Q)tests/tools/check-layers
+
+check-arm64: ## the BPF side compiles for arm64
+	$(Q)mkdir -p $(O)/arm64 && for f in $(BPF_SRCS); do \
+		$(CLANG) $(BPF_CFLAGS) -D__TARGET_ARCH_arm64 -c $$f -o $(O)/arm64/$$(basename $$f .c).o || exit 1; done
+.PHONY: check-arm64
+
+check-format: ## clang-format finds nothing to change
+	$(Q)clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
+
+format: ## clang-format everything
+	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
+
+bench: all tools ## the benchmarks, as ratios, with spread (root)
+	$(Q)$(PYTHON) tests/bench/bench.py --build $(O)
+
+man: $(O)/perfbpf.8
+$(O)/perfbpf.8: doc/perfbpf.8.md
+	@mkdir -p $(@D)
+	$(call say,MAN,$@)go-md2man -in $< -out $@
+
+install: all man ## binary, man page, completions; DESTDIR, PREFIX
+	install -Dm755 $(O)/perfbpf $(DESTDIR)$(PREFIX)/bin/perfbpf
+	install -Dm644 $(O)/perfbpf.8 $(DESTDIR)$(PREFIX)/share/man/man8/perfbpf.8
+	install -Dm644 doc/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/perfbpf
+
+uninstall: ## what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/perfbpf $(DESTDIR)$(PREFIX)/share/man/man8/perfbpf.8 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/perfbpf
+
+clean: ## remove the build directory
+	rm -rf $(O)
+
+-include $(shell find $(O) -name '*.d' 2>/dev/null)

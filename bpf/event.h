@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef PERFBPF_EVENT_H
+#define PERFBPF_EVENT_H
+
+/*
+ * THE ABI: every record that leaves the kernel, and every record of a capture file. Included by the BPF programs (after
+ * vmlinux.h) and by user/flow/record.c, user/attach/probes.c and tests (after <linux/types.h>).
+ *
+ * Rules. Numbers are explicit and append-only; 0 is invalid; a reader skips and counts kinds it does not know. No packed
+ * structs: holes are named and zero. Records are 8-aligned, `size` is a multiple of 8 and covers the variable part, which
+ * comes last. All times are CLOCK_BOOTTIME nanoseconds. Native byte order.
+ */
+
+#include "limits.h"
+
+#define EV_ABI_VERSION 1
+
+enum ev_kind {
+	EV_INVALID = 0,
+	EV_DATA = 1,	   /* struct ev_data: plaintext of one direction of a connection */
+	EV_GAP = 2,	   /* struct ev_gap: bytes were lost here, how many is unknown */
+	EV_CONN_OPEN = 3,  /* struct ev_conn_open: kernel state for a connection generation was made */
+	EV_CONN_CLOSE = 4, /* struct ev_conn_close: the library's object is going away (a hint) */
+	EV_HANDSHAKE = 5,  /* struct ev_handshake: the TLS handshake of a connection is done */
+	EV_CONN_SOCK = 6,  /* struct ev_conn_sock: evidence that a connection uses a socket */
+	EV_SOCK = 7,	   /* struct ev_sock: something happened on a TCP socket of a target */
+	EV_EXEC = 8,	   /* struct ev_exec: a process runs a new program */
+	EV_FORK = 9,	   /* struct ev_fork: a process made a process (threads are not reported) */
+	EV_EXIT = 10,	   /* struct ev_exit: a process (its last thread) ended */
+	EV_PROC = 11,	   /* struct ev_exec, made in user space: a process that already ran at the start */
+	EV_LOST = 12,	   /* struct ev_lost, made in user space: snapshot of the kernel's counters */
+	EV_TICK = 13,	   /* struct ev_head alone, made in user space: time has passed */
+	EV_KIND_MAX = 13,
+};
+
+/* ev_head.flags */
+#define EV_F_CAPPED 1	/* DATA: orig_len > len because of LIMIT_REQUEST_BYTES: a choice, not a loss */
+#define EV_F_FAULT 2	/* DATA: user memory could not be read: len is 0 */
+#define EV_F_FRESH 4	/* CONN_OPEN: seen from its first byte (SSL_new or first handshake was seen) */
+#define EV_F_APPROX 8	/* HANDSHAKE: end taken from the last failed call before the first success */
+#define EV_F_LOCAL 16	/* CONN_CLOSE: the traced program closed first (else: unknown by whom) */
+#define EV_F_RESUMED 32 /* HANDSHAKE: session resumed (where known) */
+
+struct ev_head {
+	__u32 size; /* whole record, multiple of 8 */
+	__u16 kind;
+	__u16 flags;
+	__u64 ts_ns; /* when it happened; for a call: when it returned */
+	__u32 tgid;  /* process; 0 where the event is attributed by socket cookie only */
+	__u32 tid;
+};
+
+/* A connection generation. Together with ev_head.tgid it is unique in a run; `gen` alone is too (live). */
+struct ev_conn {
+	__u64 obj;	/* the library's object (SSL *), only an address */
+	__u64 start_ns; /* start time of the process (task->start_boottime of the leader) */
+	__u32 exec_id;	/* rises with each exec of the process (task->self_exec_id) */
+	__u32 gen;	/* generation of `obj`: SSL_new, handshake on an established connection, new socket */
+};
+
+#define EV_DIR_TX 0 /* written by the traced program */
+#define EV_DIR_RX 1 /* read by the traced program */
+
+struct ev_data {
+	struct ev_head h;
+	struct ev_conn conn;
+	__u64 pos;	/* place of the first byte in this direction, one atomic add in the kernel */
+	__u64 entry_ns; /* when the call began (h.ts_ns: when it returned) */
+	__u32 len;	/* bytes here */
+	__u32 orig_len; /* bytes that the program moved; > len is a gap */
+	__u8 dir;
+	__u8 pad[7];
+	__u8 bytes[];
+};
+
+struct ev_gap {
+	struct ev_head h;
+	struct ev_conn conn;
+	__u64 pos; /* the gap lies just before this position; positions go on without it */
+	__u8 dir;
+	__u8 pad[7];
+};
+
+struct ev_conn_open {
+	struct ev_head h;
+	struct ev_conn conn;
+};
+
+struct ev_conn_close {
+	struct ev_head h;
+	struct ev_conn conn;
+	__u64 pos[2]; /* final positions: what is missing up to here was lost */
+};
+
+struct ev_handshake {
+	struct ev_head h; /* ts_ns: end of the handshake */
+	struct ev_conn conn;
+	__u64 begin_ns; /* entry of the first TLS call on the object */
+};
+
+/* How a socket was tied to a TLS connection. */
+#define EV_SOCK_INSIDE 1  /* the socket call ran inside the TLS call: proof */
+#define EV_SOCK_AFTER 2	  /* first send on the thread after a TLS write: vote */
+#define EV_SOCK_BEFORE 3  /* last receive on the thread before a TLS read: vote */
+
+struct ev_addr {
+	__u16 family; /* AF_INET or AF_INET6, 0 unknown */
+	__u16 lport;  /* host byte order */
+	__u16 rport;
+	__u16 pad;
+	__u8 laddr[16]; /* AF_INET: first 4 bytes */
+	__u8 raddr[16];
+};
+
+struct ev_conn_sock {
+	struct ev_head h;
+	struct ev_conn conn;
+	__u64 cookie; /* bpf_get_socket_cookie */
+	struct ev_addr addr;
+	__u32 wire_len;	 /* bytes the socket call moved */
+	__u32 plain_len; /* plaintext bytes of the TLS calls it is held against */
+	__u8 how;
+	__u8 dir;
+	__u8 pad[6];
+};
+
+/* ev_sock.what */
+#define EV_SK_CONNECTED 1  /* SYN_SENT -> ESTABLISHED; begin_ns: when connect() began */
+#define EV_SK_CONNECT_FAILED 2 /* SYN_SENT -> CLOSE; begin_ns as above */
+#define EV_SK_CLOSE_LOCAL 3  /* the program closed first (ESTABLISHED -> FIN_WAIT1) */
+#define EV_SK_CLOSE_REMOTE 4 /* the peer closed first (ESTABLISHED -> CLOSE_WAIT) */
+#define EV_SK_CLOSED 5	     /* -> CLOSE */
+#define EV_SK_RETRANSMIT 6
+#define EV_SK_RESET_SENT 7
+#define EV_SK_RESET_RECEIVED 8
+#define EV_SK_RTT 9 /* srtt_us changed noticeably */
+
+struct ev_sock {
+	struct ev_head h; /* tgid: owner as recorded at connect or first send, never "current" of a softirq */
+	__u64 cookie;
+	__u64 begin_ns;
+	struct ev_addr addr;
+	__u32 what;
+	__u32 srtt_us; /* smoothed round trip, 0 unknown */
+};
+
+/* Also EV_PROC. `filename` then `args` follow, each without a terminating NUL; args are NUL-separated. */
+struct ev_exec {
+	struct ev_head h;
+	__u64 start_ns;
+	__u32 exec_id;
+	__u32 ppid;
+	char comm[LIMIT_COMM_BYTES];
+	__u32 filename_len;
+	__u32 args_len;
+	__u8 bytes[];
+};
+
+struct ev_fork {
+	struct ev_head h; /* tgid: the parent */
+	__u64 child_start_ns;
+	__u32 child_tgid;
+	__u32 pad;
+};
+
+struct ev_exit {
+	struct ev_head h;
+	__u64 start_ns;
+	__u32 exec_id;
+	__s32 code;	/* exit status, 0..255 */
+	__s32 signal;	/* 0: exited */
+	__u32 pad;
+	__u64 cpu_ns;	/* user + system time of the whole process, 0 unknown */
+};
+
+/* Counters of the kernel side, per CPU, index = id. X(ID, name): `name` is the key in metadata.lost. */
+#define EV_STATS(X)                                                                                                    \
+	X(ST_RING_RECORDS, "ring_records")     /* records that found no room in the ring */                            \
+	X(ST_RING_BYTES, "ring_bytes")	       /* plaintext bytes in them */                                            \
+	X(ST_STATE_FULL, "state_full")	       /* a map was full, or thread storage was refused */                      \
+	X(ST_NEST_OVERFLOW, "nest_overflow")   /* more than LIMIT_NEST TLS calls open on one thread */                  \
+	X(ST_MISSED_RETURN, "missed_returns")  /* a call was entered and its return never seen */                       \
+	X(ST_FAULT, "faults")		       /* user memory that could not be read */                                 \
+	X(ST_UNSEEN, "unseen_bytes")	       /* bytes moved where no probe looks (sendfile and the like) */
+
+enum ev_stat {
+#define X(id, name) id,
+	EV_STATS(X)
+#undef X
+	    ST_COUNT,
+};
+
+struct ev_lost {
+	struct ev_head h;
+	__u64 stats[ST_COUNT]; /* sums over CPUs since the start */
+};
+
+/* Set by the loader before load: `const volatile struct config cfg` in emit.bpf.c. */
+struct config {
+	__u32 self_tgid;     /* perfbpf itself: never a target */
+	__u8 follow_exec;    /* 1: every exec of the machine becomes a provisional target and is reported (-n, -a) */
+	__u8 read_dynptr;    /* 1: bpf_probe_read_user_dynptr exists here */
+	__u8 pad[2];
+	__u32 request_bytes; /* LIMIT_REQUEST_BYTES, or less */
+};
+
+/*
+ * What a uprobe's attach cookie says, so that one program serves every function of every library:
+ * how to find the object, the buffer and the moved length.
+ */
+enum tls_role {
+	TLS_ROLE_NONE = 0,
+	TLS_ROLE_READ = 1,
+	TLS_ROLE_WRITE = 2,
+	TLS_ROLE_HANDSHAKE = 3,
+	TLS_ROLE_NEW = 4, /* the object is the return value */
+	TLS_ROLE_FREE = 5,
+};
+/* Length from: the return value (> 0), or *(size_t *)argument N when the function returned > 0. N counts from 1. */
+#define TLS_LEN_RET 0
+#define TLS_COOKIE(role, len_arg) ((__u64)(role) | ((__u64)(len_arg) << 8))
+#define TLS_COOKIE_ROLE(c) ((__u32)((c)&0xff))
+#define TLS_COOKIE_LEN_ARG(c) ((__u32)(((c) >> 8) & 0xff))
+
+/* Value of the `targets` map (key: tgid). */
+struct target {
+	__u64 start_ns;
+	__u32 provisional; /* 1: user space has not decided yet (follow_exec) */
+	__u32 pad;
+};
+
+/* Key of the `conns` map. User space deletes: 1 s after CONN_CLOSE if unused since, and at EXIT. */
+struct conn_map_key {
+	__u64 obj;
+	__u64 start_ns;
+	__u32 tgid;
+	__u32 exec_id;
+};
+
+#define EV_ASSERT(e) _Static_assert(e, #e)
+EV_ASSERT(sizeof(struct ev_head) == 24);
+EV_ASSERT(sizeof(struct ev_conn) == 24);
+EV_ASSERT(sizeof(struct ev_data) == 80);
+EV_ASSERT(sizeof(struct ev_gap) == 64);
+EV_ASSERT(sizeof(struct ev_conn_open) == 48);
+EV_ASSERT(sizeof(struct ev_conn_close) == 64);
+EV_ASSERT(sizeof(struct ev_handshake) == 56);
+EV_ASSERT(sizeof(struct ev_addr) == 40);
+EV_ASSERT(sizeof(struct ev_conn_sock) == 112);
+EV_ASSERT(sizeof(struct ev_sock) == 88);
+EV_ASSERT(sizeof(struct ev_exec) == 64);
+EV_ASSERT(sizeof(struct ev_fork) == 40);
+EV_ASSERT(sizeof(struct ev_exit) == 56);
+
+/* Capture file: this header, then records as above, back to back. */
+#define CAPTURE_MAGIC "perfbpf\n"
+struct capture_header {
+	char magic[8];
+	__u32 abi_version;
+	__u32 header_size;	/* where the first record begins */
+	__u64 start_ns;		/* CLOCK_BOOTTIME at the start of tracing: zero of start_ms */
+	__s64 boot_to_unix_ns;	/* add to a boot time to get Unix time; 0: unknown */
+	char host[64];
+	char kernel[64];
+};
+EV_ASSERT(sizeof(struct capture_header) == 160);
+
+#endif

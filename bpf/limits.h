@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef PERFBPF_LIMITS_H
+#define PERFBPF_LIMITS_H
+
+/* Sizes that the kernel side and the user side agree on. Plain integer macros: both compilers read them. */
+
+/* Bytes of plaintext in one DATA record: a TLS record carries at most 2^14 (RFC 8446 section 5.1), so nearly
+ * every read or write is one record. Larger transfers go in chunks of this size with rising `pos`. */
+#define LIMIT_CHUNK_BYTES 16384
+
+/* Plaintext copied of one request (bytes written since the last successful read of that connection). Agents send
+ * 20-400 KB; past this only the position advances (EV_F_CAPPED), which is a choice and not a loss. */
+#define LIMIT_REQUEST_BYTES (1024 * 1024)
+
+/* Chunks one call may emit: a single read or write larger than this many chunks is capped. */
+#define LIMIT_CHUNKS_PER_CALL (LIMIT_REQUEST_BYTES / LIMIT_CHUNK_BYTES)
+
+/* TLS calls that may be open on one thread at once: a write nests in a read (node), a callback nests deeper. */
+#define LIMIT_NEST 8
+
+/* Traced processes, and live TLS connections, at once. A full map is counted, never evicted silently. */
+#define LIMIT_TARGETS 65536
+#define LIMIT_CONNS 65536
+
+/* Socket votes that one connection may emit before it is bound (base rate of CONN_SOCK records). */
+#define LIMIT_SOCK_VOTES 32
+
+/* Bytes of a file name and of an argument vector kept from an exec. */
+#define LIMIT_FILENAME_BYTES 256
+#define LIMIT_ARGS_BYTES 1024
+
+/* TASK_COMM_LEN of the kernel. */
+#define LIMIT_COMM_BYTES 16
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef ATTACH_ELF_H
+#define ATTACH_ELF_H
+
+/*
+ * One ELF file, mapped read-only: headers, segments, symbols. 64-bit little-endian x86-64 and aarch64. Hostile files are
+ * survived: every offset is checked against the mapping before use (a file that shrinks while mapped is the caller's risk
+ * and is bounded by reading through pread where that matters).
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/sv.h"
+
+#define ELF_BUILD_ID_MAX 20
+
+struct elf_load { /* a PT_LOAD */
+	uint64_t off, vaddr, filesz, memsz;
+	bool exec;
+};
+#define ELF_LOADS_MAX 64
+
+struct elf {
+	int fd; /* owned */
+	const uint8_t *map;
+	size_t size;
+	uint16_t machine; /* EM_X86_64, EM_AARCH64 */
+	struct elf_load loads[ELF_LOADS_MAX];
+	unsigned load_count;
+	uint64_t dev, ino;
+	char build_id[2 * ELF_BUILD_ID_MAX + 1]; /* hex, "" when there is none */
+};
+
+/* Opens O_RDONLY|O_CLOEXEC (through /proc/PID/map_files, root or exe as the caller likes). 0; -ENOEXEC (no ELF we read),
+ * -EFBIG, -EINVAL (not a regular file), other -errno. */
+int elf_open(struct elf *e, const char *path);
+void elf_close(struct elf *e);
+
+/* Virtual address to file offset, inside a PT_LOAD's file part: offset, or -1. */
+int64_t elf_offset_of(const struct elf_load *loads, unsigned n, uint64_t vaddr);
+/* The other way; UINT64_MAX when the offset is in no segment. */
+uint64_t elf_vaddr_of(const struct elf *e, uint64_t off);
+/* Bytes at a file offset, NULL when [off, off+len) is not inside the file. */
+const uint8_t *elf_at(const struct elf *e, uint64_t off, size_t len);
+
+struct elf_symbol {
+	struct sv name; /* without @VERSION; borrowed from the mapping */
+	uint64_t vaddr, size;
+	uint64_t off; /* file offset */
+};
+
+/* Every defined function symbol of .dynsym and .symtab. fn returns false to stop. 0, -EBADMSG for broken tables (what is
+ * readable was reported). */
+int elf_each_function(const struct elf *e, bool (*fn)(void *ctx, const struct elf_symbol *s), void *ctx);
+
+/* The import (.rela.plt name) that a PLT entry at this virtual address jumps to; SV_NONE when it is none. */
+struct sv elf_plt_name(const struct elf *e, uint64_t vaddr);
+/* DT_NEEDED names and PT_INTERP, for what ld.so would map. Borrowed. fn may be called 0 times. */
+void elf_each_needed(const struct elf *e, void (*fn)(void *ctx, struct sv soname), void *ctx);
+struct sv elf_interp(const struct elf *e);
+struct sv elf_rpath(const struct elf *e); /* DT_RUNPATH, else DT_RPATH */
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef ATTACH_PROBES_H
+#define ATTACH_PROBES_H
+
+/*
+ * The kernel side's only user: loads the BPF object, attaches probes, drains the ring, reads counters. Nobody else sees the
+ * skeleton or libbpf.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tlsfind.h"
+
+enum probes_mode { PROBES_SESSION, PROBES_MULTI, PROBES_PERF };
+
+struct probes_config {
+	uint32_t ring_bytes; /* power of two */
+	bool follow_exec;    /* -n, -a: every exec is reported and provisionally traced */
+	enum probes_mode mode_max; /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
+	bool force_no_dynptr; /* for tests */
+	/* Called from probes_consume() once a record. Bytes are read-only and borrowed. */
+	void (*on_record)(void *ctx, const void *bytes, size_t len);
+	void *ctx;
+};
+
+struct probes_features {
+	enum probes_mode mode;
+	bool read_dynptr;
+	bool sock_length; /* sock_send_length / sock_recv_length: connections are tied to sockets */
+	bool tcp_rtt, tcp_retransmit, tcp_reset;
+	char degraded[512]; /* one line of what this kernel lacks, "" when nothing */
+};
+
+struct probes;
+
+/* Load. NULL with errno and *why (static or in probes_why()): EPERM (privileges), ENOENT (no BTF), EINVAL (verifier) … */
+struct probes *probes_open(const struct probes_config *cfg);
+const char *probes_why(void);  /* one line of the last failure of probes_open, for the user */
+const char *probes_hint(void); /* what to do about it, or NULL */
+void probes_close(struct probes *p); /* detaches everything; NULL is fine */
+
+const struct probes_features *probes_features(const struct probes *p);
+
+/* Probe a file's functions (each (device, inode) once; again returns 0). `path` must reach the very file (map_files, root, exe).
+ * 0; -errno when no read or no write probe could be set, failures[] then names them. Results are kept for probes_each_file. */
+int probes_attach_file(struct probes *p, const char *path, const char *shown_path, const struct elf *e,
+		       const struct tls_find *found);
+
+struct probes_file {
+	const char *shown_path;
+	uint64_t dev, ino;
+	const struct tls_find *found;
+	int status[TLSFIND_MAX]; /* per function: 0 or -errno */
+};
+void probes_each_file(const struct probes *p, void (*fn)(void *ctx, const struct probes_file *f), void *ctx);
+bool probes_has_file(const struct probes *p, uint64_t dev, uint64_t ino);
+
+/* A process is traced from now on, with the children it makes. 0, -E2BIG (LIMIT_TARGETS). */
+int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns);
+void probes_confirm_target(struct probes *p, pid_t tgid); /* provisional -> traced */
+void probes_drop_target(struct probes *p, pid_t tgid);
+/* One process that was there before the start, as the kernel sees it (exact start time, exec id). 0 or -ESRCH. */
+int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id);
+
+int probes_fd(const struct probes *p);	/* epoll-able: woken only on urgent records */
+int probes_consume(struct probes *p);	/* drains all; number of records or -errno. Call on a timer too */
+void probes_stats(struct probes *p, uint64_t *stats); /* ST_COUNT sums; see EV_STATS */
+void probes_tick(struct probes *p, uint64_t now_ns); /* deletes kernel state of closed connections and ended processes */
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef ATTACH_SITE_H
+#define ATTACH_SITE_H
+
+/*
+ * Where in a function a probe sits. The kernel emulates some instructions (push r64, jcc, call/jmp rel, one-byte nop): a hit
+ * there costs 0.55 us, where it must single-step up to 19 us (measured on a VM, Linux 6.18). The resolver decodes from the
+ * function's start and picks the cheapest safe instruction:
+ *  1. the first emulated instruction on the straight line from the entry before rsp or an argument register changes;
+ *  2. else the same in the internal function that the public one calls with the same arguments (see site.c);
+ *  3. else the entry itself, class SLOW.
+ * Never an offset that was not decoded as an instruction boundary.
+ */
+
+#include "elf.h"
+
+enum site_class { SITE_NOP5, SITE_EMULATED, SITE_STEPPED, SITE_ENTRY /* no decoder for this machine: public symbol */ };
+
+struct site {
+	uint64_t off;	 /* file offset of the probe */
+	uint64_t func_off; /* file offset of the function probed (internal one by rule 2) */
+	enum site_class class;
+	uint8_t rule;	 /* 1, 2, 3 */
+	uint8_t len_arg; /* 0: moved length is the return value; N: *(size_t *)argument N, returned > 0 */
+	char insn[32];	 /* text of the instruction, for check and metadata */
+};
+
+/* func_off: file offset of the function; has_return: a return probe is wanted (rsp must still be the entry's).
+ * 0; -EINVAL when the function cannot be decoded. */
+int site_resolve(const struct elf *e, uint64_t func_off, bool has_return, struct site *out);
+
+/* The function that this one tail-jumps to, possibly through its own PLT, as its whole work: file offset and, for a jump
+ * through the PLT, the symbol name. false: none. */
+bool site_tail_target(const struct elf *e, uint64_t func_off, uint64_t *target_off, struct sv *plt_name);
+
+const char *site_class_name(enum site_class c); /* "nop5", "emulated", "single-stepped", "entry" */
+
+#endif

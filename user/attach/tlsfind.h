@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef ATTACH_TLSFIND_H
+#define ATTACH_TLSFIND_H
+
+/*
+ * The finder: which functions of a file carry TLS plaintext, and where to probe them. One file a method (tlsfind_symbols.c
+ * now), one result type. Ambiguous roles are refused with a reason.
+ */
+
+#include "site.h"
+
+#define TLSFIND_MAX 16
+
+struct tls_func {
+	uint32_t role;	  /* enum tls_role of bpf/event.h */
+	uint32_t len_arg; /* TLS_LEN_RET or argument number */
+	struct site site;
+	char name[48];	  /* "SSL_read", "ssl_read_internal (SSL_read, SSL_read_ex)" */
+};
+
+struct tls_find {
+	struct tls_func funcs[TLSFIND_MAX];
+	unsigned count;
+	const char *stack;  /* "openssl 3", "openssl 1.1", "gnutls"; static; NULL: no TLS here */
+	const char *method; /* "symbols"; static */
+	char reason[160];   /* why nothing (or not all) can be probed; "" otherwise */
+};
+
+/* 0: probes found (reading and writing both); -ENOENT: no TLS functions in this file; -EINVAL: refused, see reason. */
+int tlsfind_symbols(const struct elf *e, struct tls_find *out);
+
+/* All methods in order. */
+int tlsfind(const struct elf *e, struct tls_find *out);
+
+#endif

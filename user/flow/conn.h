@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_CONN_H
+#define FLOW_CONN_H
+
+/*
+ * Connections: joins the records of one TLS connection generation, owns its two streams, binds it to a TCP socket, and
+ * knows when and by whom it ended. Downstream sees bytes in order.
+ */
+
+#include "record.h"
+#include "stream.h"
+
+#define CONN_MAX 65536		     /* open at once; past it the longest silent one is closed and counted */
+#define CONN_CLOSE_LINGER_NS 100000000ull /* SSL_free fires before the last reference drops: bytes may still follow */
+
+enum conn_end {
+	CONN_END_UNKNOWN,  /* object freed, nobody knows who closed */
+	CONN_END_LOCAL,	   /* the program closed */
+	CONN_END_REMOTE,   /* the peer closed or reset */
+	CONN_END_EXIT,	   /* the process ended */
+	CONN_END_EXEC,	   /* the process ran another program */
+	CONN_END_REPLACED, /* the object was reused for a new connection */
+	CONN_END_CAPTURE,  /* tracing ended */
+	CONN_END_LIMIT,	   /* CONN_MAX */
+};
+
+struct conn_setup {
+	uint64_t connect_begin_ns, connect_end_ns; /* TCP, UNKNOWN_NS when not seen */
+	uint64_t tls_begin_ns, tls_end_ns;	   /* UNKNOWN_NS when not seen */
+	bool tls_approximate;
+};
+
+/* Plain data that downstream may read; owned by the conn stage, valid until on_conn_end returned. */
+struct conn {
+	struct conn_key key;
+	uint64_t id; /* unique in the run, from 1 */
+	bool fresh;  /* seen from its first byte; else attached in the middle */
+	uint64_t open_ns;
+	struct conn_setup setup;
+	bool bound; /* to a socket: the fields below are proven */
+	uint64_t cookie;
+	struct sock_addr local, remote;
+	uint32_t srtt_us;      /* last known, 0 unknown */
+	uint32_t retransmits;  /* so far, on this socket */
+	uint64_t bytes[2];     /* plaintext positions reached, by direction */
+	int32_t exit_code, exit_signal; /* when end is CONN_END_EXIT */
+	void *ctx;	       /* downstream's own */
+};
+
+struct conn_sink {
+	void *ctx;
+	/* First record of a connection. */
+	void (*on_conn_open)(void *ctx, struct conn *c);
+	void (*on_conn_bytes)(void *ctx, struct conn *c, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
+	void (*on_conn_gap)(void *ctx, struct conn *c, enum dir dir, uint64_t len, enum gap_why why, const struct stamp *at);
+	/* Retransmit, reset, close, RTT on the bound socket of c. */
+	void (*on_conn_sock)(void *ctx, struct conn *c, const struct rec_sock *r);
+	/* Last word about c; c->ctx must be released by the callee. */
+	void (*on_conn_end)(void *ctx, struct conn *c, enum conn_end why, uint64_t ts_ns);
+};
+
+struct conns;
+
+/* NULL with errno ENOMEM. `lost` is borrowed. */
+struct conns *conns_new(struct lost *lost, const struct conn_sink *sink);
+void conns_free(struct conns *t); /* without callbacks; conns_finish() first */
+
+void conns_push_data(struct conns *t, const struct rec_data *r);
+void conns_push_gap(struct conns *t, const struct rec_gap *r);
+void conns_push_open(struct conns *t, const struct rec_open *r);
+void conns_push_close(struct conns *t, const struct rec_close *r);
+void conns_push_handshake(struct conns *t, const struct rec_handshake *r);
+void conns_push_conn_sock(struct conns *t, const struct rec_conn_sock *r);
+void conns_push_sock(struct conns *t, const struct rec_sock *r);
+void conns_push_exec(struct conns *t, const struct rec_exec *r); /* ends the connections of the program before */
+void conns_push_exit(struct conns *t, const struct rec_exit *r); /* ends those of the process */
+void conns_tick(struct conns *t, uint64_t now_ns);
+void conns_finish(struct conns *t, uint64_t now_ns); /* ends all with CONN_END_CAPTURE */
+
+/* For coverage and snapshots: every connection that is open. */
+void conns_each(struct conns *t, void (*fn)(void *ctx, struct conn *c), void *ctx);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_CALL_H
+#define FLOW_LLM_CALL_H
+
+/*
+ * One finished model call: the plain data that span, calls file, live lines and summary read. Unknown: UNKNOWN_NS for
+ * times, UNKNOWN_COUNT (-1) for counts, NULL or "" for text, status 0.
+ */
+
+#include "base/types.h"
+
+enum token_kind { TOKEN_NONE, TOKEN_REASONING, TOKEN_TEXT, TOKEN_TOOL, TOKEN_REFUSAL, TOKEN_AUDIO };
+enum usage_source { USAGE_NONE, USAGE_REPORTED, USAGE_PARTIAL, USAGE_ESTIMATED };
+enum call_class { CALL_MAIN, CALL_SUBAGENT, CALL_AUX, CALL_PREWARM, CALL_COUNT };
+enum end_reason {
+	END_COMPLETE, /* framed to its end: end_reason is null */
+	END_CLIENT_ABORT,
+	END_SERVER_ABORT,
+	END_CONNECTION_CLOSED,
+	END_PROCESS_EXIT,
+	END_EVICTED,
+	END_CAPTURE_LOSS,
+	END_CAPTURE_END,
+};
+
+/* Token counts, normalised (INTERFACE section 3); each UNKNOWN_COUNT when not reported. */
+struct usage {
+	enum usage_source source; /* USAGE_NONE: nothing was reported, usage is null */
+	int64_t input_uncached, cache_read, cache_write, input_total, output_total, reasoning;
+};
+
+struct tool_call {
+	char *id;   /* owned; NULL unknown */
+	char *name; /* owned; NULL unknown */
+};
+#define CALL_TOOLS_MAX 128
+
+struct call_request {
+	int64_t messages, tools, system_bytes, max_tokens;
+	int thinking; /* -1 unknown, 0 no, 1 yes */
+};
+
+struct call {
+	uint64_t id; /* unique in the run, from 1 */
+	struct conn_key conn;
+	uint64_t conn_id;
+	uint32_t tid; /* thread of the request's first byte */
+
+	/* Times, CLOCK_BOOTTIME ns. */
+	uint64_t start_ns;	/* entry of the first successful write of the request */
+	uint64_t send_end_ns;	/* last request byte written; at the first response byte at the latest */
+	uint64_t ttfb_ns;	/* first byte of the final response's head */
+	uint64_t first_token_ns, first_visible_ns, last_token_ns;
+	uint64_t end_ns;
+	enum token_kind first_kind;
+	int64_t max_gap_ns; /* longest silence between content chunks, UNKNOWN_COUNT below two chunks */
+	int64_t stalls;	    /* silences over CALL_STALL_NS */
+	int64_t chunks;	    /* content chunks */
+	/* Set-up of the connection, when this call paid for it (else UNKNOWN_NS). */
+	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
+	bool tls_approximate;
+
+	const char *protocol; /* static */
+	char *method, *path, *host; /* owned; path without secret query values */
+	int status;
+	const char *api, *provider, *operation; /* static ids of llm-wire.md section 2, NULL unknown */
+	char *model, *request_model;
+	enum call_class class;
+	int stream; /* -1 unknown */
+	char *session_id, *agent_id, *parent_agent_id;
+	struct sock_addr peer; /* family 0: unknown */
+
+	struct usage usage;
+	bool hidden_reasoning; /* reasoning was counted and not streamed: decode rate is not known */
+	char *stop_reason, *error;
+	enum end_reason end;
+	bool unfinished; /* still open when tracing ended, or in a snapshot */
+	int32_t exit_code, exit_signal; /* with END_PROCESS_EXIT */
+
+	bool lossy, mid_attach, request_truncated;
+	int64_t lost_bytes; /* of this call's bytes; UNKNOWN_COUNT when lossy and unknown how many */
+	char *undecoded;    /* coding or protocol; NULL: decoded */
+	int attempt;	    /* from 1 */
+	uint64_t retry_of;  /* id of the first attempt, 0 none */
+	int64_t retry_wait_ns;
+
+	struct tool_call *tools; /* owned array */
+	size_t tool_count;
+	int64_t request_bytes, response_bytes; /* as carried */
+	struct call_request request;
+	int64_t retransmits; /* during the call; UNKNOWN_COUNT */
+	int64_t srtt_us;
+	char *text; /* visible answer, only with content; owned */
+	size_t text_len;
+};
+
+#define CALL_STALL_NS 1000000000ll /* a silence this long between content chunks is a stall */
+
+void call_init(struct call *c); /* everything unknown */
+void call_release(struct call *c);
+
+/* Derived numbers, one place for every view. NAN when unknown; *_ms relative to the call's start. */
+double call_ms(const struct call *c, uint64_t ns);
+double call_cache_hit_rate(const struct call *c);
+double call_itps(const struct call *c);		/* input_total / ttft */
+double call_otps(const struct call *c);		/* output_total / (end - start) */
+double call_decode_tok_s(const struct call *c); /* (output_total - 1) / (last_token - first_token); see INTERFACE */
+double call_tpot_ms(const struct call *c);
+
+const char *call_class_name(enum call_class c);
+const char *token_kind_name(enum token_kind k);	  /* NULL for TOKEN_NONE */
+const char *usage_source_name(enum usage_source s); /* NULL for USAGE_NONE */
+const char *end_reason_name(enum end_reason e);	  /* NULL for END_COMPLETE */
+
+#endif

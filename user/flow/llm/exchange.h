@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_EXCHANGE_H
+#define FLOW_LLM_EXCHANGE_H
+
+/*
+ * Exchanges: HTTP messages become model calls. Owns the pending calls: content decoding, SSE, request scan, dialect,
+ * times of tokens, usage, and stale eviction by event time. An exchange that is no model call is dropped early.
+ */
+
+#include "base/lost.h"
+#include "call.h"
+#include "flow/proto/http.h"
+
+#define EXCHANGE_MAX 65536		/* pending at once; more: the longest silent one is evicted */
+#define EXCHANGE_DOC_MAX (8u << 20)	/* unary response document, decoded; longer: undecoded "json over 8 MiB" */
+#define EXCHANGE_TEXT_MAX (1u << 20)	/* visible answer kept with content; the rest is cut */
+#define EXCHANGE_ID_MAX 128		/* session ids and the like; longer ones are cut */
+
+struct exchange_config {
+	uint64_t stale_ns; /* an exchange silent this long is evicted */
+	uint64_t sweep_ns; /* how often they are looked for, in event time */
+	bool content;	   /* keep the visible answer's text */
+};
+
+/* What the exchange stage wants to know of a connection; filled by the owner, may change until the call ends. */
+struct exchange_conn {
+	struct conn_key key;
+	uint64_t conn_id;
+	bool fresh;	     /* seen from its first byte */
+	struct sock_addr peer; /* family 0 until bound */
+	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
+	bool tls_approximate;
+	int32_t exit_code, exit_signal;
+	uint32_t srtt_us, retransmits; /* so far */
+	bool bound;
+};
+
+struct exchange_sink {
+	void *ctx;
+	/* A call ended (or was evicted). Owned by the stage, valid for the call. */
+	void (*on_call)(void *ctx, const struct call *c);
+};
+
+struct exchanges;
+
+struct exchanges *exchanges_new(const struct exchange_config *cfg, struct lost *lost, const struct exchange_sink *sink);
+void exchanges_free(struct exchanges *t);
+
+/* One connection's view: gives the http_sink to plug into its proto. `conn` is borrowed until exchanges_conn_free(). */
+struct exchange_flow;
+struct exchange_flow *exchanges_conn_new(struct exchanges *t, const struct exchange_conn *conn);
+void exchanges_conn_free(struct exchange_flow *f); /* pending calls must have been aborted by the proto before */
+struct http_sink exchanges_http_sink(struct exchange_flow *f);
+unsigned exchanges_conn_calls(const struct exchange_flow *f); /* model calls begun on it */
+
+void exchanges_tick(struct exchanges *t, uint64_t now_ns);
+/* Every pending call as it stands now (unfinished = true, end_ns = now), for a snapshot. */
+void exchanges_each_open(struct exchanges *t, uint64_t now_ns, void (*fn)(void *ctx, const struct call *c), void *ctx);
+unsigned exchanges_open_count(const struct exchanges *t);
+
+#endif

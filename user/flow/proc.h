@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_PROC_H
+#define FLOW_PROC_H
+
+/*
+ * Processes by (pid, start time): names, parents, exits. A pid that is used again is another process.
+ */
+
+#include "record.h"
+
+#define PROC_MAX 16384 /* remembered; past it the ones that exited longest ago are forgotten, then counted */
+
+struct proc {
+	struct proc_key key; /* exec_id: of the latest exec */
+	uint32_t ppid;
+	uint32_t shown_pid;  /* pid for the trace file: tgid, or a synthetic one >= 10000000 when the tgid was used before */
+	char name[64];	     /* the program's: basename of exe or script, else comm; never a thread's. UTF-8 not guaranteed */
+	char exe[256];
+	char *args;	     /* owned, NUL-separated, secrets redacted, args_len bytes; NULL unknown */
+	size_t args_len;
+	uint64_t begin_ns;   /* start time of the process, or when first seen */
+	uint64_t end_ns;     /* UNKNOWN_NS: runs */
+	int32_t code, signal;
+	uint64_t cpu_ns;
+	unsigned order;	     /* first seen, from 0 */
+};
+
+struct proc_sink {
+	void *ctx;
+	void (*on_exit)(void *ctx, const struct proc *p); /* may be NULL */
+};
+
+struct procs;
+
+struct procs *procs_new(struct lost *lost, const struct proc_sink *sink); /* NULL: ENOMEM */
+void procs_free(struct procs *t);
+void procs_push_exec(struct procs *t, const struct rec_exec *r);
+void procs_push_fork(struct procs *t, const struct rec_fork *r); /* the child inherits names until it execs */
+void procs_push_exit(struct procs *t, const struct rec_exit *r);
+
+/* The process, made with what the key says when it was not known. NULL only without memory. */
+const struct proc *procs_get(struct procs *t, const struct conn_key *k);
+void procs_each(struct procs *t, void (*fn)(void *ctx, const struct proc *p), void *ctx);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_PROTO_DECODE_H
+#define FLOW_PROTO_DECODE_H
+
+/*
+ * Content coding (RFC 9110 section 8.4), incremental: output is delivered with the stamp of the input that released it.
+ * identity, gzip, x-gzip, deflate (zlib, and raw as some servers send it), stacked in any order. Others: DECODE_UNKNOWN.
+ */
+
+#include "base/sv.h"
+#include "base/types.h"
+
+#define DECODE_OUT_MAX (256ull << 20) /* decoded bytes of one body */
+#define DECODE_RATIO_MAX 200	      /* output / input, looked at once DECODE_RATIO_MIN bytes came out */
+#define DECODE_RATIO_MIN (1u << 20)
+#define DECODE_STACK_MAX 4
+
+enum decode_status { DECODE_OK, DECODE_UNKNOWN, DECODE_CORRUPT, DECODE_LIMIT, DECODE_NO_MEMORY, DECODE_GAP };
+
+struct decode_sink {
+	void *ctx;
+	void (*on_bytes)(void *ctx, const uint8_t *ptr, size_t len, const struct stamp *at);
+};
+
+struct decode;
+
+/* content_encoding: the header's value, absent or empty for identity. NULL: ENOMEM. */
+struct decode *decode_new(struct sv content_encoding, const struct decode_sink *sink);
+void decode_free(struct decode *d);
+/* Sticky: after the first status that is not DECODE_OK nothing comes out any more. */
+enum decode_status decode_push(struct decode *d, const uint8_t *ptr, size_t len, const struct stamp *at);
+void decode_gap(struct decode *d); /* identity goes on; compressed: DECODE_GAP */
+enum decode_status decode_status(const struct decode *d);
+bool decode_is_identity(const struct decode *d);
+/* Name for `undecoded`: the coding as the header says it, cut to 63 bytes; "" when all is well. */
+const char *decode_undecoded(const struct decode *d);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_PROTO_HTTP1_H
+#define FLOW_PROTO_HTTP1_H
+
+/*
+ * HTTP/1.0 and 1.1 on one connection, both directions (RFC 9112). Pairs requests and responses in order; keep-alive,
+ * pipelining, 1xx, HEAD/204/304, chunked with extensions and trailers, close-delimited, 101 (parsing stops).
+ *
+ * Directions are not ordered against each other: response bytes may come before the request's (the write returns after
+ * the answer was read). Response bytes with no request outstanding are parked, up to HTTP1_PARK_BYTES or
+ * HTTP1_PARK_NS; when a request comes, parked bytes older than its entry time cannot answer it and belong to an exchange
+ * whose request was not seen; newer ones are its response.
+ *
+ * Out of step (attached in the middle, or after a gap that hides framing) the parser looks for the next request line, or
+ * status line, anywhere in the bytes (a request line ends a line but need not begin one: a body without a final newline
+ * may precede it); a gap of known length inside a body of known length, or inside one chunk, does not lose step. After a
+ * gap of unknown length in a chunked body, a chunk-size line at the very next byte is taken as step regained.
+ *
+ * The input may be cut anywhere: the same calls come out. Linear in its input. A parse error gives up this direction until
+ * it is in step again, and is counted by the owner through http1_errors().
+ */
+
+#include "http.h"
+
+#define HTTP1_PARK_BYTES 65536
+#define HTTP1_PARK_NS 1000000000ull
+#define HTTP1_PIPELINE_MAX 256 /* requests outstanding; more: the connection is given up */
+
+struct http1;
+
+/* `fresh`: both directions begin at the first byte. NULL: ENOMEM. `client_dir`: the direction that carries requests. */
+struct http1 *http1_new(bool fresh, enum dir client_dir, const struct http_sink *sink);
+void http1_free(struct http1 *h);
+
+/* Return 0 or -ENOMEM. */
+int http1_push(struct http1 *h, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
+int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
+void http1_tick(struct http1 *h, uint64_t now_ns);
+/* The connection ended: a close-delimited response is complete when the peer closed (why SERVER or CLOSED) and nothing was
+ * lost; all else outstanding is aborted with `why`. */
+void http1_finish(struct http1 *h, enum http_abort why, uint64_t ts_ns);
+unsigned http1_errors(const struct http1 *h);
+
+#endif

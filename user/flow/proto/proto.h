@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_PROTO_PROTO_H
+#define FLOW_PROTO_PROTO_H
+
+/*
+ * One connection's application protocol: told by its first bytes, then handed to the parser. What is no HTTP is counted and
+ * named. The HTTP/2 preface is recognised and named ("http/2") until that parser exists.
+ */
+
+#include "http.h"
+
+enum proto_kind { PROTO_UNDECIDED, PROTO_HTTP1, PROTO_HTTP2, PROTO_WEBSOCKET, PROTO_OTHER };
+
+struct proto;
+
+/* fresh: see http1_new. NULL: ENOMEM. The client direction is found from which side sends a request. */
+struct proto *proto_new(bool fresh, const struct http_sink *sink);
+void proto_free(struct proto *p);
+int proto_push(struct proto *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
+int proto_gap(struct proto *p, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
+void proto_tick(struct proto *p, uint64_t now_ns);
+void proto_finish(struct proto *p, enum http_abort why, uint64_t ts_ns);
+
+enum proto_kind proto_kind(const struct proto *p);
+const char *proto_name(const struct proto *p); /* "http/1.1", "http/2", "websocket", "unknown protocol", "no data" */
+bool proto_is_server(const struct proto *p);   /* the traced program answers requests here */
+unsigned proto_errors(const struct proto *p);
+unsigned proto_requests(const struct proto *p); /* exchanges begun */
+
+#endif

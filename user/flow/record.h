@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_RECORD_H
+#define FLOW_RECORD_H
+
+/*
+ * The record door: bytes of the ring buffer or of a capture file become plain data. The only stage that knows
+ * bpf/event.h. Live and replay push the same bytes here.
+ */
+
+#include "base/lost.h"
+#include "base/sv.h"
+#include "base/types.h"
+
+struct rec_data {
+	struct conn_key conn;
+	enum dir dir;
+	struct stamp at;
+	uint64_t pos;	   /* place of the first byte in its direction */
+	const uint8_t *ptr; /* borrowed for the call */
+	uint32_t len;
+	uint32_t orig_len; /* > len: the rest is missing */
+	bool capped;	   /* missing by choice (request cap), not lost */
+};
+
+struct rec_gap {
+	struct conn_key conn;
+	enum dir dir;
+	uint64_t pos;
+	uint64_t ts_ns;
+};
+
+struct rec_open {
+	struct conn_key conn;
+	uint64_t ts_ns;
+	bool fresh; /* seen from its first byte */
+};
+
+struct rec_close {
+	struct conn_key conn;
+	uint64_t ts_ns;
+	uint64_t pos[2]; /* final positions by direction */
+	bool local;	 /* the traced program closed it */
+};
+
+struct rec_handshake {
+	struct conn_key conn;
+	uint64_t begin_ns, end_ns;
+	bool approximate;
+};
+
+enum sock_how { SOCK_INSIDE = 1, SOCK_AFTER_WRITE = 2, SOCK_BEFORE_READ = 3 };
+
+struct rec_conn_sock {
+	struct conn_key conn;
+	uint64_t ts_ns;
+	uint64_t cookie;
+	struct sock_addr local, remote;
+	uint32_t wire_len, plain_len;
+	enum sock_how how;
+	enum dir dir;
+};
+
+enum sock_what {
+	SOCK_CONNECTED = 1,
+	SOCK_CONNECT_FAILED,
+	SOCK_CLOSE_LOCAL,
+	SOCK_CLOSE_REMOTE,
+	SOCK_CLOSED,
+	SOCK_RETRANSMIT,
+	SOCK_RESET_SENT,
+	SOCK_RESET_RECEIVED,
+	SOCK_RTT,
+};
+
+struct rec_sock {
+	uint64_t ts_ns, begin_ns;
+	uint64_t cookie;
+	uint32_t tgid;
+	struct sock_addr local, remote;
+	enum sock_what what;
+	uint32_t srtt_us; /* 0: unknown */
+};
+
+struct rec_exec {
+	struct proc_key proc;
+	uint64_t ts_ns;
+	uint32_t ppid;
+	bool already_running; /* known at the start of tracing, not an exec now */
+	struct sv comm;	      /* borrowed */
+	struct sv filename;
+	struct sv args; /* NUL-separated, may be cut */
+};
+
+struct rec_fork {
+	uint64_t ts_ns;
+	uint32_t parent_tgid;
+	uint32_t child_tgid;
+	uint64_t child_start_ns;
+};
+
+struct rec_exit {
+	struct proc_key proc;
+	uint64_t ts_ns;
+	int32_t code, signal;
+	uint64_t cpu_ns;
+};
+
+/* Called while record_push() runs, once a record. Every pointer is borrowed for the call. NULL members are skipped. */
+struct record_sink {
+	void *ctx;
+	void (*on_data)(void *ctx, const struct rec_data *r);
+	void (*on_gap)(void *ctx, const struct rec_gap *r);
+	void (*on_open)(void *ctx, const struct rec_open *r);
+	void (*on_close)(void *ctx, const struct rec_close *r);
+	void (*on_handshake)(void *ctx, const struct rec_handshake *r);
+	void (*on_conn_sock)(void *ctx, const struct rec_conn_sock *r);
+	void (*on_sock)(void *ctx, const struct rec_sock *r);
+	void (*on_exec)(void *ctx, const struct rec_exec *r); /* EXEC and PROC */
+	void (*on_fork)(void *ctx, const struct rec_fork *r);
+	void (*on_exit)(void *ctx, const struct rec_exit *r);
+	void (*on_tick)(void *ctx, uint64_t now_ns);
+};
+
+struct record {
+	struct record_sink sink;
+	struct lost *lost; /* borrowed; LOST records set the kernel counters in it (absolute values) */
+};
+
+void record_init(struct record *r, struct lost *lost, const struct record_sink *sink);
+
+/* One record, exactly. A malformed or unknown one is counted in lost (LOST_BAD_RECORDS, LOST_UNKNOWN_RECORDS) and
+ * otherwise ignored. `bytes` need not be aligned and is never written. A DATA record with EV_F_FAULT is delivered with
+ * len 0 (a gap of orig_len). */
+void record_push(struct record *r, const void *bytes, size_t len);
+
+/* Size of the record that begins at `bytes`: 0 when len is too short to tell, -EINVAL when it cannot be one. */
+long record_size(const void *bytes, size_t len);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_TRACE_H
+#define FLOW_TRACE_H
+
+/*
+ * The trace file's text: Chrome Trace Event JSON, by doc/trace-format.md. Lanes are given out here, from all spans at once:
+ * the lowest lane that is free at the span's begin. Written in pieces to a sink, one event a line.
+ */
+
+#include "base/json.h"
+#include "proc.h"
+#include "span.h"
+
+struct trace_meta {
+	uint64_t start_ns;	 /* zero of ts */
+	int64_t boot_to_unix_ns; /* 0 unknown */
+	const char *version, *host, *kernel;
+	const char *command; /* redacted */
+	uint64_t call_count, agent_count;
+	const struct lost *lost;
+	struct sv attach_json; /* array text: chosen probe sites and classes; absent: none */
+	struct sv self_json;   /* object text: what tracing cost; absent: none */
+};
+
+struct trace_sink {
+	void *ctx;
+	int (*write)(void *ctx, const void *ptr, size_t len); /* 0 or -errno, which ends the writing */
+};
+
+/* `extra`: spans of calls that are still open (unfinished), may be NULL. 0 or -errno. */
+int trace_write(const struct spans *spans, const struct spans *extra, struct procs *procs, const struct trace_meta *meta,
+		const struct trace_sink *sink);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef VIEW_VIEWS_H
+#define VIEW_VIEWS_H
+
+/* What a person reads: call records, live lines, the exit summary. */
+
+#include "base/buf.h"
+#include "pipeline.h"
+
+/* One JSON object and a newline: the call record of INTERFACE section 3. */
+int view_call_json(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns, int64_t boot_to_unix_ns,
+		   bool content);
+/* One line for a terminal, no control bytes from captured data. */
+int view_call_line(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns);
+
+/* Collects what the summary needs, a few bytes a call (bounded reservoir for percentiles). */
+struct summary;
+struct summary *summary_new(void);
+void summary_free(struct summary *s);
+void summary_push(struct summary *s, const struct call *c);
+/* Calls, tokens, TTFT and token-rate percentiles, losses, coverage table. */
+int summary_render(struct summary *s, struct buf *out, struct pipeline *p, uint64_t duration_ns);
+
+#endif
