@@ -33,7 +33,7 @@ enum lost_id {
 #define X(id, name, text) id,
 	LOST_COUNTERS(X)
 #undef X
-	    LOST_COUNT,
+		LOST_COUNT,
 };
 
 /* One per run, owned by the session or replay; stages get a pointer at init. */

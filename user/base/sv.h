@@ -16,7 +16,7 @@ struct sv {
 };
 
 #define SV(literal) ((struct sv){(literal), sizeof(literal) - 1})
-#define SV_NONE ((struct sv){NULL, 0})
+#define SV_NONE	    ((struct sv){NULL, 0})
 
 static inline struct sv sv_of(const char *s)
 {

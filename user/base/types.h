@@ -42,7 +42,7 @@ struct sock_addr {
 	uint8_t ip[16];	 /* AF_INET: first 4 bytes */
 };
 
-#define UNKNOWN_NS UINT64_MAX /* a time that is not known */
-#define UNKNOWN_COUNT (-1)    /* a count (int64_t) that was not reported */
+#define UNKNOWN_NS    UINT64_MAX /* a time that is not known */
+#define UNKNOWN_COUNT (-1)	 /* a count (int64_t) that was not reported */
 
 #endif

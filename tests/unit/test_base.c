@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include <errno.h>
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/lost.h"
+
+static void buffer_grows_to_its_cap(void **state)
+{
+	struct buf b;
+
+	(void)state;
+	buf_init(&b, 100);
+	assert_int_equal(buf_push(&b, "0123456789", 10), 0);
+	for (int i = 0; i < 9; i++)
+		assert_int_equal(buf_push(&b, "0123456789", 10), 0);
+	assert_int_equal(buf_putc(&b, 'x'), -ENOSPC);
+	assert_int_equal(b.len, 100);
+	assert_int_equal(strlen(buf_cstr(&b)), 100);
+	buf_drop_front(&b, 95);
+	assert_string_equal(buf_cstr(&b), "56789");
+	buf_clear(&b);
+	assert_int_equal(buf_printf(&b, "%s-%d", "a", 7), 0);
+	assert_string_equal(buf_cstr(&b), "a-7");
+	assert_int_equal(buf_printf(&b, "%0200d", 1), -ENOSPC);
+	assert_string_equal(buf_cstr(&b), "a-7");
+	buf_release(&b);
+	assert_string_equal(buf_cstr(&b), "");
+	buf_release(&b);
+	buf_init(&b, 0);
+	assert_int_equal(buf_printf(&b, "%0300d", 1), 0);
+	assert_int_equal(b.len, 300);
+	assert_int_equal(buf_reserve(&b, SIZE_MAX - 10), -ENOMEM);
+	buf_release(&b);
+}
+
+static void buffer_without_memory(void **state)
+{
+	struct buf b;
+
+	(void)state;
+	buf_init(&b, 0);
+	fail_nth(1);
+	assert_int_equal(buf_puts(&b, "x"), -ENOMEM);
+	fail_nth(0);
+	assert_int_equal(b.len, 0);
+	assert_int_equal(buf_puts(&b, "x"), 0);
+	buf_release(&b);
+}
+
+static void json_text(void **state)
+{
+	struct buf b;
+	struct json j;
+
+	(void)state;
+	buf_init(&b, 0);
+	json_init(&j, &b);
+	json_object(&j, NULL);
+	json_string(&j, "s", SV("a\"b\\c\n\x01\x7f\xff\xf0\x9f\x99\x82\xed\xa0\x80z"));
+	json_string(&j, "nul", SV("a\0b"));
+	json_string(&j, "none", SV_NONE);
+	json_array(&j, "a");
+	json_int(&j, NULL, -5);
+	json_uint(&j, NULL, UINT64_MAX);
+	json_double(&j, NULL, 1.5, 3);
+	json_double(&j, NULL, NAN, 3);
+	json_double(&j, NULL, INFINITY, 3);
+	json_end_array(&j);
+	json_object(&j, "o");
+	json_bool(&j, "t", true);
+	json_end_object(&j);
+	json_raw(&j, "r", SV("[1]"));
+	json_end_object(&j);
+	assert_int_equal(j.err, 0);
+	assert_string_equal(buf_cstr(&b),
+			    "{\"s\":\"a\\\"b\\\\c\\n\\u0001\\u007f\xef\xbf\xbd\xf0\x9f\x99\x82"
+			    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\",\"nul\":\"ab\",\"none\":null,"
+			    "\"a\":[-5,\"18446744073709551615\",1.500,null,null],\"o\":{\"t\":true},\"r\":[1]}");
+	buf_release(&b);
+}
+
+static void json_reads(void **state)
+{
+	cJSON *doc = cJSON_Parse("{\"n\":5,\"neg\":-1,\"f\":1.5,\"big\":1e300,\"s\":\"x\",\"t\":true,\"z\":null}");
+
+	(void)state;
+	assert_non_null(doc);
+	assert_int_equal(json_get_count(doc, "n"), 5);
+	assert_int_equal(json_get_count(doc, "neg"), -1);
+	assert_int_equal(json_get_count(doc, "f"), -1);
+	assert_int_equal(json_get_count(doc, "big"), -1);
+	assert_int_equal(json_get_count(doc, "s"), -1);
+	assert_int_equal(json_get_count(doc, "z"), -1);
+	assert_int_equal(json_get_count(NULL, "n"), -1);
+	assert_true(sv_eq(json_get_string(doc, "s"), SV("x")));
+	assert_null(json_get_string(doc, "n").ptr);
+	assert_true(json_get_true(doc, "t"));
+	assert_false(json_get_true(doc, "n"));
+	assert_null(json_get(doc, "N"));
+	cJSON_Delete(doc);
+}
+
+static void text_for_terminals(void **state)
+{
+	char out[64], small[8];
+
+	(void)state;
+	assert_string_equal(log_safe(out, sizeof(out),
+				     SV("a\x1b[2Jb\xc2\x9b"
+					"1m\xe2\x80\xaex\x7f\xff")),
+			    "a\xef\xbf\xbd[2Jb\xef\xbf\xbd"
+			    "1m\xef\xbf\xbdx\xef\xbf\xbd\xef\xbf\xbd");
+	assert_string_equal(log_safe(out, sizeof(out), SV_NONE), "-");
+	assert_string_equal(log_safe(out, sizeof(out), SV("")), "");
+	assert_string_equal(log_safe(small, sizeof(small), SV("1234567")), "1234567");
+	assert_string_equal(log_safe(small, sizeof(small), SV("12345678")), "1234\xe2\x80\xa6");
+	assert_string_equal(log_safe(small, sizeof(small), SV("\xf0\x9f\x99\x82\xf0\x9f\x99\x82")),
+			    "\xf0\x9f\x99\x82\xe2\x80\xa6");
+}
+
+static void times_as_text(void **state)
+{
+	char out[CLOCK_RFC3339_BYTES];
+
+	(void)state;
+	assert_string_equal(clock_rfc3339(out, 1764429600123456789), "2025-11-29T15:20:00.123456789Z");
+	assert_string_equal(clock_rfc3339(out, -1), "1969-12-31T23:59:59.999999999Z");
+}
+
+static void views_of_strings(void **state)
+{
+	struct sv rest;
+
+	(void)state;
+	assert_true(sv_eq(sv_cut(SV("a=b=c"), '=', &rest), SV("a")));
+	assert_true(sv_eq(rest, SV("b=c")));
+	assert_true(sv_eq(sv_cut(SV("abc"), '=', &rest), SV("abc")));
+	assert_null(rest.ptr);
+	assert_true(sv_ieq(SV("Content-Type"), SV("content-type")));
+	assert_true(sv_eq(sv_trim(SV(" \t x ")), SV("x")));
+	assert_true(sv_ends(SV("/v1/messages"), SV("/messages")));
+	assert_false(sv_ends(SV("s"), SV("/messages")));
+}
+
+static void every_loss_has_a_name(void **state)
+{
+	struct lost l = {0};
+
+	(void)state;
+	assert_int_equal(lost_total(&l), 0);
+	for (int i = 0; i < LOST_COUNT; i++) {
+		assert_non_null(lost_name(i));
+		assert_non_null(lost_text(i));
+		for (int k = 0; k < i; k++)
+			assert_string_not_equal(lost_name(i), lost_name(k));
+		l.n[i] = 2;
+	}
+	assert_int_equal(lost_total(&l), 2 * LOST_COUNT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(buffer_grows_to_its_cap),
+		cmocka_unit_test(buffer_without_memory),
+		cmocka_unit_test(json_text),
+		cmocka_unit_test(json_reads),
+		cmocka_unit_test(text_for_terminals),
+		cmocka_unit_test(times_as_text),
+		cmocka_unit_test(views_of_strings),
+		cmocka_unit_test(every_loss_has_a_name),
+	};
+
+	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

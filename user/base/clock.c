@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+#define NS_PER_SEC 1000000000ll
+
+static int64_t now_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return ts.tv_sec * NS_PER_SEC + ts.tv_nsec;
+}
+
+uint64_t clock_boot_ns(void)
+{
+	return (uint64_t)now_ns(CLOCK_BOOTTIME);
+}
+
+/* The reading whose two boot stamps lie closest together has the least scheduling noise in it. */
+int64_t clock_boot_to_unix_ns(void)
+{
+	int64_t best = INT64_MAX, offset = 0;
+
+	for (int i = 0; i < 16; i++) {
+		int64_t a = now_ns(CLOCK_BOOTTIME);
+		int64_t wall = now_ns(CLOCK_REALTIME);
+		int64_t b = now_ns(CLOCK_BOOTTIME);
+
+		if (b - a < best) {
+			best = b - a;
+			offset = wall - (a + (b - a) / 2);
+		}
+	}
+	return offset;
+}
+
+const char *clock_rfc3339(char out[CLOCK_RFC3339_BYTES], int64_t unix_ns)
+{
+	int64_t ns = unix_ns % NS_PER_SEC;
+	time_t s;
+	struct tm tm;
+	size_t n;
+
+	if (ns < 0)
+		ns += NS_PER_SEC;
+	s = (time_t)((unix_ns - ns) / NS_PER_SEC);
+	gmtime_r(&s, &tm);
+	n = strftime(out, CLOCK_RFC3339_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(out + n, CLOCK_RFC3339_BYTES - n, ".%09" PRId64 "Z", ns);
+	return out;
+}
