@@ -100,7 +100,8 @@ UNIT_exchange := $(wildcard user/flow/llm/*.c) user/flow/proto/decode.c user/flo
 UNIT_span := user/flow/span.c user/flow/llm/call.c
 UNIT_trace := user/flow/trace.c user/flow/span.c user/flow/llm/call.c user/flow/proc.c
 UNIT_writer := user/flow/writer.c
-UNIT_view := $(wildcard user/view/*.c) user/flow/llm/call.c
+UNIT_view := $(wildcard user/view/*.c) user/flow/llm/call.c user/flow/coverage.c
+UNIT_coverage := user/flow/coverage.c
 UNIT_elf := user/attach/elf.c
 UNIT_maps := user/attach/maps.c
 UNIT_site := user/attach/site.c user/attach/elf.c
@@ -154,15 +155,15 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (30)
 # --- test programs ----------------------------------------------------------------------------------------------------
 TEST_TOOLS := $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/tlsbench
 
-$(O)/tests/modelserver: tests/tools/modelserver.c $(STAMP)
+$(O)/tests/modelserver: $(O)/tests/tools/modelserver.o $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
-	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -o $@ $< -lssl -lcrypto -lz -lpthread
-$(O)/tests/modelclient: tests/tools/modelclient.c $(STAMP)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lz -lcjson -lm -lpthread
+$(O)/tests/modelclient: $(O)/tests/tools/modelclient.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
-	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -o $@ $< -lssl -lcrypto -lpthread
-$(O)/tests/tlsbench: tests/bench/tlsbench.c $(STAMP)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lcjson -lm -lpthread
+$(O)/tests/tlsbench: $(O)/tests/bench/tlsbench.o $(O)/tests/tools/testcert.o
 	@mkdir -p $(@D)
-	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -o $@ $< -lssl -lcrypto -lpthread
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lpthread
 $(O)/tests/jsonl2cap: $(O)/tests/tools/jsonl2cap.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm

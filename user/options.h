@@ -15,19 +15,19 @@ struct options {
 	enum command command;
 	pid_t *pids; /* owned */
 	size_t pid_count;
-	char *name;    /* -n */
-	char **argv;   /* after --, borrowed; NULL: none */
-	bool all;      /* -a */
-	char *capture; /* replay's input */
-	char *output, *calls, *record; /* owned; NULL: default or none */
+	const char *name;		     /* -n; this and all text below is borrowed from argv */
+	char **argv;			     /* after --; NULL: none */
+	bool all;			     /* -a */
+	const char *capture;		     /* replay's input */
+	const char *output, *calls, *record; /* NULL: default or none */
 	uint32_t ring_bytes;
 	double duration_s; /* 0: none */
 	uint64_t max_events;
 	double stale_s, sweep_s, write_interval_s;
 	bool content, quiet, strict;
 	int verbose;
-	int force_mode; /* -1; hidden --attach=session|multi|perf for tests */
-	bool force_no_dynptr;
+	int attach_mode; /* hidden --attach, for tests: enum probes_mode, the best one to try */
+	bool no_dynptr;	 /* hidden --no-dynptr, for tests */
 };
 
 /* 0: go on. Otherwise exit now with *status (--help, --version: 0; usage: 2). */

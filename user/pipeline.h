@@ -7,6 +7,7 @@
  */
 
 #include "flow/conn.h"
+#include "flow/coverage.h"
 #include "flow/llm/call.h"
 #include "flow/proc.h"
 #include "flow/span.h"
@@ -19,18 +20,6 @@ struct pipeline_config {
 	void *ctx;
 	/* A call ended. NULL members are skipped. */
 	void (*on_call)(void *ctx, const struct call *c, const struct proc *p);
-	/* A process appeared by exec, forked, ended: for who is traced. */
-	void (*on_exec)(void *ctx, const struct rec_exec *r);
-	void (*on_fork)(void *ctx, const struct rec_fork *r);
-	void (*on_exit)(void *ctx, const struct rec_exit *r);
-};
-
-/* What became of one connection, for the coverage table. */
-struct coverage_row {
-	const struct proc *proc;
-	uint64_t connections, decoded, undecoded, served, empty;
-	uint64_t calls;
-	char reason[96]; /* of undecoded ones, the most frequent */
 };
 
 struct pipeline;
@@ -40,11 +29,11 @@ void pipeline_free(struct pipeline *p);
 void pipeline_push(struct pipeline *p, const void *record, size_t len);
 void pipeline_tick(struct pipeline *p, uint64_t now_ns);
 void pipeline_finish(struct pipeline *p, uint64_t now_ns); /* closes what is open, in order */
-struct lost *pipeline_lost(struct pipeline *p);
-struct procs *pipeline_procs(struct pipeline *p);
-uint64_t pipeline_call_count(const struct pipeline *p);
-uint64_t pipeline_agent_count(const struct pipeline *p); /* processes that made a model call */
-void pipeline_coverage(struct pipeline *p, void (*fn)(void *ctx, const struct coverage_row *r), void *ctx);
+const struct lost *pipeline_lost(const struct pipeline *p);
+const struct coverage *pipeline_coverage(const struct pipeline *p);
+/* A loss that is seen outside of the stages. */
+void pipeline_count_lost(struct pipeline *p, enum lost_id id, uint64_t n);
+unsigned pipeline_open_calls(const struct pipeline *p);
 /* The trace as it stands; fills call_count, agent_count and lost of *meta. 0 or -errno. */
 int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t now_ns, const struct trace_sink *sink);
 

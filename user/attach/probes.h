@@ -40,7 +40,8 @@ struct probes;
 struct probes *probes_open(const struct probes_config *cfg);
 const char *probes_why(void);  /* one line of the last failure of probes_open, for the user */
 const char *probes_hint(void); /* what to do about it, or NULL */
-void probes_close(struct probes *p); /* detaches everything; NULL is fine */
+void probes_detach(struct probes *p); /* every probe is removed; the ring and the counters can still be read */
+void probes_close(struct probes *p);  /* detaches everything; NULL is fine */
 
 const struct probes_features *probes_features(const struct probes *p);
 

@@ -133,6 +133,9 @@ void record_init(struct record *r, struct lost *lost, const struct record_sink *
  * len 0 (a gap of orig_len). */
 void record_push(struct record *r, const void *bytes, size_t len);
 
+/* The process that a record is about; 0: told by its socket alone, or no whole record. */
+uint32_t record_tgid(const void *bytes, size_t len);
+
 /* Size of the record that begins at `bytes`: 0 when len is too short to tell, -EINVAL when it cannot be one. */
 long record_size(const void *bytes, size_t len);
 

@@ -5,11 +5,12 @@
 /* What a person reads: call records, live lines, the exit summary. */
 
 #include "base/buf.h"
-#include "pipeline.h"
+#include "flow/coverage.h"
+#include "flow/llm/call.h"
 
 /* One JSON object and a newline: the call record of INTERFACE section 3. */
-int view_call_json(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns, int64_t boot_to_unix_ns,
-		   bool content);
+int view_call_json(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns,
+		   int64_t boot_to_unix_ns, bool content);
 /* One line for a terminal, no control bytes from captured data. */
 int view_call_line(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns);
 
@@ -18,7 +19,8 @@ struct summary;
 struct summary *summary_new(void);
 void summary_free(struct summary *s);
 void summary_push(struct summary *s, const struct call *c);
-/* Calls, tokens, TTFT and token-rate percentiles, losses, coverage table. */
-int summary_render(struct summary *s, struct buf *out, struct pipeline *p, uint64_t duration_ns);
+/* Calls, tokens, TTFT and token-rate percentiles, losses, coverage table. 0 or -ENOMEM. */
+int summary_render(struct summary *s, struct buf *out, const struct lost *lost, const struct coverage *coverage,
+		   uint64_t duration_ns);
 
 #endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef CAPTURE_H
+#define CAPTURE_H
+
+/*
+ * Records that user space makes (a process that already ran, counters, time), and capture files: what the ring
+ * delivered, kept for replay. A capture holds what was on the wire, credentials too.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "attach/target.h"
+#include "base/types.h"
+
+/* Takes one record. */
+typedef void (*capture_fn)(void *ctx, const void *record, size_t len);
+
+/* EV_PROC: a process as /proc describes it, with the identity that the kernel gave. */
+void capture_make_proc(const struct proc_stat *p, const struct proc_key *key, uint64_t now_ns, capture_fn fn,
+		       void *ctx);
+/* EV_LOST: ST_COUNT sums. */
+void capture_make_lost(const uint64_t *stats, uint64_t now_ns, capture_fn fn, void *ctx);
+/* EV_TICK: so that a replay closes and evicts at the same times. */
+void capture_make_tick(uint64_t now_ns, capture_fn fn, void *ctx);
+
+struct capture_info {
+	uint64_t start_ns;	 /* zero of the run, CLOCK_BOOTTIME */
+	int64_t boot_to_unix_ns; /* 0 unknown */
+	char host[65], kernel[65];
+};
+
+/* A capture being written (mode 0600, owned by the invoking user). NULL with *err; printed by nobody yet. */
+struct capture_file;
+struct capture_file *capture_file_open(const char *path, const struct capture_info *info, int *err);
+void capture_file_push(struct capture_file *c, const void *record, size_t len); /* errors are kept for close */
+int capture_file_close(struct capture_file *c);					/* 0 or the first -errno; frees */
+
+/* Reads a capture from f: header first. 0; -EBADMSG (not a capture, *why says what is wrong); -errno of reading. */
+int capture_read_header(FILE *f, struct capture_info *info, const char **why);
+/* Every record that follows. A cut last record ends it with -EBADMSG after all whole ones were delivered. *last_ns:
+ * latest record time, 0 when there was none. */
+int capture_read_records(FILE *f, capture_fn fn, void *ctx, uint64_t *last_ns, const char **why);
+
+/* Kernel side's counters by name for the probes' owner: number of them. */
+size_t capture_stat_count(void);
+
+#endif

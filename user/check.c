@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include "attach/maps.h"
+#include "attach/probes.h"
+#include "attach/target.h"
+#include "base/log.h"
+
+/* Probes are not set here: what can be found and how it would be probed is told by the finder alone. */
+
+struct check {
+	pid_t pid;
+	unsigned good, bad;
+	unsigned processes;
+	const struct target_filter *filter;
+};
+
+static void print_functions(const struct tls_find *found)
+{
+	for (unsigned i = 0; i < found->count; i++) {
+		const struct tls_func *f = &found->funcs[i];
+
+		printf("    %-40s at 0x%-8" PRIx64 " %-14s %s\n", f->name, f->site.off, site_class_name(f->site.class),
+		       f->site.insn);
+	}
+}
+
+static void check_file(struct check *c, const char *path, const char *shown)
+{
+	struct tls_find found;
+	char text[512];
+	struct elf elf;
+	struct stat st;
+	int err;
+
+	if (stat(path, &st) || !S_ISREG(st.st_mode) || elf_open(&elf, path))
+		return;
+	err = tlsfind(&elf, &found);
+	log_safe(text, sizeof(text), sv_of(shown));
+	if (!err) {
+		printf("  %s: %s, by %s\n", text, found.stack, found.method);
+		print_functions(&found);
+		if (*found.reason)
+			printf("    note: %s\n", found.reason);
+		c->good++;
+	} else if (err != -ENOENT) {
+		printf("  %s: refused: %s (build id %s)\n", text, found.reason, *elf.build_id ? elf.build_id : "none");
+		c->bad++;
+	}
+	elf_close(&elf);
+}
+
+static void on_map(void *ctx, const struct map_entry *m)
+{
+	struct check *c = ctx;
+	char path[sizeof(m->path) + 64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", c->pid, (unsigned long long)m->begin,
+		 (unsigned long long)m->end);
+	if (stat(path, &st))
+		snprintf(path, sizeof(path), "/proc/%d/root%s", c->pid, m->path);
+	check_file(c, path, m->path);
+}
+
+static void check_process(void *ctx, const struct proc_stat *p)
+{
+	struct check *c = ctx;
+	unsigned before = c->good + c->bad;
+	char exe[512];
+	int err;
+
+	c->pid = p->pid;
+	c->processes++;
+	printf("pid %d: %s\n", p->pid, log_safe(exe, sizeof(exe), sv_of(*p->exe ? p->exe : p->comm)));
+	err = maps_each(p->pid, on_map, c);
+	if (err) {
+		printf("  its files cannot be read: %s\n", strerror(-err));
+		c->bad++;
+	} else if (c->good + c->bad == before) {
+		printf("  no TLS functions in the files that it maps now\n");
+	}
+}
+
+static bool check_match(void *ctx, const struct proc_stat *p)
+{
+	struct check *c = ctx;
+	struct sv args = {p->args, p->args_len};
+
+	if (target_filter_match(c->filter, p->pid, sv_of(p->exe), args))
+		check_process(c, p);
+	return true;
+}
+
+static void drop_record(void *ctx, const void *bytes, size_t len)
+{
+	(void)ctx;
+	(void)bytes;
+	(void)len;
+}
+
+static bool check_kernel(void)
+{
+	static const char *const modes[] = {"uprobe session links", "uprobe multi links", "perf uprobes"};
+	struct probes_config cfg = {.ring_bytes = 65536, .on_record = drop_record};
+	const struct probes_features *f;
+	struct probes *p;
+	struct utsname u;
+
+	if (!uname(&u))
+		printf("kernel: %s %s\n", u.release, u.machine);
+	p = probes_open(&cfg);
+	if (!p) {
+		printf("refused: %s\n", probes_why());
+		if (probes_hint())
+			printf("hint: %s\n", probes_hint());
+		return false;
+	}
+	f = probes_features(p);
+	printf("attach: %s\n", modes[f->mode]);
+	printf("records: %s\n", f->read_dynptr ? "of the actual length" : "in size classes");
+	printf("sockets: %s; retransmits: %s; resets: %s; round-trip time: %s\n", f->sock_length ? "yes" : "no",
+	       f->tcp_retransmit ? "yes" : "no", f->tcp_reset ? "yes" : "no", f->tcp_rtt ? "yes" : "no");
+	if (*f->degraded)
+		printf("degraded: %s\n", f->degraded);
+	probes_close(p);
+	return true;
+}
+
+static void command_path(void *ctx, const char *path)
+{
+	check_file(ctx, path, path);
+}
+
+/* 0 or -errno, printed. */
+static int check_targets(const struct options *o, struct check *c)
+{
+	struct target_filter filter;
+	char why[128];
+	int err = 0;
+
+	for (size_t i = 0; i < o->pid_count && !err; i++) {
+		err = target_tree(o->pids[i], check_process, c);
+		if (err)
+			log_error("pid %d: %s", o->pids[i], strerror(-err));
+	}
+	if (o->name) {
+		err = target_filter_init(&filter, o->name, why, sizeof(why));
+		if (err) {
+			log_error("-n '%s': %s", o->name, why);
+			return err;
+		}
+		c->filter = &filter;
+		target_each(check_match, c);
+		target_filter_release(&filter);
+		if (!c->processes)
+			printf("no process matches\n");
+	}
+	return err;
+}
+
+int check_run(const struct options *o)
+{
+	struct check c = {0};
+	bool kernel = check_kernel();
+	int err = check_targets(o, &c);
+
+	if (!o->pid_count && !o->name) {
+		printf("TLS libraries of this system:\n");
+		target_system_tls(command_path, &c);
+	}
+	fflush(stdout);
+	if (!kernel || err || (c.good == 0 && (o->pid_count || o->name)))
+		return 1;
+	return c.bad ? 3 : 0;
+}

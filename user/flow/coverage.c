@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "coverage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#define COVERAGE_ROWS_MAX 4096 /* processes; later ones share one row "(others)" */
+
+struct row_key {
+	uint64_t start_ns;
+	uint32_t tgid;
+	uint32_t zero;
+};
+
+struct row {
+	struct row_key key;
+	struct coverage_row row;
+	UT_hash_handle hh;
+};
+
+struct coverage {
+	struct lost *lost;
+	struct row *rows;
+};
+
+struct coverage *coverage_new(struct lost *lost)
+{
+	struct coverage *t = calloc(1, sizeof(*t));
+
+	if (t)
+		t->lost = lost;
+	return t;
+}
+
+void coverage_free(struct coverage *t)
+{
+	struct row *r, *tmp;
+
+	if (!t)
+		return;
+	HASH_ITER (hh, t->rows, r, tmp) {
+		HASH_DEL(t->rows, r);
+		free(r);
+	}
+	free(t);
+}
+
+static struct row *find(struct coverage *t, const struct proc *p)
+{
+	struct row_key key = {.start_ns = p->key.start_ns, .tgid = p->key.tgid};
+	bool others = HASH_COUNT(t->rows) >= COVERAGE_ROWS_MAX;
+	struct row *r;
+
+	HASH_FIND(hh, t->rows, &key, sizeof(key), r);
+	if (r)
+		return r;
+	if (others) {
+		key = (struct row_key){0};
+		HASH_FIND(hh, t->rows, &key, sizeof(key), r);
+		if (r)
+			return r;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return NULL;
+	r->key = key;
+	r->row.pid = key.tgid;
+	if (others)
+		snprintf(r->row.process, sizeof(r->row.process), "(others)");
+	HASH_ADD(hh, t->rows, key, sizeof(key), r);
+	if (!r->hh.tbl) {
+		free(r);
+		return NULL;
+	}
+	return r;
+}
+
+/* NULL: counted as lost. The last name that a process had is the one people know it by. */
+static struct coverage_row *row_of(struct coverage *t, const struct proc *p)
+{
+	struct row *r = find(t, p);
+
+	if (!r) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return NULL;
+	}
+	if (r->key.start_ns || r->key.tgid)
+		snprintf(r->row.process, sizeof(r->row.process), "%s", p->name);
+	return &r->row;
+}
+
+void coverage_push_conn(struct coverage *t, const struct proc *p, enum coverage_kind kind, const char *reason)
+{
+	struct coverage_row *r = row_of(t, p);
+
+	if (!r)
+		return;
+	r->connections++;
+	r->kinds[kind]++;
+	if (reason)
+		snprintf(r->reason, sizeof(r->reason), "%s", reason);
+}
+
+void coverage_push_call(struct coverage *t, const struct proc *p)
+{
+	struct coverage_row *r = row_of(t, p);
+
+	if (r)
+		r->calls++;
+}
+
+uint64_t coverage_agents(const struct coverage *t)
+{
+	uint64_t n = 0;
+
+	for (struct row *r = t->rows; r; r = r->hh.next)
+		n += r->row.calls > 0;
+	return n;
+}
+
+void coverage_each(const struct coverage *t, void (*fn)(void *ctx, const struct coverage_row *r), void *ctx)
+{
+	for (struct row *r = t->rows; r; r = r->hh.next)
+		fn(ctx, &r->row);
+}

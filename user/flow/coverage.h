@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_COVERAGE_H
+#define FLOW_COVERAGE_H
+
+/*
+ * Honest coverage: what became of every TLS connection of every traced process. connections = decoded + undecoded +
+ * served + empty, always.
+ */
+
+#include "proc.h"
+
+enum coverage_kind {
+	COVERAGE_DECODED,   /* a protocol that we read */
+	COVERAGE_UNDECODED, /* plaintext seen, but its protocol is not read */
+	COVERAGE_SERVED,    /* the process answers requests here: not its own calls */
+	COVERAGE_EMPTY,	    /* no plaintext came */
+	COVERAGE_KINDS,
+};
+
+struct coverage_row {
+	char process[64]; /* captured text: not fit for a terminal as it is */
+	uint32_t pid;
+	uint64_t connections;
+	uint64_t kinds[COVERAGE_KINDS];
+	uint64_t calls;	 /* model calls of the process */
+	char reason[96]; /* why the latest undecoded one was not decoded, "" when none */
+};
+
+struct coverage;
+
+struct coverage *coverage_new(struct lost *lost); /* NULL: ENOMEM */
+void coverage_free(struct coverage *t);
+/* One connection ended. `reason`: text for COVERAGE_UNDECODED, else NULL. */
+void coverage_push_conn(struct coverage *t, const struct proc *p, enum coverage_kind kind, const char *reason);
+/* One model call ended. */
+void coverage_push_call(struct coverage *t, const struct proc *p);
+/* Processes that made a model call. */
+uint64_t coverage_agents(const struct coverage *t);
+/* Rows in the order in which the processes were first seen. */
+void coverage_each(const struct coverage *t, void (*fn)(void *ctx, const struct coverage_row *r), void *ctx);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "check.h"
+#include "options.h"
+#include "replay.h"
+#include "session.h"
+
+/* A closed standard descriptor would become the next file that we open, and diagnostics would go into it. */
+static int open_standard_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+	return fd;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o;
+	int status;
+
+	if (open_standard_descriptors() < 0)
+		return 1;
+	/* A reader that went away shows as EPIPE where it matters. */
+	signal(SIGPIPE, SIG_IGN);
+	if (options_parse(&o, argc, argv, &status)) {
+		options_release(&o);
+		return status;
+	}
+	log_set_level(o.verbose >= 2 ? LOG_DEBUG : o.verbose ? LOG_VERBOSE : o.quiet ? LOG_WARN : LOG_INFO);
+	switch (o.command) {
+	case COMMAND_RECORD:
+		status = session_run(&o, argc, argv);
+		break;
+	case COMMAND_REPLAY:
+		status = replay_run(&o, argc, argv);
+		break;
+	case COMMAND_CHECK:
+		status = check_run(&o);
+		break;
+	}
+	options_release(&o);
+	return status;
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "options.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+#define EXIT_USAGE	   2
+#define RING_BYTES_DEFAULT (8u << 20)
+#define RING_BYTES_MAX	   (1u << 30)
+
+enum {
+	KEY_RECORD = 256,
+	KEY_RING_BYTES,
+	KEY_MAX_EVENTS,
+	KEY_STALE,
+	KEY_SWEEP,
+	KEY_WRITE_INTERVAL,
+	KEY_CONTENT,
+	KEY_STRICT,
+	KEY_ATTACH,
+	KEY_NO_DYNPTR,
+	KEY_VERSION,
+	KEY_UNBUILT,
+};
+
+static const struct argp_option target_options[] = {
+	{"pid", 'p', "PID[,PID…]", 0, "trace these processes and every process they start from now on", 1},
+	{"name", 'n', "REGEX", 0, "trace processes whose program or command line matches, also those started later", 1},
+	{"all", 'a', NULL, 0, "system-wide", 1},
+	{0},
+};
+
+static const struct argp_option live_options[] = {
+	{"record", KEY_RECORD, "FILE", 0, "also keep the raw capture for replay (credentials too): needs --content", 2},
+	{"ring-bytes", KEY_RING_BYTES, "N", 0, "ring buffer size, a power of two (8 MiB)", 2},
+	{"duration", 'd', "SEC", 0, "stop by itself", 2},
+	{"write-interval", KEY_WRITE_INTERVAL, "SEC", 0, "also rewrite the trace file this often (0: on exit only)", 2},
+	{"attach", KEY_ATTACH, "MODE", OPTION_HIDDEN, "session, multi or perf: the best attach mode to try", 2},
+	{"no-dynptr", KEY_NO_DYNPTR, NULL, OPTION_HIDDEN, "as on kernels without bpf_probe_read_user_dynptr", 2},
+	{"cpu", KEY_UNBUILT, "HZ", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, NULL, 2},
+	{"off-cpu", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
+	{"alloc", KEY_UNBUILT, "BYTES", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, NULL, 2},
+	{"db", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
+	{"http", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
+	{"func", 'f', "BINARY:SYMBOL", OPTION_HIDDEN, NULL, 2},
+	{0},
+};
+
+static const struct argp_option output_options[] = {
+	{"output", 'o', "FILE", 0, "Chrome Trace JSON; - = standard output", 3},
+	{"calls", 'c', "FILE", 0, "one JSON object a finished call; - = standard output", 3},
+	{"max-events", KEY_MAX_EVENTS, "N", 0, "trace events kept (100000)", 3},
+	{"stale", KEY_STALE, "SEC", 0, "a span open this long without a byte is closed as evicted (1800)", 3},
+	{"sweep", KEY_SWEEP, "SEC", 0, "how often stale spans are looked for (60)", 3},
+	{"content", KEY_CONTENT, NULL, 0, "keep prompt and answer text in the outputs", 3},
+	{"strict", KEY_STRICT, NULL, 0, "exit 3 when anything was lost or a target could not be traced", 3},
+	{0},
+};
+
+static const struct argp_option talk_options[] = {
+	{"quiet", 'q', NULL, 0, "no live lines", 4},
+	{"verbose", 'v', NULL, 0, "more diagnostics (-vv: even more)", 4},
+	{"version", KEY_VERSION, NULL, 0, "print the version", -1},
+	{0},
+};
+
+/* A whole non-negative decimal number, nothing around it. */
+static bool parse_uint(const char *text, uint64_t max, uint64_t *out)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*out = strtoull(text, &end, 10);
+	return !errno && !*end && *out <= max;
+}
+
+static bool parse_seconds(const char *text, bool zero_ok, double *out)
+{
+	char *end;
+
+	if ((*text < '0' || *text > '9') && *text != '.')
+		return false;
+	errno = 0;
+	*out = strtod(text, &end);
+	return !errno && !*end && *out <= 1e9 && (*out > 0 || (zero_ok && *out == 0));
+}
+
+static void add_pids(struct options *o, char *arg, struct argp_state *state)
+{
+	char *save = NULL, *word = strtok_r(arg, ",", &save);
+	uint64_t pid;
+	pid_t *pids;
+
+	if (!word)
+		argp_error(state, "-p wants a process id");
+	for (; word; word = strtok_r(NULL, ",", &save)) {
+		if (!parse_uint(word, INT_MAX, &pid) || pid == 0)
+			argp_error(state, "'%s' is not a process id", word);
+		pids = realloc(o->pids, (o->pid_count + 1) * sizeof(*pids));
+		if (!pids)
+			argp_failure(state, 1, ENOMEM, "-p");
+		o->pids = pids;
+		o->pids[o->pid_count++] = (pid_t)pid;
+	}
+}
+
+static error_t parse_target(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case 'p':
+		add_pids(o, arg, state);
+		return 0;
+	case 'n':
+		if (!*arg)
+			argp_error(state, "-n wants a regular expression");
+		o->name = arg;
+		return 0;
+	case 'a':
+		o->all = true;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static void parse_ring_bytes(struct options *o, const char *arg, struct argp_state *state)
+{
+	uint64_t n;
+
+	if (!parse_uint(arg, RING_BYTES_MAX, &n) || n < 4096 || (n & (n - 1)))
+		argp_error(state, "--ring-bytes wants a power of two from 4096 to %u, not '%s'", RING_BYTES_MAX, arg);
+	o->ring_bytes = (uint32_t)n;
+}
+
+static void parse_attach(struct options *o, const char *arg, struct argp_state *state)
+{
+	static const char *const modes[] = {"session", "multi", "perf"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
+		if (!strcmp(arg, modes[i])) {
+			o->attach_mode = (int)i;
+			return;
+		}
+	argp_error(state, "--attach wants session, multi or perf, not '%s'", arg);
+}
+
+static error_t parse_live(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case KEY_RECORD:
+		o->record = arg;
+		return 0;
+	case KEY_RING_BYTES:
+		parse_ring_bytes(o, arg, state);
+		return 0;
+	case 'd':
+		if (!parse_seconds(arg, false, &o->duration_s))
+			argp_error(state, "--duration wants seconds, not '%s'", arg);
+		return 0;
+	case KEY_WRITE_INTERVAL:
+		if (!parse_seconds(arg, true, &o->write_interval_s))
+			argp_error(state, "--write-interval wants seconds, not '%s'", arg);
+		return 0;
+	case KEY_ATTACH:
+		parse_attach(o, arg, state);
+		return 0;
+	case KEY_NO_DYNPTR:
+		o->no_dynptr = true;
+		return 0;
+	case KEY_UNBUILT:
+	case 'f':
+		argp_error(state, "attribution axes (--cpu --off-cpu --alloc --db --http -f) are not in this version");
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse_output(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case 'o':
+		o->output = arg;
+		return 0;
+	case 'c':
+		o->calls = arg;
+		return 0;
+	case KEY_MAX_EVENTS:
+		if (!parse_uint(arg, 100000000, &o->max_events) || o->max_events == 0)
+			argp_error(state, "--max-events wants a number from 1 to 100000000, not '%s'", arg);
+		return 0;
+	case KEY_STALE:
+		if (!parse_seconds(arg, false, &o->stale_s))
+			argp_error(state, "--stale wants seconds, not '%s'", arg);
+		return 0;
+	case KEY_SWEEP:
+		if (!parse_seconds(arg, false, &o->sweep_s))
+			argp_error(state, "--sweep wants seconds, not '%s'", arg);
+		return 0;
+	case KEY_CONTENT:
+		o->content = true;
+		return 0;
+	case KEY_STRICT:
+		o->strict = true;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse_talk(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	(void)arg;
+	switch (key) {
+	case 'q':
+		o->quiet = true;
+		return 0;
+	case 'v':
+		o->verbose++;
+		return 0;
+	case KEY_VERSION:
+		printf("perfbpf %s\n", PERFBPF_VERSION);
+		exit(0);
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp argp_target = {.options = target_options, .parser = parse_target};
+static const struct argp argp_live = {.options = live_options, .parser = parse_live};
+static const struct argp argp_output = {.options = output_options, .parser = parse_output};
+static const struct argp argp_talk = {.options = talk_options, .parser = parse_talk};
+
+static void check_target(const struct options *o, struct argp_state *state)
+{
+	int kinds = (o->pid_count > 0) + (o->name != NULL) + (o->argv != NULL) + o->all;
+
+	if (kinds > 1)
+		argp_error(state, "name one kind of target: -p, -n or -- CMD");
+	if (o->all)
+		argp_error(state, "system-wide tracing is not in this version: name a target with -p, -n or -- CMD");
+	if (kinds == 0 && o->command == COMMAND_RECORD)
+		argp_error(state, "what to trace? Name a target with -p PID, -n REGEX or -- CMD");
+}
+
+static void check_outputs(const struct options *o, struct argp_state *state)
+{
+	if (o->output && o->calls && !strcmp(o->output, "-") && !strcmp(o->calls, "-"))
+		argp_error(state, "only one of -o and -c can be standard output");
+	if (o->record && !o->content)
+		argp_error(state, "--record keeps what was on the wire, credentials too: it needs --content");
+	if (o->record && !strcmp(o->record, "-"))
+		argp_error(state, "--record wants a file");
+}
+
+/* The command's own arguments; every child parser gets the same struct options. */
+static error_t parse_command(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		for (int i = 0; state->root_argp->children[i].argp; i++)
+			state->child_inputs[i] = o;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (o->command != COMMAND_REPLAY || o->capture)
+			argp_error(state, "'%s' is not expected here%s", arg,
+				   o->command == COMMAND_RECORD ? " (a program to trace goes behind --)" : "");
+		o->capture = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (o->command == COMMAND_REPLAY && !o->capture)
+			argp_error(state, "which capture?");
+		if (o->command != COMMAND_REPLAY)
+			check_target(o, state);
+		check_outputs(o, state);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp_child record_children[] = {{.argp = &argp_target, .header = "Target:"},
+						    {.argp = &argp_live, .header = "Tracing:"},
+						    {.argp = &argp_output, .header = "Output:"},
+						    {.argp = &argp_talk},
+						    {0}};
+static const struct argp_child replay_children[] = {
+	{.argp = &argp_output, .header = "Output:"}, {.argp = &argp_talk}, {0}};
+static const struct argp_child check_children[] = {
+	{.argp = &argp_target, .header = "Target:"}, {.argp = &argp_talk}, {0}};
+
+static const struct command_row {
+	const char *word;
+	enum command command;
+	struct argp argp;
+} commands[] = {
+	{"record",
+	 COMMAND_RECORD,
+	 {.parser = parse_command,
+	  .children = record_children,
+	  .args_doc = "[-- CMD [ARG…]]",
+	  .doc = "Why is my AI agent slow? Traces the model calls of running programs, without touching them.\v"
+		 "Commands: record (implied), replay CAPTURE, check; perfbpf COMMAND --help."}},
+	{"replay",
+	 COMMAND_REPLAY,
+	 {.parser = parse_command,
+	  .children = replay_children,
+	  .args_doc = "CAPTURE",
+	  .doc = "The same analysis over a recorded capture; needs no privileges."}},
+	{"check",
+	 COMMAND_CHECK,
+	 {.parser = parse_command,
+	  .children = check_children,
+	  .args_doc = "",
+	  .doc = "What this kernel, these privileges and these targets allow, and why not."}},
+};
+
+static const struct command_row *find_command(const char *word)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(word, commands[i].word))
+			return &commands[i];
+	return NULL;
+}
+
+int options_parse(struct options *o, int argc, char **argv, int *status)
+{
+	const struct command_row *row = &commands[0];
+	static char name[32]; /* argp keeps a pointer for its messages */
+	char *word;
+	int own;
+
+	*o = (struct options){
+		.ring_bytes = RING_BYTES_DEFAULT,
+		.max_events = 100000,
+		.stale_s = 1800,
+		.sweep_s = 60,
+		.attach_mode = 0,
+	};
+	*status = EXIT_USAGE;
+	snprintf(name, sizeof(name), "perfbpf");
+	if (argc > 1 && argv[1][0] != '-') {
+		row = find_command(argv[1]);
+		if (!row) {
+			bool planned = !strcmp(argv[1], "report") || !strcmp(argv[1], "diff");
+
+			fprintf(stderr, "perfbpf: %s'%s'%s\n", planned ? "" : "no command ", argv[1],
+				planned ? " is not in this version" : " (record, replay, check)");
+			return -EINVAL;
+		}
+		snprintf(name, sizeof(name), "perfbpf %s", row->word);
+		argv++;
+		argc--;
+	}
+	own = argc;
+	o->command = row->command;
+	/* What stands behind -- belongs to CMD, options included. */
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--")) {
+			own = i;
+			o->argv = argv + i + 1;
+			break;
+		}
+	argp_err_exit_status = EXIT_USAGE;
+	if (o->argv && (row->command != COMMAND_RECORD || !o->argv[0])) {
+		fprintf(stderr, "perfbpf: %s\n",
+			o->argv[0] ? "-- CMD belongs to record" : "which program? Nothing stands behind --");
+		return -EINVAL;
+	}
+	/* argp names itself by argv[0]; the caller's array stays as it was. */
+	word = argv[0];
+	argv[0] = name;
+	own = argp_parse(&row->argp, own, argv, 0, NULL, o);
+	argv[0] = word;
+	if (own)
+		return -EINVAL;
+	*status = 0;
+	return 0;
+}
+
+void options_release(struct options *o)
+{
+	free(o->pids);
+	o->pids = NULL;
+}

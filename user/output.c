@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "flow/writer.h"
+#include "spawn.h"
+#include "view/views.h"
+
+struct output {
+	struct output_config cfg;
+	struct writer calls;
+	bool calls_open;
+	struct summary *summary;
+	struct buf line; /* scratch */
+	int err;	 /* first failure */
+};
+
+static int check_one(const char *path)
+{
+	const char *why = NULL;
+	uid_t uid;
+	gid_t gid;
+	int err;
+
+	if (!path || !strcmp(path, "-"))
+		return 0;
+	spawn_user(&uid, &gid);
+	err = writer_check(path, uid, &why);
+	if (err)
+		log_error("cannot write %s: %s", path, why ? why : strerror(-err));
+	return err;
+}
+
+int output_check(const struct options *o, const char *trace_path)
+{
+	int err = check_one(trace_path);
+
+	if (!err)
+		err = check_one(o->calls);
+	if (!err)
+		err = check_one(o->record);
+	return err;
+}
+
+static int open_writer(struct writer *w, const char *path)
+{
+	const char *why = NULL;
+	uid_t uid;
+	gid_t gid;
+	int err;
+
+	spawn_user(&uid, &gid);
+	err = writer_open(w, path, uid, gid, &why);
+	if (err)
+		log_error("cannot write %s: %s", path, why ? why : strerror(-err));
+	return err;
+}
+
+struct output *output_new(const struct output_config *cfg)
+{
+	struct output *out = calloc(1, sizeof(*out));
+	int err = -ENOMEM;
+
+	if (!out)
+		goto fail;
+	out->cfg = *cfg;
+	buf_init(&out->line, 0);
+	out->summary = summary_new();
+	if (!out->summary)
+		goto fail;
+	if (cfg->options->calls) {
+		err = open_writer(&out->calls, cfg->options->calls);
+		if (err)
+			goto fail;
+		out->calls_open = true;
+		/* Readers may follow the file while it grows, so it gets its name now. */
+		err = writer_publish(&out->calls);
+		if (err) {
+			log_error("cannot write %s: %s", cfg->options->calls, strerror(-err));
+			goto fail;
+		}
+	}
+	return out;
+fail:
+	output_free(out);
+	errno = -err;
+	return NULL;
+}
+
+void output_free(struct output *out)
+{
+	if (!out)
+		return;
+	if (out->calls_open)
+		writer_abort(&out->calls);
+	summary_free(out->summary);
+	buf_release(&out->line);
+	free(out);
+}
+
+static void failed(struct output *out, const char *path, int err)
+{
+	log_error("cannot write %s: %s", strcmp(path, "-") ? path : "standard output", strerror(-err));
+	if (!out->err)
+		out->err = err;
+}
+
+static void write_record(struct output *out, const struct call *c, const struct proc *p)
+{
+	const struct capture_info *info = out->cfg.info;
+	int err;
+
+	buf_clear(&out->line);
+	err = view_call_json(&out->line, c, p, info->start_ns, info->boot_to_unix_ns, out->cfg.options->content);
+	if (!err)
+		err = writer_write(&out->calls, out->line.ptr, out->line.len);
+	if (!err)
+		err = writer_flush(&out->calls);
+	if (err) {
+		failed(out, out->cfg.options->calls, err);
+		writer_abort(&out->calls);
+		out->calls_open = false;
+	}
+}
+
+void output_call(void *ctx, const struct call *c, const struct proc *p)
+{
+	struct output *out = ctx;
+
+	if (out->calls_open)
+		write_record(out, c, p);
+	summary_push(out->summary, c);
+	if (out->cfg.options->quiet || out->cfg.options->command != COMMAND_RECORD)
+		return;
+	buf_clear(&out->line);
+	/* A terminal that went away is nobody's problem: the trace is what was asked for. */
+	if (!view_call_line(&out->line, c, p, out->cfg.info->start_ns) &&
+	    write(STDERR_FILENO, out->line.ptr, out->line.len) < 0)
+		return;
+}
+
+static int write_piece(void *ctx, const void *ptr, size_t len)
+{
+	return writer_write(ctx, ptr, len);
+}
+
+int output_trace(struct output *out, struct pipeline *p, uint64_t now_ns, struct sv attach, struct sv self)
+{
+	const struct capture_info *info = out->cfg.info;
+	struct trace_meta meta = {
+		.start_ns = info->start_ns,
+		.boot_to_unix_ns = info->boot_to_unix_ns,
+		.version = PERFBPF_VERSION,
+		.host = info->host,
+		.kernel = info->kernel,
+		.command = out->cfg.command,
+		.attach_json = attach,
+		.self_json = self,
+	};
+	struct writer w;
+	struct trace_sink sink = {.ctx = &w, .write = write_piece};
+	int err;
+
+	if (!out->cfg.trace_path)
+		return 0;
+	err = open_writer(&w, out->cfg.trace_path);
+	if (err) {
+		out->err = out->err ? out->err : err;
+		return err;
+	}
+	err = pipeline_write_trace(p, &meta, now_ns, &sink);
+	if (!err)
+		err = writer_commit(&w);
+	if (err)
+		failed(out, out->cfg.trace_path, err);
+	writer_abort(&w);
+	return err;
+}
+
+int output_finish(struct output *out, struct pipeline *p, uint64_t now_ns)
+{
+	uint64_t start_ns = out->cfg.info->start_ns;
+	int err;
+
+	if (out->calls_open) {
+		err = writer_commit(&out->calls);
+		if (err)
+			failed(out, out->cfg.options->calls, err);
+		out->calls_open = false;
+	}
+	buf_clear(&out->line);
+	if (!summary_render(out->summary, &out->line, pipeline_lost(p), pipeline_coverage(p),
+			    now_ns > start_ns ? now_ns - start_ns : 0) &&
+	    write(STDERR_FILENO, out->line.ptr, out->line.len) < 0)
+		return out->err;
+	return out->err;
+}

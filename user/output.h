@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef OUTPUT_H
+#define OUTPUT_H
+
+/* What a run leaves: call records, live lines, the trace file, the summary. Shared by record and replay. */
+
+#include "capture.h"
+#include "options.h"
+#include "pipeline.h"
+
+struct output_config {
+	const struct options *options;	 /* borrowed */
+	const char *trace_path;		 /* NULL: no trace; "-": standard output; borrowed */
+	const struct capture_info *info; /* borrowed */
+	const char *command;		 /* for metadata: redacted; borrowed */
+};
+
+struct output;
+
+/* May the files be written? Printed when not. 0 or -errno. Nothing is made. */
+int output_check(const struct options *o, const char *trace_path);
+/* Opens the calls file. Printed on failure; NULL with errno. */
+struct output *output_new(const struct output_config *cfg);
+void output_free(struct output *out);
+
+/* A call ended: record, live line, summary. For pipeline_config.on_call, ctx is the output. */
+void output_call(void *out, const struct call *c, const struct proc *p);
+/* Writes the trace as it stands. attach: JSON array text, self: JSON object text, or absent. Printed on failure. 0 or
+ * -errno. */
+int output_trace(struct output *out, struct pipeline *p, uint64_t now_ns, struct sv attach, struct sv self);
+/* Last of all: closes the calls file, prints the summary. 0, or the first error of any output so far. */
+int output_finish(struct output *out, struct pipeline *p, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "pipeline.h"
+
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "flow/llm/exchange.h"
+#include "flow/proto/proto.h"
+
+#define FLOW_RETRANSMITS_MAX 64 /* latest retransmit times kept of one connection, for the instants on its calls */
+
+struct pipeline {
+	struct pipeline_config cfg;
+	struct lost lost;
+	struct record record;
+	struct procs *procs;
+	struct conns *conns;
+	struct exchanges *exchanges;
+	struct spans *spans;
+	struct coverage *coverage;
+	uint64_t call_count;
+};
+
+/* What one connection owns downstream of the conn stage (conn->ctx). */
+struct flow {
+	struct pipeline *p;
+	struct conn *conn;
+	struct proto *proto;
+	struct exchange_conn view;
+	struct exchange_flow *exchanges;
+	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
+	unsigned retransmit_count; /* ever; the ring index is modulo */
+};
+
+static const enum http_abort abort_of[] = {
+	[CONN_END_UNKNOWN] = HTTP_ABORT_CLOSED,	     [CONN_END_LOCAL] = HTTP_ABORT_CLIENT,
+	[CONN_END_REMOTE] = HTTP_ABORT_SERVER,	     [CONN_END_EXIT] = HTTP_ABORT_EXIT,
+	[CONN_END_EXEC] = HTTP_ABORT_CLOSED,	     [CONN_END_REPLACED] = HTTP_ABORT_CLOSED,
+	[CONN_END_CAPTURE] = HTTP_ABORT_CAPTURE_END, [CONN_END_LIMIT] = HTTP_ABORT_LOSS,
+};
+
+/* The exchange stage reads connections through this copy, so that it need not know the conn stage. */
+static void flow_refresh(struct flow *f)
+{
+	const struct conn *c = f->conn;
+
+	f->view = (struct exchange_conn){
+		.key = c->key,
+		.conn_id = c->id,
+		.fresh = c->fresh,
+		.peer = c->remote,
+		.connect_begin_ns = c->setup.connect_begin_ns,
+		.connect_end_ns = c->setup.connect_end_ns,
+		.tls_begin_ns = c->setup.tls_begin_ns,
+		.tls_end_ns = c->setup.tls_end_ns,
+		.tls_approximate = c->setup.tls_approximate,
+		.exit_code = c->exit_code,
+		.exit_signal = c->exit_signal,
+		.srtt_us = c->srtt_us,
+		.retransmits = c->retransmits,
+		.bound = c->bound,
+	};
+}
+
+static void flow_free(struct flow *f)
+{
+	if (!f)
+		return;
+	proto_free(f->proto);
+	exchanges_conn_free(f->exchanges);
+	free(f);
+}
+
+static struct flow *flow_new(struct pipeline *p, struct conn *c)
+{
+	struct flow *f = calloc(1, sizeof(*f));
+	struct http_sink sink;
+
+	if (!f)
+		return NULL;
+	f->p = p;
+	f->conn = c;
+	flow_refresh(f);
+	f->exchanges = exchanges_conn_new(p->exchanges, &f->view);
+	if (!f->exchanges)
+		goto fail;
+	sink = exchanges_http_sink(f->exchanges);
+	f->proto = proto_new(c->fresh, &sink);
+	if (!f->proto)
+		goto fail;
+	return f;
+fail:
+	flow_free(f);
+	return NULL;
+}
+
+/* --- adaptors: conn -> proto ------------------------------------------------------------------------------------- */
+
+static void on_conn_open(void *ctx, struct conn *c)
+{
+	struct pipeline *p = ctx;
+
+	c->ctx = flow_new(p, c);
+	if (!c->ctx)
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t *ptr, size_t len,
+			  const struct stamp *at)
+{
+	struct pipeline *p = ctx;
+	struct flow *f = c->ctx;
+
+	if (!f)
+		return;
+	flow_refresh(f);
+	if (proto_push(f->proto, dir, ptr, len, at))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_conn_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, enum gap_why why, const struct stamp *at)
+{
+	struct pipeline *p = ctx;
+	struct flow *f = c->ctx;
+
+	if (!f)
+		return;
+	flow_refresh(f);
+	if (proto_gap(f->proto, dir, len, why == GAP_CAPPED ? HTTP_GAP_CAPPED : HTTP_GAP_LOST, at))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_conn_sock(void *ctx, struct conn *c, const struct rec_sock *r)
+{
+	struct flow *f = c->ctx;
+
+	(void)ctx;
+	if (!f)
+		return;
+	flow_refresh(f);
+	if (r->what == SOCK_RETRANSMIT)
+		f->retransmits[f->retransmit_count++ % FLOW_RETRANSMITS_MAX] = r->ts_ns;
+}
+
+static enum coverage_kind flow_coverage(const struct flow *f)
+{
+	if (proto_is_server(f->proto))
+		return COVERAGE_SERVED;
+	if (f->conn->bytes[DIR_TX] + f->conn->bytes[DIR_RX] == 0)
+		return COVERAGE_EMPTY;
+	return proto_kind(f->proto) == PROTO_HTTP1 && proto_requests(f->proto) ? COVERAGE_DECODED : COVERAGE_UNDECODED;
+}
+
+static void flow_count_coverage(struct flow *f)
+{
+	const struct proc *proc = procs_get(f->p->procs, &f->conn->key);
+	enum coverage_kind kind = flow_coverage(f);
+
+	if (proc)
+		coverage_push_conn(f->p->coverage, proc, kind,
+				   kind == COVERAGE_UNDECODED ? proto_name(f->proto) : NULL);
+}
+
+static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t ts_ns)
+{
+	struct pipeline *p = ctx;
+	struct flow *f = c->ctx;
+
+	if (!f)
+		return;
+	flow_refresh(f);
+	proto_finish(f->proto, abort_of[why], ts_ns);
+	p->lost.n[LOST_PARSE_ERRORS] += proto_errors(f->proto);
+	flow_count_coverage(f);
+	flow_free(f);
+	c->ctx = NULL;
+}
+
+/* --- adaptors: exchange -> span and the views --------------------------------------------------------------------- */
+
+/* The connection of a call, while it is being reported: its flow holds the retransmit times. */
+struct find_flow {
+	uint64_t conn_id;
+	const struct flow *found;
+};
+
+static void match_flow(void *ctx, struct conn *c)
+{
+	struct find_flow *find = ctx;
+
+	if (c->id == find->conn_id)
+		find->found = c->ctx;
+}
+
+static unsigned retransmits_of(struct pipeline *p, const struct call *c, uint64_t out[FLOW_RETRANSMITS_MAX])
+{
+	struct find_flow find = {.conn_id = c->conn_id};
+	unsigned n = 0, kept;
+
+	if (c->retransmits <= 0)
+		return 0;
+	conns_each(p->conns, match_flow, &find);
+	if (!find.found)
+		return 0;
+	kept = find.found->retransmit_count < FLOW_RETRANSMITS_MAX ? find.found->retransmit_count
+								   : FLOW_RETRANSMITS_MAX;
+	for (unsigned i = 0; i < kept; i++) {
+		uint64_t ts = find.found->retransmits[i];
+
+		if (ts >= c->start_ns && ts <= c->end_ns)
+			out[n++] = ts;
+	}
+	return n;
+}
+
+static void push_span(struct pipeline *p, struct spans *spans, const struct call *c, const struct proc *proc)
+{
+	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
+	unsigned n = retransmits_of(p, c, retransmits);
+	struct span span;
+
+	if (span_from_call(&span, c, proc ? proc->shown_pid : c->conn.tgid, retransmits, n) || spans_push(spans, &span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_call(void *ctx, const struct call *c)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = procs_get(p->procs, &c->conn);
+
+	p->call_count++;
+	if (proc)
+		coverage_push_call(p->coverage, proc);
+	push_span(p, p->spans, c, proc);
+	if (p->cfg.on_call)
+		p->cfg.on_call(p->cfg.ctx, c, proc);
+}
+
+/* --- adaptors: record -> conn and proc -----------------------------------------------------------------------------
+ */
+
+static void on_data(void *ctx, const struct rec_data *r)
+{
+	conns_push_data(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_gap(void *ctx, const struct rec_gap *r)
+{
+	conns_push_gap(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_open(void *ctx, const struct rec_open *r)
+{
+	conns_push_open(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_close(void *ctx, const struct rec_close *r)
+{
+	conns_push_close(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_handshake(void *ctx, const struct rec_handshake *r)
+{
+	conns_push_handshake(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_socket_evidence(void *ctx, const struct rec_conn_sock *r)
+{
+	conns_push_conn_sock(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_sock(void *ctx, const struct rec_sock *r)
+{
+	conns_push_sock(((struct pipeline *)ctx)->conns, r);
+}
+
+/* The old program's connections end before the process gets its new name. */
+static void on_exec(void *ctx, const struct rec_exec *r)
+{
+	struct pipeline *p = ctx;
+
+	conns_push_exec(p->conns, r);
+	procs_push_exec(p->procs, r);
+}
+
+static void on_fork(void *ctx, const struct rec_fork *r)
+{
+	struct pipeline *p = ctx;
+
+	procs_push_fork(p->procs, r);
+}
+
+static void on_exit_record(void *ctx, const struct rec_exit *r)
+{
+	struct pipeline *p = ctx;
+
+	conns_push_exit(p->conns, r);
+	procs_push_exit(p->procs, r);
+}
+
+static void on_tick(void *ctx, uint64_t now_ns)
+{
+	pipeline_tick(ctx, now_ns);
+}
+
+/* --- the house ------------------------------------------------------------------------------------------------------
+ */
+
+struct pipeline *pipeline_new(const struct pipeline_config *cfg)
+{
+	struct pipeline *p = calloc(1, sizeof(*p));
+	struct exchange_config exchange_cfg = {
+		.stale_ns = cfg->stale_ns, .sweep_ns = cfg->sweep_ns, .content = cfg->content};
+	struct exchange_sink exchange_sink = {.ctx = p, .on_call = on_call};
+	struct conn_sink conn_sink = {
+		.ctx = p,
+		.on_conn_open = on_conn_open,
+		.on_conn_bytes = on_conn_bytes,
+		.on_conn_gap = on_conn_gap,
+		.on_conn_sock = on_conn_sock,
+		.on_conn_end = on_conn_end,
+	};
+	struct record_sink record_sink = {
+		.ctx = p,
+		.on_data = on_data,
+		.on_gap = on_gap,
+		.on_open = on_open,
+		.on_close = on_close,
+		.on_handshake = on_handshake,
+		.on_conn_sock = on_socket_evidence,
+		.on_sock = on_sock,
+		.on_exec = on_exec,
+		.on_fork = on_fork,
+		.on_exit = on_exit_record,
+		.on_tick = on_tick,
+	};
+	struct proc_sink proc_sink = {0};
+
+	if (!p)
+		return NULL;
+	p->cfg = *cfg;
+	p->spans = spans_new(cfg->max_events, &p->lost);
+	p->coverage = coverage_new(&p->lost);
+	p->procs = procs_new(&p->lost, &proc_sink);
+	p->exchanges = exchanges_new(&exchange_cfg, &p->lost, &exchange_sink);
+	p->conns = conns_new(&p->lost, &conn_sink);
+	if (!p->spans || !p->coverage || !p->procs || !p->exchanges || !p->conns) {
+		pipeline_free(p);
+		errno = ENOMEM;
+		return NULL;
+	}
+	record_init(&p->record, &p->lost, &record_sink);
+	return p;
+}
+
+static void free_flow_of(void *ctx, struct conn *c)
+{
+	(void)ctx;
+	flow_free(c->ctx);
+	c->ctx = NULL;
+}
+
+void pipeline_free(struct pipeline *p)
+{
+	if (!p)
+		return;
+	if (p->conns) {
+		conns_each(p->conns, free_flow_of, NULL);
+		conns_free(p->conns);
+	}
+	exchanges_free(p->exchanges);
+	procs_free(p->procs);
+	coverage_free(p->coverage);
+	spans_free(p->spans);
+	free(p);
+}
+
+void pipeline_push(struct pipeline *p, const void *record, size_t len)
+{
+	record_push(&p->record, record, len);
+}
+
+static void tick_flow(void *ctx, struct conn *c)
+{
+	struct flow *f = c->ctx;
+
+	if (f)
+		proto_tick(f->proto, *(uint64_t *)ctx);
+}
+
+void pipeline_tick(struct pipeline *p, uint64_t now_ns)
+{
+	conns_tick(p->conns, now_ns);
+	conns_each(p->conns, tick_flow, &now_ns);
+	exchanges_tick(p->exchanges, now_ns);
+}
+
+void pipeline_finish(struct pipeline *p, uint64_t now_ns)
+{
+	conns_finish(p->conns, now_ns);
+	exchanges_tick(p->exchanges, now_ns);
+}
+
+const struct lost *pipeline_lost(const struct pipeline *p)
+{
+	return &p->lost;
+}
+
+const struct coverage *pipeline_coverage(const struct pipeline *p)
+{
+	return p->coverage;
+}
+
+void pipeline_count_lost(struct pipeline *p, enum lost_id id, uint64_t n)
+{
+	p->lost.n[id] += n;
+}
+
+unsigned pipeline_open_calls(const struct pipeline *p)
+{
+	return exchanges_open_count(p->exchanges);
+}
+
+struct snapshot {
+	struct pipeline *p;
+	struct spans *spans;
+};
+
+static void snapshot_call(void *ctx, const struct call *c)
+{
+	struct snapshot *s = ctx;
+
+	push_span(s->p, s->spans, c, procs_get(s->p->procs, &c->conn));
+}
+
+int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t now_ns, const struct trace_sink *sink)
+{
+	struct lost scratch = {0}; /* a snapshot that is cut loses nothing */
+	struct snapshot s = {.p = p, .spans = spans_new(p->cfg.max_events, &scratch)};
+	int err;
+
+	if (!s.spans)
+		return -ENOMEM;
+	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
+	meta->call_count = p->call_count;
+	meta->agent_count = coverage_agents(p->coverage);
+	meta->lost = &p->lost;
+	err = trace_write(p->spans, s.spans, p->procs, meta, sink);
+	spans_free(s.spans);
+	return err;
+}

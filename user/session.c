@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "attach/discover.h"
+#include "attach/probes.h"
+#include "attach/target.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "capture.h"
+#include "command.h"
+#include "loop.h"
+#include "output.h"
+#include "pipeline.h"
+#include "selfcost.h"
+#include "spawn.h"
+#include "targets.h"
+
+#define NS_PER_SEC  1000000000ull
+#define DRAIN_NS    10000000ull /* the ring is drained this often: a per-record wake-up would charge the traced thread */
+#define TICK_NS	    100000000ull /* event time for stages when no record comes */
+#define STATS_NS    NS_PER_SEC	 /* loss counters */
+#define RESCAN_NS   300000000ull /* after an exec: by then ld.so has mapped what the program needs */
+#define RESCANS_MAX 256
+#define LEFTOVER_NS NS_PER_SEC /* CMD ended: how long its children may stay quiet before tracing ends */
+
+struct rescan {
+	pid_t pid;
+	uint64_t due_ns;
+};
+
+struct session {
+	const struct options *o;
+	char trace_path[512];
+	char command[COMMAND_TEXT_BYTES];
+	struct capture_info info;
+	struct target_filter filter;
+	bool filter_ready;
+	struct targets *targets;
+	struct loop *loop;
+	struct probes *probes;
+	struct discover *discover;
+	struct pipeline *pipeline;
+	struct output *output;
+	struct capture_file *capture;
+	struct record tap; /* process records decide who is traced, before anything else sees them */
+	struct lost tap_lost;
+	struct spawn cmd;
+	bool cmd_running, cmd_ended;
+	int cmd_status;
+	uint64_t cmd_ended_ns;
+	bool ours; /* of the record at hand: it belongs to a target */
+	unsigned untraced;
+	struct rescan rescans[RESCANS_MAX];
+	unsigned rescan_count;
+};
+
+/* --- the way of a record: tap -> capture -> pipeline
+ * ------------------------------------------------------------------ */
+
+static void keep_record(void *ctx, const void *record, size_t len)
+{
+	struct session *s = ctx;
+
+	if (s->capture)
+		capture_file_push(s->capture, record, len);
+	pipeline_push(s->pipeline, record, len);
+}
+
+static void on_record(void *ctx, const void *record, size_t len)
+{
+	struct session *s = ctx;
+	uint32_t tgid = record_tgid(record, len);
+
+	/* tgid 0: a socket's event, tied to a connection by its cookie. */
+	s->ours = tgid == 0 || targets_has(s->targets, tgid);
+	record_push(&s->tap, record, len);
+	if (s->ours)
+		keep_record(s, record, len);
+}
+
+static void count_untraced(struct session *s, const struct discover_result *r)
+{
+	s->untraced += r->refused;
+}
+
+static void scan_process(struct session *s, pid_t pid)
+{
+	struct discover_result r = discover_process(s->discover, pid);
+
+	if (r.err == -EACCES) {
+		log_warn("pid %d: maps unreadable (EACCES), TLS not traced", pid);
+		s->untraced++;
+	}
+	count_untraced(s, &r);
+}
+
+static void rescan_later(struct session *s, pid_t pid, uint64_t now_ns)
+{
+	if (s->rescan_count < RESCANS_MAX)
+		s->rescans[s->rescan_count++] = (struct rescan){.pid = pid, .due_ns = now_ns + RESCAN_NS};
+}
+
+static void tap_exec(void *ctx, const struct rec_exec *r)
+{
+	struct session *s = ctx;
+	enum targets_verdict v = targets_exec(s->targets, r);
+	struct discover_result found;
+	char path[64];
+
+	s->ours = v != TARGETS_OTHER;
+	if (r->already_running)
+		return;
+	if (v == TARGETS_OTHER) {
+		probes_drop_target(s->probes, (pid_t)r->proc.tgid);
+		return;
+	}
+	if (v == TARGETS_NEW)
+		probes_confirm_target(s->probes, (pid_t)r->proc.tgid);
+	snprintf(path, sizeof(path), "/proc/%u/exe", r->proc.tgid);
+	found = discover_command(s->discover, path);
+	count_untraced(s, &found);
+	rescan_later(s, (pid_t)r->proc.tgid, clock_boot_ns());
+}
+
+static void tap_fork(void *ctx, const struct rec_fork *r)
+{
+	struct session *s = ctx;
+
+	s->ours = targets_fork(s->targets, r);
+}
+
+static void tap_exit(void *ctx, const struct rec_exit *r)
+{
+	struct session *s = ctx;
+
+	targets_remove(s->targets, r->proc.tgid);
+}
+
+/* --- targets at the start
+ * ------------------------------------------------------------------------------------------------ */
+
+struct add_ctx {
+	struct session *s;
+	unsigned count;
+	int err;
+};
+
+/* Kernel first, files second: children made in between are followed by the kernel. */
+static bool add_process(struct session *s, const struct proc_stat *p)
+{
+	struct proc_key key = {.tgid = (uint32_t)p->pid};
+	int err;
+
+	if (targets_has(s->targets, (uint32_t)p->pid))
+		return true;
+	err = probes_identify(s->probes, p->pid, &key.start_ns, &key.exec_id);
+	if (!err)
+		err = probes_add_target(s->probes, p->pid, key.start_ns);
+	if (!err)
+		err = targets_add(s->targets, (uint32_t)p->pid);
+	if (err) {
+		log_verbose("pid %d: %s", p->pid, strerror(-err));
+		return false;
+	}
+	capture_make_proc(p, &key, clock_boot_ns(), keep_record, s);
+	scan_process(s, p->pid);
+	return true;
+}
+
+static void on_tree(void *ctx, const struct proc_stat *p)
+{
+	struct add_ctx *a = ctx;
+
+	a->count += add_process(a->s, p);
+}
+
+static bool on_every(void *ctx, const struct proc_stat *p)
+{
+	struct add_ctx *a = ctx;
+	struct sv args = {p->args, p->args_len};
+
+	if (target_filter_match(&a->s->filter, p->pid, sv_of(p->exe), args))
+		target_tree(p->pid, on_tree, a);
+	return true;
+}
+
+static int add_pids(struct session *s)
+{
+	for (size_t i = 0; i < s->o->pid_count; i++) {
+		struct add_ctx a = {.s = s};
+		int err = target_tree(s->o->pids[i], on_tree, &a);
+
+		if (err || !targets_has(s->targets, (uint32_t)s->o->pids[i])) {
+			log_error("pid %d: %s", s->o->pids[i],
+				  err && err != -ENOENT && err != -ESRCH ? strerror(-err) : "no such process");
+			return err ? err : -ESRCH;
+		}
+		/* Once more, for a child that was made while its parent was not yet followed. */
+		target_tree(s->o->pids[i], on_tree, &a);
+	}
+	return 0;
+}
+
+static int add_names(struct session *s)
+{
+	struct add_ctx a = {.s = s};
+	struct discover_result r = discover_system(s->discover);
+	int err = target_each(on_every, &a);
+
+	count_untraced(s, &r);
+	if (!err && a.count == 0)
+		log_info("no process matches '%s' yet: waiting for one", s->o->name);
+	return err;
+}
+
+static void on_cmd_end(void *ctx)
+{
+	struct session *s = ctx;
+
+	if (!spawn_reap(&s->cmd, &s->cmd_status))
+		return;
+	loop_remove_fd(s->loop, s->cmd.pidfd);
+	s->cmd_running = false;
+	s->cmd_ended = true;
+	s->cmd_ended_ns = clock_boot_ns();
+}
+
+static int hold_command(struct session *s)
+{
+	struct discover_result r;
+	struct proc_stat p;
+	int err = spawn_hold(&s->cmd, s->o->argv);
+
+	if (err) {
+		log_error("cannot start a process: %s", strerror(-err));
+		return err;
+	}
+	r = discover_command(s->discover, s->o->argv[0]);
+	count_untraced(s, &r);
+	r = discover_system(s->discover);
+	count_untraced(s, &r);
+	err = target_read(s->cmd.pid, &p);
+	if (!err && !add_process(s, &p))
+		err = -ESRCH;
+	if (err)
+		log_error("cannot follow %s: %s", s->o->argv[0], strerror(-err));
+	return err;
+}
+
+/* 0, or the exit status that an exec failure has by convention. */
+static int release_command(struct session *s)
+{
+	int err = spawn_go(&s->cmd);
+
+	if (err) {
+		log_error("%s: %s", s->o->argv[0], strerror(-err));
+		return err == -ENOENT ? 127 : 126;
+	}
+	s->cmd_running = true;
+	if (s->cmd.pidfd >= 0)
+		err = loop_add_fd(s->loop, s->cmd.pidfd, on_cmd_end, s);
+	return err ? 1 : 0;
+}
+
+/* --- timers and signals
+ * ------------------------------------------------------------------------------------------------- */
+
+static void on_drain(void *ctx)
+{
+	struct session *s = ctx;
+
+	probes_consume(s->probes);
+}
+
+static void do_rescans(struct session *s, uint64_t now_ns)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < s->rescan_count; i++) {
+		if (s->rescans[i].due_ns > now_ns)
+			s->rescans[kept++] = s->rescans[i];
+		else if (targets_has(s->targets, (uint32_t)s->rescans[i].pid))
+			scan_process(s, s->rescans[i].pid);
+	}
+	s->rescan_count = kept;
+}
+
+/* A process that CMD left behind is traced while a call of it is open; a daemon must not keep us for ever. */
+static bool cmd_is_done(const struct session *s, uint64_t now_ns)
+{
+	if (!s->cmd_ended)
+		return false;
+	return targets_count(s->targets) == 0 ||
+	       (now_ns - s->cmd_ended_ns >= LEFTOVER_NS && pipeline_open_calls(s->pipeline) == 0);
+}
+
+static void on_tick(void *ctx)
+{
+	struct session *s = ctx;
+	uint64_t now_ns = clock_boot_ns();
+
+	probes_consume(s->probes);
+	probes_tick(s->probes, now_ns);
+	do_rescans(s, now_ns);
+	capture_make_tick(now_ns, keep_record, s);
+	if (s->o->argv ? cmd_is_done(s, now_ns) : !s->o->name && targets_count(s->targets) == 0)
+		loop_stop(s->loop);
+}
+
+static void drop_if_gone(void *ctx, uint32_t tgid)
+{
+	struct session *s = ctx;
+
+	/* The EXIT record may have been lost. */
+	if (kill((pid_t)tgid, 0) && errno == ESRCH)
+		targets_remove(s->targets, tgid);
+}
+
+static void push_stats(struct session *s)
+{
+	uint64_t *stats = calloc(capture_stat_count(), sizeof(*stats));
+
+	if (!stats)
+		return;
+	probes_stats(s->probes, stats);
+	capture_make_lost(stats, clock_boot_ns(), keep_record, s);
+	free(stats);
+}
+
+static void on_stats(void *ctx)
+{
+	struct session *s = ctx;
+
+	push_stats(s);
+	targets_each(s->targets, drop_if_gone, s);
+}
+
+static void write_trace(struct session *s)
+{
+	struct buf attach, self;
+
+	buf_init(&attach, 0);
+	buf_init(&self, 0);
+	selfcost_attach_json(&attach, s->probes);
+	selfcost_json(&self, s->probes, s->o->ring_bytes);
+	output_trace(s->output, s->pipeline, clock_boot_ns(), (struct sv){attach.ptr, attach.len},
+		     (struct sv){self.ptr, self.len});
+	buf_release(&attach);
+	buf_release(&self);
+}
+
+static void on_write(void *ctx)
+{
+	struct session *s = ctx;
+
+	probes_consume(s->probes);
+	push_stats(s);
+	write_trace(s);
+}
+
+static void on_duration(void *ctx)
+{
+	loop_stop(((struct session *)ctx)->loop);
+}
+
+static void on_signal(void *ctx, int signal)
+{
+	struct session *s = ctx;
+
+	if (signal == SIGUSR1)
+		on_write(s);
+	else if (signal != SIGPIPE)
+		loop_stop(s->loop);
+}
+
+static void stop_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGHUP);
+}
+
+/* A second signal while the first one's work is done: it stays pending until the trace is written. */
+static bool in_a_hurry(void)
+{
+	sigset_t set;
+
+	return !sigpending(&set) &&
+	       (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 || sigismember(&set, SIGHUP) == 1);
+}
+
+static int add_sources(struct session *s)
+{
+	sigset_t set;
+	int err;
+
+	stop_signals(&set);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGPIPE);
+	err = loop_add_signals(s->loop, &set, on_signal, s);
+	if (!err)
+		err = loop_add_fd(s->loop, probes_fd(s->probes), on_drain, s);
+	if (!err)
+		err = loop_add_timer(s->loop, DRAIN_NS, on_drain, s);
+	if (!err)
+		err = loop_add_timer(s->loop, TICK_NS, on_tick, s);
+	if (!err)
+		err = loop_add_timer(s->loop, STATS_NS, on_stats, s);
+	if (!err && s->o->duration_s > 0)
+		err = loop_add_timer(s->loop, (uint64_t)(s->o->duration_s * 1e9) + 1, on_duration, s);
+	if (!err && s->o->write_interval_s > 0)
+		err = loop_add_timer(s->loop, (uint64_t)(s->o->write_interval_s * 1e9) + 1, on_write, s);
+	return err;
+}
+
+/* --- start
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+static void describe_machine(struct capture_info *info)
+{
+	struct utsname u;
+
+	info->start_ns = clock_boot_ns();
+	info->boot_to_unix_ns = clock_boot_to_unix_ns();
+	if (uname(&u))
+		return;
+	snprintf(info->host, sizeof(info->host), "%s", u.nodename);
+	snprintf(info->kernel, sizeof(info->kernel), "%s", u.release);
+}
+
+/* perfbpf-NAME-PID-YYYYmmddTHHMMSS.json: of the first target, or of CMD. */
+static void default_trace_path(struct session *s)
+{
+	const char *fixed = s->o->output ? s->o->output : getenv("PERFBPF_TRACE");
+	char name[64] = "agent", when[32];
+	pid_t pid = s->o->pid_count ? s->o->pids[0] : getpid();
+	struct proc_stat p;
+	time_t now = time(NULL);
+	struct tm tm;
+
+	if (fixed && *fixed) {
+		snprintf(s->trace_path, sizeof(s->trace_path), "%s", fixed);
+		return;
+	}
+	if (s->o->pid_count && !target_read(pid, &p))
+		snprintf(name, sizeof(name), "%s", p.exe[0] && strrchr(p.exe, '/') ? strrchr(p.exe, '/') + 1 : p.comm);
+	else if (s->o->argv)
+		snprintf(name, sizeof(name), "%s",
+			 strrchr(s->o->argv[0], '/') ? strrchr(s->o->argv[0], '/') + 1 : s->o->argv[0]);
+	for (char *c = name; *c; c++)
+		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+", *c))
+			*c = '_';
+	strftime(when, sizeof(when), "%Y%m%dT%H%M%S", localtime_r(&now, &tm));
+	snprintf(s->trace_path, sizeof(s->trace_path), "perfbpf-%s-%d-%s.json", name, pid, when);
+}
+
+static int open_probes(struct session *s)
+{
+	struct probes_config cfg = {
+		.ring_bytes = s->o->ring_bytes,
+		.follow_exec = s->o->name != NULL,
+		.mode_max = (enum probes_mode)s->o->attach_mode,
+		.force_no_dynptr = s->o->no_dynptr,
+		.on_record = on_record,
+		.ctx = s,
+	};
+	const struct probes_features *f;
+
+	s->probes = probes_open(&cfg);
+	if (!s->probes) {
+		int err = errno ? -errno : -EINVAL;
+
+		log_error("%s", probes_why());
+		if (probes_hint())
+			log_hint("%s", probes_hint());
+		return err;
+	}
+	f = probes_features(s->probes);
+	if (*f->degraded)
+		log_info("%s", f->degraded);
+	s->discover = discover_new(s->probes);
+	return s->discover ? 0 : -ENOMEM;
+}
+
+static int build_house(struct session *s)
+{
+	struct output_config output_cfg = {
+		.options = s->o, .trace_path = s->trace_path, .info = &s->info, .command = s->command};
+	struct pipeline_config cfg = {
+		.stale_ns = (uint64_t)(s->o->stale_s * 1e9),
+		.sweep_ns = (uint64_t)(s->o->sweep_s * 1e9),
+		.max_events = s->o->max_events,
+		.content = s->o->content,
+		.on_call = output_call,
+	};
+	struct record_sink tap = {.ctx = s, .on_exec = tap_exec, .on_fork = tap_fork, .on_exit = tap_exit};
+	int err;
+
+	record_init(&s->tap, &s->tap_lost, &tap);
+	s->output = output_new(&output_cfg);
+	if (!s->output)
+		return -errno;
+	cfg.ctx = s->output;
+	s->pipeline = pipeline_new(&cfg);
+	if (!s->pipeline)
+		return -ENOMEM;
+	if (s->o->record) {
+		s->capture = capture_file_open(s->o->record, &s->info, &err);
+		if (!s->capture)
+			return err;
+		log_info("%s keeps everything that was on the wire, credentials too (mode 0600)", s->o->record);
+	}
+	return 0;
+}
+
+static int prepare(struct session *s)
+{
+	char why[128];
+	int err;
+
+	describe_machine(&s->info);
+	default_trace_path(s);
+	err = output_check(s->o, s->trace_path);
+	if (err)
+		return err;
+	s->targets = targets_new();
+	s->loop = loop_new();
+	if (!s->targets || !s->loop)
+		return -ENOMEM;
+	if (s->o->name) {
+		err = target_filter_init(&s->filter, s->o->name, why, sizeof(why));
+		if (err) {
+			log_error("-n '%s': %s", s->o->name, why);
+			return err;
+		}
+		s->filter_ready = true;
+		targets_set_filter(s->targets, &s->filter);
+	}
+	for (size_t i = 0; i < s->o->pid_count; i++)
+		if (kill(s->o->pids[i], 0) && errno == ESRCH) {
+			log_error("pid %d: no such process", s->o->pids[i]);
+			return -ESRCH;
+		}
+	err = open_probes(s);
+	return err ? err : build_house(s);
+}
+
+static void announce(struct session *s)
+{
+	const struct probes_features *f = probes_features(s->probes);
+	static const char *const modes[] = {"uprobe session links", "uprobe multi links", "perf uprobes"};
+
+	log_verbose("%s; records %s; sockets %s", modes[f->mode],
+		    f->read_dynptr ? "of actual length" : "in size classes", f->sock_length ? "bound" : "not bound");
+	if (!s->o->quiet)
+		log_info("tracing %zu process%s, %s; Ctrl-C stops", targets_count(s->targets),
+			 targets_count(s->targets) == 1 ? "" : "es", s->trace_path);
+}
+
+static int trace(struct session *s)
+{
+	int err, status = 0;
+
+	err = s->o->pid_count ? add_pids(s) : s->o->name ? add_names(s) : hold_command(s);
+	if (!err)
+		err = add_sources(s);
+	if (err)
+		return 1;
+	announce(s);
+	if (s->o->argv)
+		status = release_command(s);
+	if (!status && loop_run(s->loop))
+		status = 1;
+	return status;
+}
+
+/* stop -> detach -> drain -> finish stages in order -> write -> report */
+static int finish(struct session *s)
+{
+	uint64_t now_ns;
+	sigset_t set;
+	int err;
+
+	if (!in_a_hurry())
+		probes_detach(s->probes);
+	probes_consume(s->probes);
+	push_stats(s);
+	now_ns = clock_boot_ns();
+	pipeline_finish(s->pipeline, now_ns);
+	pipeline_count_lost(s->pipeline, LOST_TARGETS, s->untraced);
+	write_trace(s);
+	/* From here on a second signal ends us at once; the trace is whole. */
+	stop_signals(&set);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	err = output_finish(s->output, s->pipeline, now_ns);
+	if (s->capture) {
+		int capture_err = capture_file_close(s->capture);
+
+		s->capture = NULL;
+		if (capture_err)
+			log_error("cannot write %s: %s", s->o->record, strerror(-capture_err));
+		err = err ? err : capture_err;
+	}
+	if (s->cmd_running && !s->cmd_ended)
+		log_info("%s (pid %d) still runs", s->o->argv[0], s->cmd.pid);
+	return err;
+}
+
+static void release(struct session *s)
+{
+	if (s->capture)
+		capture_file_close(s->capture);
+	spawn_release(&s->cmd);
+	discover_free(s->discover);
+	probes_close(s->probes);
+	pipeline_free(s->pipeline);
+	output_free(s->output);
+	loop_free(s->loop);
+	targets_free(s->targets);
+	if (s->filter_ready)
+		target_filter_release(&s->filter);
+}
+
+static int exit_status(const struct session *s, int err)
+{
+	int own = err ? 1 : s->o->strict && lost_total(pipeline_lost(s->pipeline)) ? 3 : 0;
+	int cmd = 0;
+
+	if (s->cmd_ended)
+		cmd = WIFSIGNALED(s->cmd_status) ? 128 + WTERMSIG(s->cmd_status) : WEXITSTATUS(s->cmd_status);
+	return cmd ? cmd : own;
+}
+
+int session_run(const struct options *o, int argc, char **argv)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	int status = 1;
+
+	if (!s) {
+		log_error("out of memory");
+		return 1;
+	}
+	s->o = o;
+	s->cmd = (struct spawn){.pid = -1, .hold_fd = -1, .err_fd = -1, .pidfd = -1};
+	command_text(s->command, argc, argv);
+	if (!prepare(s)) {
+		status = trace(s);
+		/* Nothing ran: there is nothing to write. */
+		if (!status)
+			status = exit_status(s, finish(s));
+	}
+	release(s);
+	free(s);
+	return status;
+}

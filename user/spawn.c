@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static bool parse_id(const char *text, unsigned *out)
+{
+	char *end;
+	unsigned long n;
+
+	if (!text || *text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	n = strtoul(text, &end, 10);
+	if (errno || *end || n >= UINT_MAX)
+		return false;
+	*out = (unsigned)n;
+	return true;
+}
+
+void spawn_user(uid_t *uid, gid_t *gid)
+{
+	unsigned u, g;
+
+	*uid = getuid();
+	*gid = getgid();
+	/* Only root can have been made root by sudo: anybody may set the variables. */
+	if (geteuid() == 0 && parse_id(getenv("SUDO_UID"), &u) && parse_id(getenv("SUDO_GID"), &g)) {
+		*uid = u;
+		*gid = g;
+	}
+}
+
+static int drop_environment(void)
+{
+	for (char **e = environ; *e;) {
+		char name[256];
+		size_t len = strcspn(*e, "=");
+
+		if (strncmp(*e, "PERFBPF_", 8) || len >= sizeof(name)) {
+			e++;
+			continue;
+		}
+		memcpy(name, *e, len);
+		name[len] = '\0';
+		if (unsetenv(name))
+			return -errno;
+		e = environ;
+	}
+	return 0;
+}
+
+static int become(uid_t uid, gid_t gid)
+{
+	struct passwd *pw;
+
+	if (uid == getuid() && gid == getgid())
+		return 0;
+	pw = getpwuid(uid);
+	if (pw ? initgroups(pw->pw_name, gid) : setgroups(1, &gid))
+		return -errno;
+	if (setgid(gid) || setuid(uid))
+		return -errno;
+	if (pw &&
+	    (setenv("HOME", pw->pw_dir, 1) || setenv("USER", pw->pw_name, 1) || setenv("LOGNAME", pw->pw_name, 1)))
+		return -errno;
+	return 0;
+}
+
+/* In the child. Never returns. */
+static void child(char **argv, int hold_fd, int err_fd)
+{
+	sigset_t none;
+	uid_t uid;
+	gid_t gid;
+	char go;
+	int err;
+
+	if (read(hold_fd, &go, 1) != 1)
+		_exit(0);
+	spawn_user(&uid, &gid);
+	err = become(uid, gid);
+	if (!err)
+		err = drop_environment();
+	if (!err) {
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		signal(SIGPIPE, SIG_DFL);
+		/* All of ours are O_CLOEXEC; this is for what a library forgot. */
+		syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
+		execvp(argv[0], argv);
+		err = -errno;
+	}
+	if (write(err_fd, &err, sizeof(err)) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+int spawn_hold(struct spawn *s, char **argv)
+{
+	int hold[2], fail[2], err;
+
+	*s = (struct spawn){.pid = -1, .hold_fd = -1, .err_fd = -1, .pidfd = -1};
+	if (pipe2(hold, O_CLOEXEC))
+		return -errno;
+	if (pipe2(fail, O_CLOEXEC)) {
+		err = -errno;
+		close(hold[0]);
+		close(hold[1]);
+		return err;
+	}
+	fflush(NULL);
+	s->pid = fork();
+	err = -errno;
+	if (s->pid == 0) {
+		close(hold[1]);
+		close(fail[0]);
+		child(argv, hold[0], fail[1]);
+	}
+	close(hold[0]);
+	close(fail[1]);
+	s->hold_fd = hold[1];
+	s->err_fd = fail[0];
+	if (s->pid < 0) {
+		spawn_release(s);
+		return err;
+	}
+	s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
+	if (s->pidfd >= 0)
+		fcntl(s->pidfd, F_SETFD, FD_CLOEXEC);
+	return 0;
+}
+
+int spawn_go(struct spawn *s)
+{
+	int err = 0;
+	ssize_t n;
+
+	if (write(s->hold_fd, "g", 1) != 1)
+		return -errno;
+	close(s->hold_fd);
+	s->hold_fd = -1;
+	/* End of file: the exec closed the other end. */
+	do
+		n = read(s->err_fd, &err, sizeof(err));
+	while (n < 0 && errno == EINTR);
+	close(s->err_fd);
+	s->err_fd = -1;
+	return n == sizeof(err) ? err : 0;
+}
+
+bool spawn_reap(struct spawn *s, int *status)
+{
+	if (s->pid <= 0 || waitpid(s->pid, status, WNOHANG) != s->pid)
+		return false;
+	s->pid = -1;
+	return true;
+}
+
+void spawn_release(struct spawn *s)
+{
+	int *fds[] = {&s->hold_fd, &s->err_fd, &s->pidfd};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "targets.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+struct entry {
+	uint32_t tgid;
+	UT_hash_handle hh;
+};
+
+struct targets {
+	const struct target_filter *filter;
+	struct entry *entries;
+};
+
+struct targets *targets_new(void)
+{
+	return calloc(1, sizeof(struct targets));
+}
+
+void targets_free(struct targets *t)
+{
+	struct entry *e, *tmp;
+
+	if (!t)
+		return;
+	HASH_ITER (hh, t->entries, e, tmp) {
+		HASH_DEL(t->entries, e);
+		free(e);
+	}
+	free(t);
+}
+
+void targets_set_filter(struct targets *t, const struct target_filter *f)
+{
+	t->filter = f;
+}
+
+static struct entry *find(const struct targets *t, uint32_t tgid)
+{
+	struct entry *e;
+
+	HASH_FIND(hh, t->entries, &tgid, sizeof(tgid), e);
+	return e;
+}
+
+int targets_add(struct targets *t, uint32_t tgid)
+{
+	struct entry *e;
+
+	if (find(t, tgid))
+		return 0;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	e->tgid = tgid;
+	HASH_ADD(hh, t->entries, tgid, sizeof(e->tgid), e);
+	if (!e->hh.tbl) {
+		free(e);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void targets_remove(struct targets *t, uint32_t tgid)
+{
+	struct entry *e = find(t, tgid);
+
+	if (!e)
+		return;
+	HASH_DEL(t->entries, e);
+	free(e);
+}
+
+bool targets_has(const struct targets *t, uint32_t tgid)
+{
+	return find(t, tgid) != NULL;
+}
+
+size_t targets_count(const struct targets *t)
+{
+	return HASH_COUNT(t->entries);
+}
+
+void targets_each(const struct targets *t, void (*fn)(void *ctx, uint32_t tgid), void *ctx)
+{
+	struct entry *e, *tmp;
+
+	HASH_ITER (hh, t->entries, e, tmp)
+		fn(ctx, e->tgid);
+}
+
+enum targets_verdict targets_exec(struct targets *t, const struct rec_exec *r)
+{
+	if (targets_has(t, r->proc.tgid))
+		return TARGETS_OLD;
+	if (!t->filter || !target_filter_match(t->filter, (pid_t)r->proc.tgid, r->filename, r->args))
+		return TARGETS_OTHER;
+	return targets_add(t, r->proc.tgid) ? TARGETS_OTHER : TARGETS_NEW;
+}
+
+bool targets_fork(struct targets *t, const struct rec_fork *r)
+{
+	return targets_has(t, r->parent_tgid) && !targets_add(t, r->child_tgid);
+}

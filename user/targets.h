@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef TARGETS_H
+#define TARGETS_H
+
+/*
+ * The processes that are traced now: a set that follows fork, exec and exit records. Decides for -n which new programs
+ * belong to it. Knows nothing of probes.
+ */
+
+#include "attach/target.h"
+#include "flow/record.h"
+
+struct targets;
+
+struct targets *targets_new(void); /* NULL: ENOMEM */
+void targets_free(struct targets *t);
+/* NULL: no name filter (every exec of a target stays one, no other process becomes one). Borrowed. */
+void targets_set_filter(struct targets *t, const struct target_filter *f);
+
+int targets_add(struct targets *t, uint32_t tgid); /* 0 (also when it was there) or -ENOMEM */
+void targets_remove(struct targets *t, uint32_t tgid);
+bool targets_has(const struct targets *t, uint32_t tgid);
+size_t targets_count(const struct targets *t);
+void targets_each(const struct targets *t, void (*fn)(void *ctx, uint32_t tgid), void *ctx);
+
+enum targets_verdict {
+	TARGETS_OTHER, /* not ours */
+	TARGETS_OLD,   /* ours before, goes on */
+	TARGETS_NEW,   /* matched the filter just now */
+};
+/* What an exec means for the process. */
+enum targets_verdict targets_exec(struct targets *t, const struct rec_exec *r);
+/* true: the child is a target too. */
+bool targets_fork(struct targets *t, const struct rec_fork *r);
+
+#endif
