@@ -106,8 +106,9 @@ UNIT_elf := user/attach/elf.c
 UNIT_maps := user/attach/maps.c
 UNIT_site := user/attach/site.c user/attach/elf.c
 UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c) user/attach/site.c user/attach/elf.c
-UNIT_target := user/attach/target.c user/attach/elf.c
+UNIT_target := user/attach/target.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
 UNIT_options := user/options.c
+UNIT_targets := user/targets.c user/attach/target.c user/attach/elf.c
 UNIT_abi :=
 UNIT_pipeline := user/pipeline.c $(sort $(wildcard user/flow/*.c user/flow/*/*.c))
 

@@ -75,6 +75,7 @@ static bool parse_uint(const char *text, uint64_t max, uint64_t *out)
 {
 	char *end;
 
+	*out = 0;
 	if (*text < '0' || *text > '9')
 		return false;
 	errno = 0;
@@ -265,14 +266,17 @@ static void check_outputs(const struct options *o, struct argp_state *state)
 		argp_error(state, "--record wants a file");
 }
 
-/* The command's own arguments; every child parser gets the same struct options. */
+static const struct argp_child *children_of(enum command command);
+
+/* The command's own arguments; every child parser gets the same struct options. (state->root_argp is argp's own
+ * wrapper.) */
 static error_t parse_command(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		for (int i = 0; state->root_argp->children[i].argp; i++)
+		for (int i = 0; children_of(o->command)[i].argp; i++)
 			state->child_inputs[i] = o;
 		return 0;
 	case ARGP_KEY_ARG:
@@ -327,6 +331,15 @@ static const struct command_row {
 	  .args_doc = "",
 	  .doc = "What this kernel, these privileges and these targets allow, and why not."}},
 };
+
+static const struct argp_child *children_of(enum command command)
+{
+	size_t i = 0;
+
+	while (commands[i].command != command)
+		i++;
+	return commands[i].argp.children;
+}
 
 static const struct command_row *find_command(const char *word)
 {

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include "flow/coverage.h"
+
+static struct proc process(uint32_t tgid, uint64_t start_ns, const char *name)
+{
+	struct proc p = {.key = {.tgid = tgid, .start_ns = start_ns}};
+
+	snprintf(p.name, sizeof(p.name), "%s", name);
+	return p;
+}
+
+static void print_row(void *ctx, const struct coverage_row *r)
+{
+	tlog_printf(ctx, "%s %u conns=%d d=%d u=%d s=%d e=%d calls=%d reason=%s\n", r->process, r->pid,
+		    (int)r->connections, (int)r->kinds[COVERAGE_DECODED], (int)r->kinds[COVERAGE_UNDECODED],
+		    (int)r->kinds[COVERAGE_SERVED], (int)r->kinds[COVERAGE_EMPTY], (int)r->calls, r->reason);
+}
+
+static void rows_add_up(void **state)
+{
+	struct lost lost = {0};
+	struct coverage *t = coverage_new(&lost);
+	struct proc a = process(7, 100, "agent"), reused = process(7, 200, "other");
+	struct tlog log = {0};
+
+	(void)state;
+	coverage_push_conn(t, &a, COVERAGE_DECODED, NULL);
+	coverage_push_conn(t, &a, COVERAGE_UNDECODED, "http/2");
+	coverage_push_conn(t, &a, COVERAGE_EMPTY, NULL);
+	coverage_push_call(t, &a);
+	coverage_push_call(t, &a);
+	coverage_push_conn(t, &reused, COVERAGE_SERVED, NULL);
+	snprintf(a.name, sizeof(a.name), "renamed");
+	coverage_push_conn(t, &a, COVERAGE_DECODED, NULL);
+	assert_int_equal(coverage_agents(t), 1);
+	coverage_each(t, print_row, &log);
+	assert_log(&log, "renamed 7 conns=4 d=2 u=1 s=0 e=1 calls=2 reason=http/2\n"
+			 "other 7 conns=1 d=0 u=0 s=1 e=0 calls=0 reason=\n");
+	assert_int_equal(lost_total(&lost), 0);
+	tlog_free(&log);
+	coverage_free(t);
+}
+
+static void count_rows(void *ctx, const struct coverage_row *r)
+{
+	uint64_t *n = ctx;
+
+	n[0]++;
+	n[1] += r->connections;
+	if (!strcmp(r->process, "(others)"))
+		n[2] = r->connections;
+}
+
+static void too_many_processes_share_a_row(void **state)
+{
+	struct lost lost = {0};
+	struct coverage *t = coverage_new(&lost);
+	uint64_t n[3] = {0};
+
+	(void)state;
+	for (uint32_t i = 1; i <= 5000; i++) {
+		struct proc p = process(i, i, "p");
+
+		coverage_push_conn(t, &p, COVERAGE_DECODED, NULL);
+	}
+	coverage_each(t, count_rows, n);
+	assert_int_equal(n[0], 4097);
+	assert_int_equal(n[1], 5000);
+	assert_int_equal(n[2], 5000 - 4096);
+	coverage_free(t);
+}
+
+static void without_memory_it_counts(void **state)
+{
+	struct proc a = process(7, 100, "agent");
+
+	(void)state;
+	for (unsigned n = 1;; n++) {
+		struct lost lost = {0};
+		struct coverage *t;
+
+		fail_nth(n);
+		t = coverage_new(&lost);
+		if (t)
+			coverage_push_conn(t, &a, COVERAGE_DECODED, NULL);
+		fail_nth(0);
+		if (!fail_nth_hit()) {
+			assert_int_equal(lost_total(&lost), 0);
+			coverage_free(t);
+			break;
+		}
+		if (t)
+			assert_int_equal(lost.n[LOST_NO_MEMORY], 1);
+		coverage_free(t);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rows_add_up),
+		cmocka_unit_test(too_many_processes_share_a_row),
+		cmocka_unit_test(without_memory_it_counts),
+	};
+
+	return cmocka_run_group_tests_name("coverage", tests, NULL, NULL);
+}

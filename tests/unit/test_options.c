@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "options.h"
+
+#define ARGS_MAX 64
+
+/* Splits at blanks; the words live in `room`. */
+static int words(char *room, char **argv)
+{
+	int n = 0;
+
+	for (char *w = strtok(room, " "); w; w = strtok(NULL, " "))
+		argv[n++] = w;
+	argv[n] = NULL;
+	return n;
+}
+
+/* Parses in a child, since argp exits by itself on usage errors: the exit status, 100 when parsing succeeded. */
+static int status_of(const char *line)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		char room[512], *argv[ARGS_MAX];
+		struct options o;
+		int null = open("/dev/null", O_WRONLY);
+
+		snprintf(room, sizeof(room), "%s", line);
+		dup2(null, STDERR_FILENO);
+		dup2(null, STDOUT_FILENO);
+		_exit(options_parse(&o, words(room, argv), argv, &status) ? status : 100);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void parse(struct options *o, char *room, const char *line)
+{
+	static char *argv[ARGS_MAX];
+	int status = -1;
+
+	strcpy(room, line);
+	assert_int_equal(options_parse(o, words(room, argv), argv, &status), 0);
+	assert_int_equal(status, 0);
+	assert_non_null(argv[0]);
+}
+
+static void defaults(void **state)
+{
+	struct options o;
+	char room[512];
+
+	(void)state;
+	parse(&o, room, "perfbpf -p 12");
+	assert_int_equal(o.command, COMMAND_RECORD);
+	assert_int_equal(o.pid_count, 1);
+	assert_int_equal(o.pids[0], 12);
+	assert_int_equal(o.ring_bytes, 8 << 20);
+	assert_int_equal(o.max_events, 100000);
+	assert_true(o.stale_s == 1800 && o.sweep_s == 60 && o.write_interval_s == 0 && o.duration_s == 0);
+	assert_false(o.content || o.strict || o.quiet || o.all);
+	assert_null(o.output);
+	options_release(&o);
+}
+
+static void everything(void **state)
+{
+	struct options o;
+	char room[512];
+
+	(void)state;
+	parse(&o, room,
+	      "perfbpf record -p 1,22 --pid=333 -o t.json -c - --ring-bytes 65536 -d 2.5 --max-events 7 --stale 2 "
+	      "--sweep .5 --write-interval 3 --content --record r.cap -q -vv --strict");
+	assert_int_equal(o.pid_count, 3);
+	assert_int_equal(o.pids[2], 333);
+	assert_string_equal(o.output, "t.json");
+	assert_string_equal(o.calls, "-");
+	assert_string_equal(o.record, "r.cap");
+	assert_int_equal(o.ring_bytes, 65536);
+	assert_int_equal(o.max_events, 7);
+	assert_true(o.duration_s == 2.5 && o.stale_s == 2 && o.sweep_s == .5 && o.write_interval_s == 3);
+	assert_true(o.content && o.quiet && o.strict && o.verbose == 2);
+	options_release(&o);
+}
+
+static void program_behind_dashes(void **state)
+{
+	struct options o;
+	char room[512];
+
+	(void)state;
+	parse(&o, room, "perfbpf -o x -- curl -p 80 -- --help");
+	assert_string_equal(o.argv[0], "curl");
+	assert_string_equal(o.argv[1], "-p");
+	assert_string_equal(o.argv[4], "--help");
+	assert_null(o.argv[5]);
+	assert_int_equal(o.pid_count, 0);
+	options_release(&o);
+}
+
+static void other_commands(void **state)
+{
+	struct options o;
+	char room[512];
+
+	(void)state;
+	parse(&o, room, "perfbpf replay x.cap -c - --content");
+	assert_int_equal(o.command, COMMAND_REPLAY);
+	assert_string_equal(o.capture, "x.cap");
+	options_release(&o);
+	parse(&o, room, "perfbpf check -n node");
+	assert_int_equal(o.command, COMMAND_CHECK);
+	assert_string_equal(o.name, "node");
+	options_release(&o);
+	parse(&o, room, "perfbpf check");
+	options_release(&o);
+}
+
+static void usage_errors(void **state)
+{
+	static const char *const bad[] = {
+		"perfbpf",
+		"perfbpf frob",
+		"perfbpf report x",
+		"perfbpf -p",
+		"perfbpf -p 0",
+		"perfbpf -p -1",
+		"perfbpf -p 1x",
+		"perfbpf -p ,",
+		"perfbpf -p 99999999999",
+		"perfbpf -a",
+		"perfbpf -p 1 -n x",
+		"perfbpf -p 1 -- true",
+		"perfbpf --",
+		"perfbpf -p 1 extra",
+		"perfbpf -p 1 --ring-bytes 5000",
+		"perfbpf -p 1 --ring-bytes 0",
+		"perfbpf -p 1 --ring-bytes -8",
+		"perfbpf -p 1 --stale 0",
+		"perfbpf -p 1 --stale nan",
+		"perfbpf -p 1 --stale 1s",
+		"perfbpf -p 1 --sweep 0",
+		"perfbpf -p 1 --max-events 0",
+		"perfbpf -p 1 -d inf",
+		"perfbpf -p 1 -o - -c -",
+		"perfbpf -p 1 --record f",
+		"perfbpf -p 1 --record - --content",
+		"perfbpf -p 1 --cpu",
+		"perfbpf -p 1 -f a:b",
+		"perfbpf -p 1 --frob",
+		"perfbpf replay",
+		"perfbpf replay a b",
+		"perfbpf replay a -p 1",
+		"perfbpf replay -- true",
+		"perfbpf check x",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		int status = status_of(bad[i]);
+
+		if (status != 2)
+			fail_msg("'%s' gave %d", bad[i], status);
+	}
+}
+
+static void help_and_version(void **state)
+{
+	(void)state;
+	assert_int_equal(status_of("perfbpf --help"), 0);
+	assert_int_equal(status_of("perfbpf replay --help"), 0);
+	assert_int_equal(status_of("perfbpf check --help"), 0);
+	assert_int_equal(status_of("perfbpf --version"), 0);
+	assert_int_equal(status_of("perfbpf -p 1"), 100);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(defaults),
+		cmocka_unit_test(everything),
+		cmocka_unit_test(program_behind_dashes),
+		cmocka_unit_test(other_commands),
+		cmocka_unit_test(usage_errors),
+		cmocka_unit_test(help_and_version),
+	};
+
+	return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}
