@@ -3,17 +3,23 @@
 #define FLOW_SPAN_H
 
 /*
- * Spans: finished things with a place on the timeline, kept in a ring of at most max_events trace events; past it the oldest
- * whole spans are dropped and counted. What a span looks like in the file is trace.c's business.
+ * Spans: finished things with a place on the timeline, kept in a ring of at most max_events trace events (one for the
+ * slice, one a phase, one an instant); past it the oldest whole spans are dropped and counted in LOST_SPANS and
+ * LOST_SPAN_EVENTS. A second limit of SPANS_BYTES_PER_EVENT bytes an event keeps a hostile peer's long texts from
+ * filling the memory; it is counted the same way. What a span looks like in the file is trace.c's business.
  */
 
 #include "base/lost.h"
 #include "flow/llm/call.h"
 
+#define SPANS_BYTES_PER_EVENT 384	 /* a usual call takes about 900 bytes and 4 events */
+#define SPANS_BYTES_MIN	      (1u << 20) /* ... but a small ring may hold this much */
+#define SPAN_INSTANTS_MAX     256	 /* of one span; later ones are only in args.retransmits */
+
 enum span_track {
 	SPAN_LLM,     /* lanes of concurrent requests (synthetic tids above 5000000) */
-	SPAN_NETWORK, /* connection set-up that no call paid for */
-	SPAN_PROCESS, /* tid = pid: life of a process */
+	SPAN_NETWORK, /* lanes of connection set-ups that no call paid for */
+	SPAN_PROCESS, /* tid = pid: life of a process. Made by trace.c from the process table, never pushed */
 };
 
 struct span_phase {
@@ -31,7 +37,7 @@ struct span {
 	uint64_t begin_ns, end_ns;
 	uint32_t pid; /* shown_pid of its process */
 	enum span_track track;
-	char *name; /* owned: low cardinality, "LLM claude-x" */
+	char *name;	 /* owned: low cardinality, "LLM claude-x" */
 	const char *cat; /* static */
 	char *args;	 /* owned: JSON object text, or NULL */
 	struct span_phase phases[SPAN_PHASES_MAX];
@@ -40,7 +46,7 @@ struct span {
 	unsigned instant_count;
 	/* For counters, 0 where unknown. */
 	double output_tok_s, input_tok_s; /* over [first_token_ns, end_ns], [begin_ns, first_token_ns] */
-	uint64_t first_token_ns;
+	uint64_t first_token_ns;	  /* UNKNOWN_NS: no token */
 	bool is_call;
 };
 
@@ -48,15 +54,29 @@ struct spans;
 
 struct spans *spans_new(uint64_t max_events, struct lost *lost); /* NULL: ENOMEM */
 void spans_free(struct spans *t);
-/* Takes the contents of *s (owned pointers move in), also on failure. 0 or -ENOMEM (counted). */
+/* Takes the contents of *s (owned pointers move in), also on failure. 0; -ENOMEM (the caller counts it); -EINVAL for
+ * SPAN_PROCESS. A span that does not fit at all is dropped and counted, which is no failure. */
 int spans_push(struct spans *t, struct span *s);
-/* Oldest to newest as pushed. */
+/* Oldest to newest as pushed. *s is made for the call and borrowed: its pointers die with the callback. */
 void spans_each(const struct spans *t, void (*fn)(void *ctx, const struct span *s), void *ctx);
 uint64_t spans_count(const struct spans *t);
+uint64_t spans_events(const struct spans *t); /* trace events of the kept spans, at most max_events */
 void span_release(struct span *s);
 
-/* A call as a span: phases, name, args as JSON. instants are copied from `retransmit_ns`. 0 or -ENOMEM. */
+/* A call as a span: phases, name, args as JSON. instants are copied from `retransmit_ns`. 0 or -ENOMEM (*out is empty).
+ */
 int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, const uint64_t *retransmit_ns,
 		   unsigned retransmit_count);
+
+/* The set-up of a connection that no call paid for. Times UNKNOWN_NS where not known. */
+struct span_setup {
+	uint32_t shown_pid;
+	struct sock_addr peer; /* family 0: unknown */
+	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
+	bool tls_approximate;
+};
+
+/* 0; -ENOMEM; -EINVAL when neither of the two has both its times. *out is empty on failure. */
+int span_from_setup(struct span *out, const struct span_setup *s);
 
 #endif
