@@ -10,8 +10,33 @@
 #include "record.h"
 #include "stream.h"
 
-#define CONN_MAX 65536		     /* open at once; past it the longest silent one is closed and counted */
-#define CONN_CLOSE_LINGER_NS 100000000ull /* SSL_free fires before the last reference drops: bytes may still follow */
+/*
+ * To which socket a connection belongs. A socket call inside the TLS call is proof. Programs that do their TLS in
+ * memory (asyncio, node) only give votes: the first send on the thread after a TLS write, the last receive before a TLS
+ * read. A vote is confirmed when the socket call moved exactly what TLS makes of the plaintext: wire = plain + n * o,
+ * with o the overhead of one record (21, 22 or 29 bytes: RFC 8446 section 5.2, RFC 5288, RFC 7905; header included) and
+ * n the fewest records that can carry it or up to CONN_VOTE_MORE_RECORDS more. All else (part of a record, several
+ * reads in one) says nothing. A connection is bound by votes when
+ *   - one socket has two confirmed votes, or
+ *   - it is the only socket that ever got a vote, and has one for a write of at least CONN_VOTE_SINGLE_BYTES,
+ * and no other socket has a confirmed one. Sockets that are bound to another open connection do not stand for election.
+ * Anything else is not known, and stays so: contradicting proof or votes unbind.
+ *
+ * Who ended it: the first that closed at the TCP level (or by the program's own word in the close record), whenever the
+ * library's object goes; nobody when neither is known. Its time is that of the first of close and hint, or of the last
+ * bytes.
+ */
+
+#define CONN_MAX	       65536 /* open at once; past it the longest silent one is closed and counted */
+#define CONN_SOCKS_MAX	       65536 /* sockets remembered; past it the longest silent one is forgotten */
+#define CONN_ENDED_MAX	       4096  /* ended connections remembered, to know late records from new connections */
+#define CONN_CANDIDATES_MAX    8     /* sockets that may get votes of one connection */
+#define CONN_VOTE_MORE_RECORDS 4
+#define CONN_VOTE_SINGLE_BYTES 128
+#define CONN_CLOSE_LINGER_NS   100000000ull /* SSL_free fires before the last reference drops: bytes may still follow */
+#define CONN_SOCK_LINGER_NS                                                                                            \
+	1000000000ull		  /* the socket is closed but the object lives: the library may still hold bytes */
+#define CONN_CHECK_NS 10000000ull /* how often, in event time, waiting things are looked at */
 
 enum conn_end {
 	CONN_END_UNKNOWN,  /* object freed, nobody knows who closed */
@@ -40,19 +65,21 @@ struct conn {
 	bool bound; /* to a socket: the fields below are proven */
 	uint64_t cookie;
 	struct sock_addr local, remote;
-	uint32_t srtt_us;      /* last known, 0 unknown */
-	uint32_t retransmits;  /* so far, on this socket */
-	uint64_t bytes[2];     /* plaintext positions reached, by direction */
+	uint32_t srtt_us;		/* last known, 0 unknown */
+	uint32_t retransmits;		/* so far, on this socket */
+	uint64_t bytes[2];		/* plaintext positions reached, by direction */
 	int32_t exit_code, exit_signal; /* when end is CONN_END_EXIT */
-	void *ctx;	       /* downstream's own */
+	void *ctx;			/* downstream's own */
 };
 
 struct conn_sink {
 	void *ctx;
 	/* First record of a connection. */
 	void (*on_conn_open)(void *ctx, struct conn *c);
-	void (*on_conn_bytes)(void *ctx, struct conn *c, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
-	void (*on_conn_gap)(void *ctx, struct conn *c, enum dir dir, uint64_t len, enum gap_why why, const struct stamp *at);
+	void (*on_conn_bytes)(void *ctx, struct conn *c, enum dir dir, const uint8_t *ptr, size_t len,
+			      const struct stamp *at);
+	void (*on_conn_gap)(void *ctx, struct conn *c, enum dir dir, uint64_t len, enum gap_why why,
+			    const struct stamp *at);
 	/* Retransmit, reset, close, RTT on the bound socket of c. */
 	void (*on_conn_sock)(void *ctx, struct conn *c, const struct rec_sock *r);
 	/* Last word about c; c->ctx must be released by the callee. */

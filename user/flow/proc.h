@@ -6,23 +6,28 @@
  * Processes by (pid, start time): names, parents, exits. A pid that is used again is another process.
  */
 
+#include "base/buf.h"
 #include "record.h"
+
+#define PROC_SYNTHETIC_PID 10000000 /* shown pids of processes whose pid was used before; above any real pid (2^22) */
+#define PROC_ARGS_BYTES	   4096	    /* of a redacted argument vector */
 
 #define PROC_MAX 16384 /* remembered; past it the ones that exited longest ago are forgotten, then counted */
 
 struct proc {
 	struct proc_key key; /* exec_id: of the latest exec */
 	uint32_t ppid;
-	uint32_t shown_pid;  /* pid for the trace file: tgid, or a synthetic one >= 10000000 when the tgid was used before */
-	char name[64];	     /* the program's: basename of exe or script, else comm; never a thread's. UTF-8 not guaranteed */
+	uint32_t shown_pid; /* pid for the trace file: tgid, or a synthetic one >= 10000000 when the tgid was used
+			       before */
+	char name[64]; /* the program's: basename of exe or script, else comm; never a thread's. UTF-8 not guaranteed */
 	char exe[256];
-	char *args;	     /* owned, NUL-separated, secrets redacted, args_len bytes; NULL unknown */
+	char *args; /* owned, NUL-separated, secrets redacted, args_len bytes; NULL unknown */
 	size_t args_len;
-	uint64_t begin_ns;   /* start time of the process, or when first seen */
-	uint64_t end_ns;     /* UNKNOWN_NS: runs */
+	uint64_t begin_ns; /* start time of the process, or when first seen */
+	uint64_t end_ns;   /* UNKNOWN_NS: runs */
 	int32_t code, signal;
 	uint64_t cpu_ns;
-	unsigned order;	     /* first seen, from 0 */
+	unsigned order; /* first seen, from 0 */
 };
 
 struct proc_sink {
@@ -38,8 +43,16 @@ void procs_push_exec(struct procs *t, const struct rec_exec *r);
 void procs_push_fork(struct procs *t, const struct rec_fork *r); /* the child inherits names until it execs */
 void procs_push_exit(struct procs *t, const struct rec_exit *r);
 
-/* The process, made with what the key says when it was not known. NULL only without memory. */
+/* The process, made with what the key says when it was not known (its name is "" then). NULL without memory, or when
+ * PROC_MAX processes are alive. Valid until PROC_MAX later ones came and it has exited. */
 const struct proc *procs_get(struct procs *t, const struct conn_key *k);
-void procs_each(struct procs *t, void (*fn)(void *ctx, const struct proc *p), void *ctx);
+void procs_each(struct procs *t, void (*fn)(void *ctx, const struct proc *p), void *ctx); /* in order of appearance */
+
+/*
+ * An argument vector (NUL-separated) with secrets as "***": values of options, assignments, headers and URL parameters
+ * whose name ends in key, token, secret, password and the like; bearer tokens; tokens with well-known prefixes (sk-,
+ * ghp_, eyJ …); user:password of URLs. Rather one too many than one too few. 0 or -errno of the buffer.
+ */
+int proc_redact_args(struct buf *out, struct sv args);
 
 #endif

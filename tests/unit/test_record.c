@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include <errno.h>
+#include <linux/types.h>
+
+#include "base/err.h"
+#include "bpf/event.h"
+#include "flow/record.h"
+
+struct world {
+	struct tlog log;
+	struct guard guard;
+	struct lost lost;
+	struct record r;
+};
+
+#define PRINT(fmt, ...) tlog_printf(&((struct world *)ctx)->log, fmt, __VA_ARGS__)
+
+static void print_conn(struct world *ctx, const struct conn_key *k)
+{
+	PRINT("%u/%u/%llu/%llx/%u ", k->tgid, k->exec_id, (unsigned long long)k->start_ns, (unsigned long long)k->obj,
+	      k->gen);
+	assert_int_equal(k->zero, 0);
+}
+
+static void on_data(void *ctx, const struct rec_data *r)
+{
+	PRINT("%s ", "data");
+	print_conn(ctx, &r->conn);
+	PRINT("%d %llu-%llu tid %u pos %llu %u/%u%s ", r->dir, (unsigned long long)r->at.entry_ns,
+	      (unsigned long long)r->at.ts_ns, r->at.tid, (unsigned long long)r->pos, r->len, r->orig_len,
+	      r->capped ? " capped" : "");
+	tlog_escaped(&((struct world *)ctx)->log, r->ptr, r->len);
+	PRINT("%s", "\n");
+}
+
+static void on_gap(void *ctx, const struct rec_gap *r)
+{
+	PRINT("%s ", "gap");
+	print_conn(ctx, &r->conn);
+	PRINT("%d %llu at %llu\n", r->dir, (unsigned long long)r->pos, (unsigned long long)r->ts_ns);
+}
+
+static void on_open(void *ctx, const struct rec_open *r)
+{
+	PRINT("%s ", "open");
+	print_conn(ctx, &r->conn);
+	PRINT("%llu%s\n", (unsigned long long)r->ts_ns, r->fresh ? " fresh" : "");
+}
+
+static void on_close(void *ctx, const struct rec_close *r)
+{
+	PRINT("%s ", "close");
+	print_conn(ctx, &r->conn);
+	PRINT("%llu %llu,%llu%s\n", (unsigned long long)r->ts_ns, (unsigned long long)r->pos[0],
+	      (unsigned long long)r->pos[1], r->local ? " local" : "");
+}
+
+static void on_handshake(void *ctx, const struct rec_handshake *r)
+{
+	PRINT("%s ", "handshake");
+	print_conn(ctx, &r->conn);
+	PRINT("%llu-%llu%s\n", (unsigned long long)r->begin_ns, (unsigned long long)r->end_ns,
+	      r->approximate ? " approximate" : "");
+}
+
+static void print_addr(struct world *ctx, const struct sock_addr *a)
+{
+	PRINT("%u:%u.%u.%u.%u..%u:%u ", a->family, a->ip[0], a->ip[1], a->ip[2], a->ip[3], a->ip[15], a->port);
+}
+
+static void on_conn_sock(void *ctx, const struct rec_conn_sock *r)
+{
+	PRINT("%s ", "conn_sock");
+	print_conn(ctx, &r->conn);
+	print_addr(ctx, &r->local);
+	print_addr(ctx, &r->remote);
+	PRINT("%llu how %d dir %d cookie %llu %u/%u\n", (unsigned long long)r->ts_ns, r->how, r->dir,
+	      (unsigned long long)r->cookie, r->plain_len, r->wire_len);
+}
+
+static void on_sock(void *ctx, const struct rec_sock *r)
+{
+	PRINT("sock %u ", r->tgid);
+	print_addr(ctx, &r->local);
+	print_addr(ctx, &r->remote);
+	PRINT("%llu-%llu what %d cookie %llu srtt %u\n", (unsigned long long)r->begin_ns, (unsigned long long)r->ts_ns,
+	      r->what, (unsigned long long)r->cookie, r->srtt_us);
+}
+
+static void print_sv(struct world *ctx, struct sv s)
+{
+	PRINT("%s", "[");
+	tlog_escaped(&ctx->log, s.ptr, s.len);
+	PRINT("%s", "] ");
+}
+
+static void on_exec(void *ctx, const struct rec_exec *r)
+{
+	PRINT("%s %u/%u/%llu ppid %u at %llu ", r->already_running ? "proc" : "exec", r->proc.tgid, r->proc.exec_id,
+	      (unsigned long long)r->proc.start_ns, r->ppid, (unsigned long long)r->ts_ns);
+	print_sv(ctx, r->comm);
+	print_sv(ctx, r->filename);
+	print_sv(ctx, r->args);
+	PRINT("%s", "\n");
+}
+
+static void on_fork(void *ctx, const struct rec_fork *r)
+{
+	PRINT("fork %u -> %u/%llu at %llu\n", r->parent_tgid, r->child_tgid, (unsigned long long)r->child_start_ns,
+	      (unsigned long long)r->ts_ns);
+}
+
+static void on_exit_(void *ctx, const struct rec_exit *r)
+{
+	PRINT("exit %u/%u/%llu code %d signal %d cpu %llu at %llu\n", r->proc.tgid, r->proc.exec_id,
+	      (unsigned long long)r->proc.start_ns, r->code, r->signal, (unsigned long long)r->cpu_ns,
+	      (unsigned long long)r->ts_ns);
+}
+
+static void on_tick(void *ctx, uint64_t now_ns)
+{
+	PRINT("tick %llu\n", (unsigned long long)now_ns);
+}
+
+static void open_world(struct world *w)
+{
+	*w = (struct world){0};
+	record_init(&w->r, &w->lost,
+		    &(struct record_sink){w, on_data, on_gap, on_open, on_close, on_handshake, on_conn_sock, on_sock,
+					  on_exec, on_fork, on_exit_, on_tick});
+}
+
+static void close_world(struct world *w)
+{
+	guard_free(&w->guard);
+	tlog_free(&w->log);
+}
+
+/* One record: fixed part, variable part, padding. */
+struct packet {
+	uint8_t bytes[512];
+	size_t len;
+};
+
+static struct packet packet(unsigned kind, unsigned flags, const void *fixed, size_t size, const char *more,
+			    size_t more_len)
+{
+	struct packet p = {.len = size + (more_len + 7) / 8 * 8};
+	struct ev_head h = {
+		.size = (__u32)p.len, .kind = (__u16)kind, .flags = (__u16)flags, .ts_ns = 777, .tgid = 42, .tid = 43};
+
+	memcpy(p.bytes, fixed, size);
+	memcpy(p.bytes, &h, sizeof(h));
+	if (more_len)
+		memcpy(p.bytes + size, more, more_len);
+	return p;
+}
+
+static const struct ev_conn conn = {.obj = 0x7f00, .start_ns = 5, .exec_id = 2, .gen = 9};
+static const struct ev_addr addr = {
+	.family = 2, .lport = 4000, .rport = 443, .laddr = {127, 0, 0, 1}, .raddr = {1, 2, 3, 4}};
+
+/* One of each kind. */
+static unsigned samples(struct packet out[16])
+{
+	struct ev_data d = {.conn = conn, .pos = 100, .entry_ns = 770, .len = 5, .orig_len = 5, .dir = EV_DIR_RX};
+	struct ev_gap g = {.conn = conn, .pos = 12, .dir = EV_DIR_TX};
+	struct ev_conn_open o = {.conn = conn};
+	struct ev_conn_close c = {.conn = conn, .pos = {7, 8}};
+	struct ev_handshake s = {.conn = conn, .begin_ns = 700};
+	struct ev_conn_sock cs = {
+		.conn = conn, .cookie = 99, .addr = addr, .wire_len = 122, .plain_len = 100, .how = EV_SOCK_AFTER};
+	struct ev_sock k = {.cookie = 99, .begin_ns = 600, .addr = addr, .what = EV_SK_CONNECTED, .srtt_us = 50};
+	struct ev_exec x = {
+		.start_ns = 5, .exec_id = 2, .ppid = 1, .comm = "python3", .filename_len = 8, .args_len = 11};
+	struct ev_fork f = {.child_start_ns = 6, .child_tgid = 44};
+	struct ev_exit e = {.start_ns = 5, .exec_id = 2, .code = 3, .signal = 9, .cpu_ns = 1000};
+	struct ev_lost l = {.stats = {1, 2, 3, 4, 5, 6, 7}};
+	struct ev_head t = {0};
+	unsigned n = 0;
+
+	out[n++] = packet(EV_DATA, 0, &d, sizeof(d), "hello", 5);
+	out[n++] = packet(EV_GAP, 0, &g, sizeof(g), NULL, 0);
+	out[n++] = packet(EV_CONN_OPEN, EV_F_FRESH, &o, sizeof(o), NULL, 0);
+	out[n++] = packet(EV_CONN_CLOSE, EV_F_LOCAL, &c, sizeof(c), NULL, 0);
+	out[n++] = packet(EV_HANDSHAKE, EV_F_APPROX, &s, sizeof(s), NULL, 0);
+	out[n++] = packet(EV_CONN_SOCK, 0, &cs, sizeof(cs), NULL, 0);
+	out[n++] = packet(EV_SOCK, 0, &k, sizeof(k), NULL, 0);
+	out[n++] = packet(EV_EXEC, 0, &x, sizeof(x), "/bin/pypython\0-c x", 19);
+	out[n++] = packet(EV_PROC, 0, &x, sizeof(x), "/bin/pypython\0-c x", 19);
+	out[n++] = packet(EV_FORK, 0, &f, sizeof(f), NULL, 0);
+	out[n++] = packet(EV_EXIT, 0, &e, sizeof(e), NULL, 0);
+	out[n++] = packet(EV_LOST, 0, &l, sizeof(l), NULL, 0);
+	out[n++] = packet(EV_TICK, 0, &t, sizeof(t), NULL, 0);
+	return n;
+}
+
+static void push(struct world *w, const struct packet *p)
+{
+	record_push(&w->r, guard_copy(&w->guard, p->bytes, p->len), p->len);
+}
+
+static const char golden[] =
+	"data 42/2/5/7f00/9 1 770-777 tid 43 pos 100 5/5 hello\n"
+	"gap 42/2/5/7f00/9 0 12 at 777\n"
+	"open 42/2/5/7f00/9 777 fresh\n"
+	"close 42/2/5/7f00/9 777 7,8 local\n"
+	"handshake 42/2/5/7f00/9 700-777 approximate\n"
+	"conn_sock 42/2/5/7f00/9 2:127.0.0.1..0:4000 2:1.2.3.4..0:443 777 how 2 dir 0 cookie 99 100/122\n"
+	"sock 42 2:127.0.0.1..0:4000 2:1.2.3.4..0:443 600-777 what 1 cookie 99 srtt 50\n"
+	"exec 42/2/5 ppid 1 at 777 [python3] [/bin/pyp] [ython\\x00-c x\\x00] \n"
+	"proc 42/2/5 ppid 1 at 777 [python3] [/bin/pyp] [ython\\x00-c x\\x00] \n"
+	"fork 42 -> 44/6 at 777\n"
+	"exit 42/2/5 code 3 signal 9 cpu 1000 at 777\n"
+	"tick 777\n";
+
+static void every_kind(void **state)
+{
+	struct packet all[16];
+	unsigned n = samples(all);
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	for (unsigned i = 0; i < n; i++)
+		push(&w, &all[i]);
+	assert_log(&w.log, golden);
+	assert_int_equal(w.lost.n[LOST_RING_RECORDS], 1);
+	assert_int_equal(w.lost.n[LOST_RING_BYTES], 2);
+	assert_int_equal(w.lost.n[LOST_STATE_FULL], 3);
+	assert_int_equal(w.lost.n[LOST_NEST_OVERFLOW], 4);
+	assert_int_equal(w.lost.n[LOST_MISSED_RETURNS], 5);
+	assert_int_equal(w.lost.n[LOST_FAULTS], 6);
+	assert_int_equal(w.lost.n[LOST_UNSEEN_BYTES], 7);
+	assert_int_equal(w.lost.n[LOST_BAD_RECORDS], 0);
+	close_world(&w);
+}
+
+/* The kernel's counters are sums: told twice they are not twice as many. */
+static void counters_are_absolute(void **state)
+{
+	struct ev_lost l = {.stats = {10, 20, 30, 40, 50, 60, 70}};
+	struct packet p = packet(EV_LOST, 0, &l, sizeof(l), NULL, 0), shorter = p;
+	struct ev_head h;
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	push(&w, &p);
+	push(&w, &p);
+	assert_int_equal(w.lost.n[LOST_RING_RECORDS], 10);
+	assert_int_equal(w.lost.n[LOST_UNSEEN_BYTES], 70);
+	memcpy(&h, shorter.bytes, sizeof(h)); /* of a version with one counter only */
+	h.size = sizeof(h) + 8;
+	memcpy(shorter.bytes, &h, sizeof(h));
+	shorter.len = h.size;
+	shorter.bytes[sizeof(h)] = 11;
+	push(&w, &shorter);
+	assert_int_equal(w.lost.n[LOST_RING_RECORDS], 11);
+	assert_int_equal(w.lost.n[LOST_RING_BYTES], 20);
+	assert_int_equal(w.lost.n[LOST_BAD_RECORDS], 0);
+	close_world(&w);
+}
+
+static void data_flags(void **state)
+{
+	struct ev_data d = {.conn = conn, .pos = 1, .entry_ns = 770, .len = 5, .orig_len = 50};
+	struct packet capped = packet(EV_DATA, EV_F_CAPPED, &d, sizeof(d), "hello", 5);
+	struct packet lost = packet(EV_DATA, 0, &d, sizeof(d), "hello", 5);
+	struct packet fault = packet(EV_DATA, EV_F_FAULT, &d, sizeof(d), "?????", 5);
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	push(&w, &capped);
+	push(&w, &lost);
+	push(&w, &fault);
+	assert_log(&w.log, "data 42/2/5/7f00/9 0 770-777 tid 43 pos 1 5/50 capped hello\n"
+			   "data 42/2/5/7f00/9 0 770-777 tid 43 pos 1 5/50 hello\n"
+			   "data 42/2/5/7f00/9 0 770-777 tid 43 pos 1 0/50 \n");
+	assert_int_equal(w.lost.capped_bytes, 45);
+	close_world(&w);
+}
+
+static void unaligned(void **state)
+{
+	struct packet all[16];
+	unsigned n = samples(all);
+	uint8_t shifted[sizeof(all[0].bytes) + 8];
+	struct world w;
+
+	(void)state;
+	for (unsigned by = 1; by < 8; by++) {
+		open_world(&w);
+		for (unsigned i = 0; i < n; i++) {
+			memcpy(shifted + by, all[i].bytes, all[i].len);
+			record_push(&w.r, shifted + by, all[i].len);
+		}
+		assert_log(&w.log, golden);
+		close_world(&w);
+	}
+}
+
+/* Cut anywhere, every record is bad and nothing beyond its end is read. */
+static void cut_short(void **state)
+{
+	struct packet all[16];
+	unsigned n = samples(all);
+
+	(void)state;
+	for (unsigned i = 0; i < n; i++) {
+		struct world w;
+
+		open_world(&w);
+		for (size_t len = 0; len < all[i].len; len++) {
+			record_push(&w.r, guard_copy(&w.guard, all[i].bytes, len), len);
+			assert_int_equal(w.lost.n[LOST_BAD_RECORDS], len + 1);
+		}
+		assert_log(&w.log, "");
+		close_world(&w);
+	}
+}
+
+/* As above with a head that says so: `size` is that of the cut. The counters may be fewer, the rest may not. */
+static void shrunk(void **state)
+{
+	struct packet all[16];
+	unsigned n = samples(all);
+
+	(void)state;
+	for (unsigned i = 0; i < n; i++) {
+		struct ev_head h;
+		struct world w;
+
+		open_world(&w);
+		memcpy(&h, all[i].bytes, sizeof(h));
+		for (h.size = sizeof(h); h.size < all[i].len; h.size += 8) {
+			memcpy(all[i].bytes, &h, sizeof(h));
+			record_push(&w.r, guard_copy(&w.guard, all[i].bytes, h.size), h.size);
+		}
+		assert_log(&w.log, "");
+		assert_int_equal(w.lost.n[LOST_BAD_RECORDS], h.kind == EV_LOST ? 0 : (all[i].len - sizeof(h)) / 8);
+		close_world(&w);
+	}
+}
+
+static void expect_bad(unsigned kind, const void *fixed, size_t size)
+{
+	struct packet p = packet(kind, 0, fixed, size, "hello", 5);
+	struct world w;
+
+	open_world(&w);
+	push(&w, &p);
+	assert_log(&w.log, "");
+	assert_int_equal(w.lost.n[LOST_BAD_RECORDS], 1);
+	close_world(&w);
+}
+
+static void contradictions(void **state)
+{
+	struct ev_data data[] = {
+		{.conn = conn, .len = 9, .orig_len = 9}, /* more than there is */
+		{.conn = conn, .len = UINT32_MAX, .orig_len = UINT32_MAX},
+		{.conn = conn, .len = 5, .orig_len = 4}, /* more than was moved */
+		{.conn = conn, .len = 5, .orig_len = 5, .dir = 2},
+		{.conn = conn, .len = 5, .orig_len = 5, .pos = UINT64_MAX - 3},
+	};
+	struct ev_exec exec[] = {
+		{.filename_len = 9},
+		{.filename_len = 5, .args_len = 4},
+		{.filename_len = 8, .args_len = UINT32_MAX},
+		{.filename_len = UINT32_MAX, .args_len = 2},
+	};
+	struct ev_gap gap = {.dir = 2};
+	struct ev_handshake handshake = {.begin_ns = 778};
+	struct ev_conn_sock conn_sock[] = {{.how = 0}, {.how = 4}, {.how = 1, .dir = 2}};
+	struct ev_sock sock[] = {{.what = 0}, {.what = 10}};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(data); i++)
+		expect_bad(EV_DATA, &data[i], sizeof(data[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(exec); i++) {
+		expect_bad(EV_EXEC, &exec[i], sizeof(exec[i]));
+		expect_bad(EV_PROC, &exec[i], sizeof(exec[i]));
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(conn_sock); i++)
+		expect_bad(EV_CONN_SOCK, &conn_sock[i], sizeof(conn_sock[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(sock); i++)
+		expect_bad(EV_SOCK, &sock[i], sizeof(sock[i]));
+	expect_bad(EV_GAP, &gap, sizeof(gap));
+	expect_bad(EV_HANDSHAKE, &handshake, sizeof(handshake));
+	expect_bad(EV_INVALID, &gap, sizeof(gap));
+}
+
+static void unknown_kinds(void **state)
+{
+	struct ev_head h = {0};
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	for (unsigned kind = EV_KIND_MAX + 1; kind < 70; kind++) {
+		struct packet p = packet(kind, 0, &h, sizeof(h), "from tomorrow", 13);
+
+		push(&w, &p);
+	}
+	assert_log(&w.log, "");
+	assert_int_equal(w.lost.n[LOST_UNKNOWN_RECORDS], 70 - EV_KIND_MAX - 1);
+	assert_int_equal(w.lost.n[LOST_BAD_RECORDS], 0);
+	close_world(&w);
+}
+
+static void sizes(void **state)
+{
+	__u32 size = 80;
+
+	(void)state;
+	assert_int_equal(record_size(&size, 3), 0);
+	assert_int_equal(record_size(&size, 4), 80);
+	size = 81;
+	assert_int_equal(record_size(&size, 4), -EINVAL);
+	size = 16;
+	assert_int_equal(record_size(&size, 100), -EINVAL);
+	size = 0;
+	assert_int_equal(record_size(&size, 100), -EINVAL);
+	size = 0xfffffff8u;
+	assert_int_equal(record_size(&size, 100), 0xfffffff8l);
+}
+
+static void no_sink(void **state)
+{
+	struct packet all[16];
+	unsigned n = samples(all);
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	record_init(&w.r, &w.lost, &(struct record_sink){0});
+	for (unsigned i = 0; i < n; i++)
+		push(&w, &all[i]);
+	assert_int_equal(w.lost.n[LOST_BAD_RECORDS], 0);
+	close_world(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_kind),	  cmocka_unit_test(counters_are_absolute),
+		cmocka_unit_test(data_flags),	  cmocka_unit_test(unaligned),
+		cmocka_unit_test(cut_short),	  cmocka_unit_test(shrunk),
+		cmocka_unit_test(contradictions), cmocka_unit_test(unknown_kinds),
+		cmocka_unit_test(sizes),	  cmocka_unit_test(no_sink),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

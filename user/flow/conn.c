@@ -1,0 +1,923 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "conn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An insertion that fails leaves hh.tbl NULL: we look, and drop the element. */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "base/err.h"
+
+/* The key up to `obj` names the object, whichever its generation; `gen` and a hole follow. */
+#define OBJ_KEY_BYTES offsetof(struct conn_key, gen)
+_Static_assert(OBJ_KEY_BYTES == 24 && sizeof(struct conn_key) == 32, "conn_key has no holes");
+
+struct candidate {
+	uint64_t cookie;
+	struct sock_addr local, remote;
+	unsigned confirmed;
+	bool single; /* one of them is a large enough write */
+};
+
+/* What is known of a TCP socket, whether or not a connection is bound to it yet. */
+struct sock {
+	uint64_t cookie;
+	uint64_t connect_begin_ns, connect_end_ns;
+	struct sock_addr local, remote;
+	uint32_t srtt_us, retransmits;
+	enum conn_end closer; /* LOCAL or REMOTE: who closed first; UNKNOWN: nobody did */
+	uint64_t closer_ns;
+	uint64_t closed_ns;	  /* UNKNOWN_NS: lives */
+	struct entry *owner;	  /* the connection that is bound to it */
+	struct sock *prev, *next; /* longest silent first */
+	UT_hash_handle hh;
+};
+
+/* The connections of one process, all its execs. */
+struct group {
+	struct {
+		uint64_t start_ns;
+		uint32_t tgid, zero;
+	} key;
+	struct entry *entries;
+	UT_hash_handle hh;
+};
+
+/* A connection that ended: late records of it must not make a new one. */
+struct ended {
+	struct conn_key key;
+	uint64_t pos[2];
+	bool final; /* process or generation gone; else the object lives, and bytes from pos on are the connection's */
+	UT_hash_handle hh;
+};
+
+struct way { /* sink context of one stream */
+	struct entry *entry;
+	enum dir dir;
+};
+
+struct entry {
+	struct conn c; /* first: what downstream sees */
+	struct conns *table;
+	struct group *group;
+	struct stream stream[2];
+	struct way way[2];
+	uint64_t last_ns;   /* latest bytes */
+	uint64_t silent_ns; /* latest record */
+	uint64_t final_pos[2];
+
+	bool closing; /* ends at linger_ns: */
+	enum conn_end why;
+	uint64_t hint_ns, linger_ns;
+	uint64_t
+		gone_ns; /* the program ended (EXIT, EXEC): what happens to its sockets from then on is not its doing */
+	enum conn_end closer; /* as in sock, but of the close record */
+	uint64_t closer_ns;
+
+	struct candidate candidates[CONN_CANDIDATES_MAX];
+	unsigned candidate_count;
+	bool proven;	/* bound from inside */
+	bool contested; /* proof for two sockets: never bound again */
+	struct sock *sock;
+
+	bool waiting; /* in table->waiting: closing, or a stream holds records */
+	struct entry *wait_prev, *wait_next;
+	struct entry *lru_prev, *lru_next;
+	struct entry *group_prev, *group_next;
+	UT_hash_handle hh;     /* by key */
+	UT_hash_handle hh_obj; /* the newest generation of an object */
+};
+
+struct conns {
+	struct lost *lost;
+	struct conn_sink sink;
+	struct entry *by_key, *by_obj;
+	struct entry *lru;     /* longest silent first */
+	struct entry *waiting; /* looked at by expire() */
+	struct group *groups;
+	struct sock *socks, *sock_lru;
+	struct ended *ended;
+	uint64_t last_id, now_ns, check_ns;
+};
+
+/* --- streams to downstream ------------------------------------------------------------------------------------------
+ */
+
+static void on_bytes(void *ctx, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	struct way *w = ctx;
+	struct entry *e = w->entry;
+
+	e->c.bytes[w->dir] = e->stream[w->dir].next;
+	if (e->table->sink.on_conn_bytes)
+		e->table->sink.on_conn_bytes(e->table->sink.ctx, &e->c, w->dir, ptr, len, at);
+}
+
+static void on_gap(void *ctx, uint64_t len, enum gap_why why, const struct stamp *at)
+{
+	struct way *w = ctx;
+	struct entry *e = w->entry;
+
+	if (why == GAP_LOST) {
+		e->table->lost->n[LOST_EVENTS]++;
+		if (len != UINT64_MAX)
+			e->table->lost->n[LOST_BYTES] += len;
+	}
+	e->c.bytes[w->dir] = e->stream[w->dir].next;
+	if (e->table->sink.on_conn_gap)
+		e->table->sink.on_conn_gap(e->table->sink.ctx, &e->c, w->dir, len, why, at);
+}
+
+/* --- sockets --------------------------------------------------------------------------------------------------------
+ */
+
+/* The connection keeps what it knows of the socket, but hears no more of it. */
+static void detach(struct sock *s)
+{
+	if (s->owner)
+		s->owner->sock = NULL;
+	s->owner = NULL;
+}
+
+static void sock_free(struct conns *t, struct sock *s)
+{
+	detach(s);
+	HASH_DEL(t->socks, s);
+	DL_DELETE(t->sock_lru, s);
+	free(s);
+}
+
+static struct sock *sock_find(struct conns *t, uint64_t cookie)
+{
+	struct sock *s;
+
+	HASH_FIND(hh, t->socks, &cookie, sizeof(cookie), s);
+	return s;
+}
+
+/* The longest silent one goes; one that a connection is bound to gets a few reprieves. */
+static void sock_forget_one(struct conns *t)
+{
+	for (int i = 0; i < 64 && t->sock_lru->owner; i++) {
+		struct sock *s = t->sock_lru;
+
+		DL_DELETE(t->sock_lru, s);
+		DL_APPEND(t->sock_lru, s);
+	}
+	sock_free(t, t->sock_lru);
+}
+
+static struct sock *sock_get(struct conns *t, uint64_t cookie)
+{
+	struct sock *s = sock_find(t, cookie);
+
+	if (s) {
+		DL_DELETE(t->sock_lru, s);
+		DL_APPEND(t->sock_lru, s);
+		return s;
+	}
+	if (HASH_COUNT(t->socks) >= CONN_SOCKS_MAX)
+		sock_forget_one(t);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		goto no_memory;
+	s->cookie = cookie;
+	s->connect_begin_ns = s->connect_end_ns = s->closer_ns = s->closed_ns = UNKNOWN_NS;
+	HASH_ADD(hh, t->socks, cookie, sizeof(s->cookie), s);
+	if (!s->hh.tbl) {
+		free(s);
+		goto no_memory;
+	}
+	DL_APPEND(t->sock_lru, s);
+	return s;
+no_memory:
+	t->lost->n[LOST_NO_MEMORY]++;
+	return NULL;
+}
+
+static void wait_for(struct entry *e)
+{
+	if (e->waiting)
+		return;
+	e->waiting = true;
+	DL_APPEND2(e->table->waiting, e, wait_prev, wait_next);
+}
+
+/* The connection is about to end: because of `why` (unless a closer is known by then), at `ts_ns`. The first hint
+ * stays. */
+static void begin_close(struct entry *e, enum conn_end why, uint64_t ts_ns, uint64_t linger)
+{
+	uint64_t until = ts_ns > UINT64_MAX - linger ? UINT64_MAX : ts_ns + linger;
+	bool gone = why == CONN_END_EXIT || why == CONN_END_EXEC;
+
+	if (e->closing) {
+		/* Freed by a program that ends: its end says more than "nobody knows". */
+		if (gone && e->why == CONN_END_UNKNOWN) {
+			e->why = why;
+			e->gone_ns = ts_ns;
+		}
+		if (until < e->linger_ns)
+			e->linger_ns = until;
+		return;
+	}
+	e->closing = true;
+	e->why = why;
+	e->hint_ns = ts_ns;
+	e->gone_ns = gone ? ts_ns : UNKNOWN_NS;
+	e->linger_ns = until;
+	wait_for(e);
+}
+
+static void unbind(struct entry *e)
+{
+	if (e->sock)
+		detach(e->sock);
+	e->c.bound = false;
+	e->c.cookie = 0;
+	e->c.local = e->c.remote = (struct sock_addr){0};
+	e->c.srtt_us = e->c.retransmits = 0;
+	e->c.setup.connect_begin_ns = e->c.setup.connect_end_ns = UNKNOWN_NS;
+}
+
+/* What the socket has gone through so far becomes the connection's. */
+static void take_sock(struct entry *e)
+{
+	const struct sock *s = e->sock;
+
+	e->c.srtt_us = s->srtt_us;
+	e->c.retransmits = s->retransmits;
+	e->c.setup.connect_begin_ns = s->connect_begin_ns;
+	e->c.setup.connect_end_ns = s->connect_end_ns;
+	if (s->closed_ns != UNKNOWN_NS)
+		begin_close(e, CONN_END_UNKNOWN, s->closed_ns, CONN_SOCK_LINGER_NS);
+}
+
+static void bind_to(struct entry *e, uint64_t cookie, const struct sock_addr *local, const struct sock_addr *remote,
+		    bool proven)
+{
+	struct sock *s = sock_get(e->table, cookie);
+
+	e->proven = proven;
+	e->c.bound = true;
+	e->c.cookie = cookie;
+	e->c.local = *local;
+	e->c.remote = *remote;
+	if (!s)
+		return;
+	detach(s);
+	s->owner = e;
+	e->sock = s;
+	take_sock(e);
+}
+
+static bool owned_by_other(const struct entry *e, uint64_t cookie)
+{
+	const struct sock *s = sock_find(e->table, cookie);
+
+	return s && s->owner && s->owner != e && !s->owner->closing;
+}
+
+static struct candidate *candidate_get(struct entry *e, const struct rec_conn_sock *r)
+{
+	struct candidate *c;
+
+	for (unsigned i = 0; i < e->candidate_count; i++)
+		if (e->candidates[i].cookie == r->cookie)
+			return &e->candidates[i];
+	if (e->candidate_count == CONN_CANDIDATES_MAX)
+		return NULL;
+	c = &e->candidates[e->candidate_count++];
+	*c = (struct candidate){.cookie = r->cookie, .local = r->local, .remote = r->remote};
+	return c;
+}
+
+/* wire = plain + n records' overhead, see conn.h. */
+static bool sizes_match(uint32_t wire, uint32_t plain)
+{
+	static const uint32_t overhead[] = {21, 22, 29};
+	uint32_t least, more;
+
+	if (!plain || wire <= plain)
+		return false;
+	least = plain / 16384 + (plain % 16384 != 0);
+	more = wire - plain;
+	for (size_t i = 0; i < ARRAY_SIZE(overhead); i++) {
+		uint32_t n = more / overhead[i];
+
+		if (more % overhead[i] == 0 && n >= least && n - least <= CONN_VOTE_MORE_RECORDS)
+			return true;
+	}
+	return false;
+}
+
+/* Counts the votes: the socket that they elect, NULL: none. */
+static const struct candidate *elect(const struct entry *e)
+{
+	const struct candidate *best = NULL;
+
+	for (unsigned i = 0; i < e->candidate_count; i++) {
+		const struct candidate *c = &e->candidates[i];
+
+		if (!c->confirmed)
+			continue;
+		if (best)
+			return NULL;
+		best = c;
+	}
+	if (!best || owned_by_other(e, best->cookie))
+		return NULL;
+	return best->confirmed >= 2 || (e->candidate_count == 1 && best->single) ? best : NULL;
+}
+
+static void vote(struct entry *e, const struct rec_conn_sock *r)
+{
+	const struct candidate *winner;
+	struct candidate *c;
+
+	if (e->proven || e->contested)
+		return;
+	c = candidate_get(e, r);
+	if (c && sizes_match(r->wire_len, r->plain_len)) {
+		c->confirmed++;
+		c->single = c->single || (r->how == SOCK_AFTER_WRITE && r->plain_len >= CONN_VOTE_SINGLE_BYTES);
+	}
+	winner = elect(e);
+	if (e->c.bound && (!winner || winner->cookie != e->c.cookie))
+		unbind(e);
+	if (winner && !e->c.bound)
+		bind_to(e, winner->cookie, &winner->local, &winner->remote, false);
+}
+
+static void prove(struct entry *e, const struct rec_conn_sock *r)
+{
+	struct sock *s;
+
+	if (e->contested || (e->proven && e->c.cookie == r->cookie))
+		return;
+	if (e->proven) {
+		unbind(e);
+		e->proven = false;
+		e->contested = true;
+		return;
+	}
+	if (e->c.bound)
+		unbind(e);
+	s = sock_find(e->table, r->cookie);
+	if (s && s->owner && !s->owner->proven) /* its votes were wrong */
+		unbind(s->owner);
+	bind_to(e, r->cookie, &r->local, &r->remote, true);
+}
+
+/* --- life of an entry -----------------------------------------------------------------------------------------------
+ */
+
+static struct entry *find(struct conns *t, const struct conn_key *k)
+{
+	struct entry *e;
+
+	HASH_FIND(hh, t->by_key, k, sizeof(*k), e);
+	return e;
+}
+
+static struct group *group_get(struct conns *t, uint32_t tgid, uint64_t start_ns, bool make)
+{
+	struct group *g, want = {.key = {.start_ns = start_ns, .tgid = tgid}};
+
+	HASH_FIND(hh, t->groups, &want.key, sizeof(want.key), g);
+	if (g || !make)
+		return g;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return NULL;
+	g->key = want.key;
+	HASH_ADD(hh, t->groups, key, sizeof(g->key), g);
+	if (!g->hh.tbl) {
+		free(g);
+		return NULL;
+	}
+	return g;
+}
+
+static void group_drop_empty(struct conns *t, struct group *g)
+{
+	if (!g || g->entries)
+		return;
+	HASH_DEL(t->groups, g);
+	free(g);
+}
+
+static void remember_end(struct conns *t, const struct entry *e, bool final)
+{
+	struct ended *d;
+
+	if (HASH_COUNT(t->ended) >= CONN_ENDED_MAX) {
+		d = t->ended; /* uthash keeps the order of insertion: the oldest */
+		HASH_DEL(t->ended, d);
+		free(d);
+	}
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return;
+	d->key = e->c.key;
+	d->pos[DIR_TX] = e->stream[DIR_TX].next;
+	d->pos[DIR_RX] = e->stream[DIR_RX].next;
+	d->final = final;
+	HASH_ADD(hh, t->ended, key, sizeof(d->key), d);
+	if (!d->hh.tbl)
+		free(d);
+}
+
+static struct ended *find_ended(struct conns *t, const struct conn_key *k)
+{
+	struct ended *d;
+
+	HASH_FIND(hh, t->ended, k, sizeof(*k), d);
+	return d;
+}
+
+static void entry_free(struct entry *e)
+{
+	struct conns *t = e->table;
+
+	if (e->sock && e->sock->closed_ns != UNKNOWN_NS)
+		sock_free(t, e->sock);
+	else if (e->sock)
+		detach(e->sock);
+	if (e->waiting)
+		DL_DELETE2(t->waiting, e, wait_prev, wait_next);
+	DL_DELETE2(t->lru, e, lru_prev, lru_next);
+	DL_DELETE2(e->group->entries, e, group_prev, group_next);
+	group_drop_empty(t, e->group);
+	if (e->hh_obj.tbl)
+		HASH_DELETE(hh_obj, t->by_obj, e);
+	HASH_DELETE(hh, t->by_key, e);
+	stream_release(&e->stream[DIR_TX]);
+	stream_release(&e->stream[DIR_RX]);
+	free(e);
+}
+
+/* Who closed first, and when. UNKNOWN: nobody is known to have. */
+static enum conn_end first_closer(const struct entry *e, uint64_t *ts_ns)
+{
+	const struct sock *s = e->sock;
+	enum conn_end who = e->closer;
+
+	*ts_ns = who == CONN_END_UNKNOWN ? UNKNOWN_NS : e->closer_ns;
+	if (s && s->closer != CONN_END_UNKNOWN && (who == CONN_END_UNKNOWN || s->closer_ns < *ts_ns)) {
+		who = s->closer;
+		*ts_ns = s->closer_ns;
+	}
+	return who;
+}
+
+/* The last word. `why` and `ts_ns` where nobody closed before. */
+static void end(struct entry *e, enum conn_end why, uint64_t ts_ns)
+{
+	struct conns *t = e->table;
+	struct stamp at = {.entry_ns = ts_ns, .ts_ns = ts_ns};
+	uint64_t closer_ns;
+	enum conn_end closer = first_closer(e, &closer_ns);
+	bool object_lives = why == CONN_END_UNKNOWN || why == CONN_END_LIMIT;
+
+	if (closer != CONN_END_UNKNOWN &&
+	    (why == CONN_END_UNKNOWN || closer_ns < (e->gone_ns == UNKNOWN_NS ? ts_ns : e->gone_ns)))
+		why = closer;
+	if (closer_ns < ts_ns)
+		ts_ns = closer_ns;
+	stream_finish(&e->stream[DIR_TX], e->final_pos[DIR_TX], &at);
+	stream_finish(&e->stream[DIR_RX], e->final_pos[DIR_RX], &at);
+	if (ts_ns < e->last_ns)
+		ts_ns = e->last_ns;
+	if (why != CONN_END_EXIT)
+		e->c.exit_code = e->c.exit_signal = 0;
+	if (t->sink.on_conn_end)
+		t->sink.on_conn_end(t->sink.ctx, &e->c, why, ts_ns);
+	if (why != CONN_END_CAPTURE)
+		remember_end(t, e, !object_lives);
+	entry_free(e);
+}
+
+/* A new generation of an object means that the one before is over, whether or not that was seen. */
+static void take_object(struct entry *e, uint64_t ts_ns)
+{
+	struct conns *t = e->table;
+	struct entry *old;
+
+	HASH_FIND(hh_obj, t->by_obj, &e->c.key, OBJ_KEY_BYTES, old);
+	if (old && old->c.key.gen > e->c.key.gen) { /* late news of an earlier generation */
+		begin_close(e, CONN_END_REPLACED, ts_ns, CONN_CLOSE_LINGER_NS);
+		return;
+	}
+	if (old) {
+		HASH_DELETE(hh_obj, t->by_obj, old);
+		old->hh_obj.tbl = NULL;
+		begin_close(old, CONN_END_REPLACED, ts_ns, CONN_CLOSE_LINGER_NS);
+	}
+	HASH_ADD(hh_obj, t->by_obj, c.key, OBJ_KEY_BYTES, e);
+}
+
+static struct entry *entry_new(struct conns *t, const struct conn_key *k)
+{
+	struct entry *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	e->table = t;
+	e->c.key = *k;
+	e->c.setup = (struct conn_setup){UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, false};
+	e->closer_ns = e->gone_ns = UNKNOWN_NS;
+	for (int d = DIR_TX; d <= DIR_RX; d++) {
+		e->way[d] = (struct way){e, (enum dir)d};
+		stream_init(&e->stream[d], &(struct stream_sink){&e->way[d], on_bytes, on_gap});
+	}
+	e->group = group_get(t, k->tgid, k->start_ns, true);
+	if (!e->group) {
+		free(e);
+		return NULL;
+	}
+	HASH_ADD(hh, t->by_key, c.key, sizeof(e->c.key), e);
+	if (!e->hh.tbl) {
+		group_drop_empty(t, e->group);
+		free(e);
+		return NULL;
+	}
+	e->c.id = ++t->last_id;
+	DL_APPEND2(e->group->entries, e, group_prev, group_next);
+	DL_APPEND2(t->lru, e, lru_prev, lru_next);
+	return e;
+}
+
+/* A connection that ended but whose object lived on speaks again: it goes on where it was. */
+static void revive(struct entry *e, struct ended *d)
+{
+	stream_start_at(&e->stream[DIR_TX], d->pos[DIR_TX]);
+	stream_start_at(&e->stream[DIR_RX], d->pos[DIR_RX]);
+	HASH_DEL(e->table->ended, d);
+	free(d);
+}
+
+static struct entry *make(struct conns *t, const struct conn_key *k, uint64_t ts_ns, bool fresh)
+{
+	struct ended *d = find_ended(t, k);
+	struct entry *e;
+
+	if (d && d->final)
+		return NULL;
+	if (HASH_COUNT(t->by_key) >= CONN_MAX) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		end(t->lru, CONN_END_LIMIT, t->now_ns);
+		d = find_ended(t, k);
+	}
+	e = entry_new(t, k);
+	if (!e) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return NULL;
+	}
+	e->c.fresh = fresh && !d;
+	e->c.open_ns = ts_ns;
+	if (d) {
+		revive(e, d);
+	} else if (fresh) {
+		stream_start_fresh(&e->stream[DIR_TX]);
+		stream_start_fresh(&e->stream[DIR_RX]);
+	}
+	take_object(e, ts_ns);
+	if (t->sink.on_conn_open)
+		t->sink.on_conn_open(t->sink.ctx, &e->c);
+	return e;
+}
+
+static void touch(struct entry *e)
+{
+	DL_DELETE2(e->table->lru, e, lru_prev, lru_next);
+	DL_APPEND2(e->table->lru, e, lru_prev, lru_next);
+}
+
+/* Ends what has lingered, gives up what has waited. */
+static void expire(struct conns *t, uint64_t now_ns)
+{
+	struct entry *e, *tmp;
+
+	DL_FOREACH_SAFE2(t->waiting, e, tmp, wait_next)
+	{
+		if (e->closing && e->linger_ns <= now_ns) {
+			end(e, e->why, e->hint_ns);
+			continue;
+		}
+		stream_tick(&e->stream[DIR_TX], now_ns);
+		stream_tick(&e->stream[DIR_RX], now_ns);
+		if (!e->closing && !e->stream[DIR_TX].held && !e->stream[DIR_RX].held) {
+			DL_DELETE2(t->waiting, e, wait_prev, wait_next);
+			e->waiting = false;
+		}
+	}
+}
+
+static void advance(struct conns *t, uint64_t now_ns)
+{
+	if (now_ns > t->now_ns)
+		t->now_ns = now_ns;
+	if (!t->waiting || t->now_ns < t->check_ns)
+		return;
+	t->check_ns = t->now_ns + CONN_CHECK_NS;
+	expire(t, t->now_ns);
+}
+
+/*
+ * The entry that a record of k speaks of, made when it is the first of it; NULL: none (counted, or of an ended one).
+ * Time passes for all others first, so that downstream hears of an end before it hears of what came later.
+ */
+static struct entry *enter(struct conns *t, const struct conn_key *k, uint64_t ts_ns, bool speaks, bool fresh)
+{
+	struct entry *e = find(t, k);
+
+	if (e && e->closing && speaks && ts_ns > e->hint_ns) {
+		uint64_t linger = ts_ns > UINT64_MAX - CONN_CLOSE_LINGER_NS ? UINT64_MAX : ts_ns + CONN_CLOSE_LINGER_NS;
+
+		if (linger > e->linger_ns && e->why == CONN_END_UNKNOWN)
+			e->linger_ns = linger;
+	}
+	advance(t, ts_ns);
+	e = find(t, k);
+	if (!e && !speaks && find_ended(t, k))
+		return NULL;
+	if (!e)
+		e = make(t, k, ts_ns, fresh);
+	if (e)
+		touch(e);
+	return e;
+}
+
+/* --- verbs ----------------------------------------------------------------------------------------------------------
+ */
+
+struct conns *conns_new(struct lost *lost, const struct conn_sink *sink)
+{
+	struct conns *t = calloc(1, sizeof(*t));
+
+	if (!t) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	t->lost = lost;
+	t->sink = *sink;
+	return t;
+}
+
+void conns_free(struct conns *t)
+{
+	struct ended *d, *dtmp;
+
+	if (!t)
+		return;
+	while (t->lru)
+		entry_free(t->lru);
+	while (t->sock_lru)
+		sock_free(t, t->sock_lru);
+	HASH_ITER (hh, t->ended, d, dtmp) {
+		HASH_DEL(t->ended, d);
+		free(d);
+	}
+	free(t);
+}
+
+static void count_lost(struct conns *t, uint64_t bytes)
+{
+	t->lost->n[LOST_EVENTS]++;
+	t->lost->n[LOST_BYTES] += bytes;
+}
+
+/* Bytes of an ended connection that were delivered, or said to be lost, before its end. */
+static bool already_told(struct conns *t, const struct rec_data *r)
+{
+	const struct ended *d = find_ended(t, &r->conn);
+
+	return d && r->pos + r->orig_len <= d->pos[r->dir];
+}
+
+void conns_push_data(struct conns *t, const struct rec_data *r)
+{
+	struct entry *e;
+	struct stream *s;
+
+	if (already_told(t, r)) {
+		advance(t, r->at.ts_ns);
+		return;
+	}
+	e = enter(t, &r->conn, r->at.ts_ns, true, false);
+	if (!e) {
+		if (r->orig_len)
+			count_lost(t, r->orig_len);
+		return;
+	}
+	if (r->at.entry_ns && r->at.entry_ns < e->c.open_ns)
+		e->c.open_ns = r->at.entry_ns;
+	if (r->at.ts_ns > e->last_ns)
+		e->last_ns = r->at.ts_ns;
+	s = &e->stream[r->dir];
+	if (stream_push(s, r->pos, r->ptr, r->len, r->orig_len, r->capped ? GAP_CAPPED : GAP_LOST, &r->at))
+		t->lost->n[LOST_NO_MEMORY]++;
+	if (s->held)
+		wait_for(e);
+}
+
+void conns_push_gap(struct conns *t, const struct rec_gap *r)
+{
+	struct stamp at = {.entry_ns = r->ts_ns, .ts_ns = r->ts_ns};
+	struct entry *e = enter(t, &r->conn, r->ts_ns, true, false);
+	struct stream *s;
+
+	if (!e) {
+		count_lost(t, 0);
+		return;
+	}
+	s = &e->stream[r->dir];
+	if (stream_gap(s, r->pos, &at))
+		t->lost->n[LOST_NO_MEMORY]++;
+	if (s->held)
+		wait_for(e);
+}
+
+void conns_push_open(struct conns *t, const struct rec_open *r)
+{
+	struct entry *e = enter(t, &r->conn, r->ts_ns, false, r->fresh);
+
+	if (!e)
+		return;
+	/* Bytes came first: they are the first ones all the same when they begin at 0. */
+	if (r->fresh && !e->c.fresh) {
+		e->c.fresh = true;
+		stream_start_fresh(&e->stream[DIR_TX]);
+		stream_start_fresh(&e->stream[DIR_RX]);
+	}
+	if (r->ts_ns < e->c.open_ns)
+		e->c.open_ns = r->ts_ns;
+}
+
+void conns_push_close(struct conns *t, const struct rec_close *r)
+{
+	struct entry *e;
+
+	/* Nothing was ever seen of it and it carried nothing: there is nothing to say. */
+	if (!find(t, &r->conn) && !r->pos[DIR_TX] && !r->pos[DIR_RX]) {
+		advance(t, r->ts_ns);
+		return;
+	}
+	e = enter(t, &r->conn, r->ts_ns, false, false);
+	if (!e)
+		return;
+	for (int d = DIR_TX; d <= DIR_RX; d++)
+		if (r->pos[d] > e->final_pos[d])
+			e->final_pos[d] = r->pos[d];
+	if (r->local && e->closer == CONN_END_UNKNOWN) {
+		e->closer = CONN_END_LOCAL;
+		e->closer_ns = r->ts_ns;
+	}
+	begin_close(e, CONN_END_UNKNOWN, r->ts_ns, CONN_CLOSE_LINGER_NS);
+}
+
+void conns_push_handshake(struct conns *t, const struct rec_handshake *r)
+{
+	struct entry *e = enter(t, &r->conn, r->end_ns, false, false);
+
+	if (!e)
+		return;
+	/* The first counts; later ones are renegotiations or post-handshake messages. */
+	if (e->c.setup.tls_end_ns == UNKNOWN_NS) {
+		e->c.setup.tls_begin_ns = r->begin_ns;
+		e->c.setup.tls_end_ns = r->end_ns;
+		e->c.setup.tls_approximate = r->approximate;
+	}
+	if (r->begin_ns < e->c.open_ns)
+		e->c.open_ns = r->begin_ns;
+}
+
+void conns_push_conn_sock(struct conns *t, const struct rec_conn_sock *r)
+{
+	struct entry *e = enter(t, &r->conn, r->ts_ns, false, false);
+
+	if (!e || !r->cookie)
+		return;
+	if (r->how == SOCK_INSIDE)
+		prove(e, r);
+	else
+		vote(e, r);
+}
+
+static void first_to_close(struct sock *s, enum conn_end who, uint64_t ts_ns)
+{
+	if (s->closer != CONN_END_UNKNOWN && s->closer_ns <= ts_ns)
+		return;
+	s->closer = who;
+	s->closer_ns = ts_ns;
+}
+
+static void sock_note(struct sock *s, const struct rec_sock *r)
+{
+	if (r->remote.family) {
+		s->local = r->local;
+		s->remote = r->remote;
+	}
+	if (r->srtt_us)
+		s->srtt_us = r->srtt_us;
+	switch (r->what) {
+	case SOCK_CONNECTED:
+		if (r->begin_ns && r->begin_ns <= r->ts_ns) {
+			s->connect_begin_ns = r->begin_ns;
+			s->connect_end_ns = r->ts_ns;
+		}
+		break;
+	case SOCK_CLOSE_LOCAL:
+	case SOCK_RESET_SENT:
+		first_to_close(s, CONN_END_LOCAL, r->ts_ns);
+		break;
+	case SOCK_CLOSE_REMOTE:
+	case SOCK_RESET_RECEIVED:
+		first_to_close(s, CONN_END_REMOTE, r->ts_ns);
+		break;
+	case SOCK_CONNECT_FAILED:
+	case SOCK_CLOSED:
+		if (s->closed_ns == UNKNOWN_NS)
+			s->closed_ns = r->ts_ns;
+		break;
+	case SOCK_RETRANSMIT:
+		s->retransmits++;
+		break;
+	case SOCK_RTT:
+		break;
+	}
+}
+
+void conns_push_sock(struct conns *t, const struct rec_sock *r)
+{
+	struct sock *s;
+
+	advance(t, r->ts_ns);
+	if (!r->cookie)
+		return;
+	s = sock_get(t, r->cookie);
+	if (!s)
+		return;
+	sock_note(s, r);
+	if (!s->owner)
+		return;
+	take_sock(s->owner);
+	if (t->sink.on_conn_sock)
+		t->sink.on_conn_sock(t->sink.ctx, &s->owner->c, r);
+}
+
+void conns_push_exec(struct conns *t, const struct rec_exec *r)
+{
+	struct group *g;
+	struct entry *e;
+
+	advance(t, r->ts_ns);
+	g = r->already_running ? NULL : group_get(t, r->proc.tgid, r->proc.start_ns, false);
+	if (!g)
+		return;
+	DL_FOREACH2(g->entries, e, group_next)
+	if (e->c.key.exec_id < r->proc.exec_id)
+		begin_close(e, CONN_END_EXEC, r->ts_ns, CONN_CLOSE_LINGER_NS);
+}
+
+void conns_push_exit(struct conns *t, const struct rec_exit *r)
+{
+	struct group *g;
+	struct entry *e;
+
+	advance(t, r->ts_ns);
+	g = group_get(t, r->proc.tgid, r->proc.start_ns, false);
+	if (!g)
+		return;
+	DL_FOREACH2(g->entries, e, group_next)
+	{
+		e->c.exit_code = r->code;
+		e->c.exit_signal = r->signal;
+		begin_close(e, CONN_END_EXIT, r->ts_ns, CONN_CLOSE_LINGER_NS);
+	}
+}
+
+void conns_tick(struct conns *t, uint64_t now_ns)
+{
+	advance(t, now_ns);
+}
+
+void conns_finish(struct conns *t, uint64_t now_ns)
+{
+	struct entry *e, *tmp;
+
+	HASH_ITER (hh, t->by_key, e, tmp)
+		end(e, e->closing ? e->why : CONN_END_CAPTURE, e->closing ? e->hint_ns : now_ns);
+}
+
+void conns_each(struct conns *t, void (*fn)(void *ctx, struct conn *c), void *ctx)
+{
+	struct entry *e, *tmp;
+
+	HASH_ITER (hh, t->by_key, e, tmp)
+		fn(ctx, &e->c);
+}

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "proc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct node_key {
+	uint64_t start_ns;
+	uint32_t tgid, zero;
+};
+
+struct node {
+	struct proc p; /* first: what downstream sees */
+	struct node_key key;
+	bool used;	    /* somebody asked for it: it owns connections */
+	struct node *older; /* the process that had this tgid before, NULL: none that is remembered */
+	struct node *newer;
+	struct node *all_prev, *all_next;     /* in order of appearance */
+	struct node *ended_prev, *ended_next; /* exited longest ago first; one list for used, one for the rest */
+	UT_hash_handle hh;		      /* by key */
+	UT_hash_handle hh_tgid;		      /* the newest of a tgid */
+};
+
+struct procs {
+	struct lost *lost;
+	struct proc_sink sink;
+	struct node *by_key, *by_tgid, *all;
+	struct node *ended[2]; /* [used] */
+	unsigned next_order;
+	uint32_t synthetic; /* pids given out above PROC_SYNTHETIC_PID */
+};
+
+/* --- secrets in argument vectors
+ * -------------------------------------------------------------------------------------- */
+
+static bool is_name(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+	       c == '.';
+}
+
+static bool ends_word(struct sv name, const char *word)
+{
+	size_t n = strlen(word);
+
+	return name.len >= n && strncasecmp(name.ptr + name.len - n, word, n) == 0;
+}
+
+/* OPENAI_API_KEY, --auth-token, apiKey, DB_PASSWORD, x-api-key, Authorization. Not max_tokens or monkey_count. */
+static bool is_secret_name(struct sv name)
+{
+	static const char *const suffix[] = {"key",	      "token",	"secret",     "password",    "passwd",
+					     "passphrase",    "pwd",	"credential", "credentials", "auth",
+					     "authorization", "cookie", "pass",	      "secrets",     "authentication"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(suffix); i++)
+		if (ends_word(name, suffix[i]))
+			return true;
+	return false;
+}
+
+/* Tokens that say themselves what they are. */
+static bool is_secret_token(struct sv s)
+{
+	static const char *const prefix[] = {"sk-",	    "sk_",    "pk-",   "ghp_",	"gho_",	 "ghs_", "ghu_",
+					     "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA",	 "AIza", "hf_",
+					     "gsk_",	    "eyJ",    "ya29.", "xai-",	"nvapi-"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefix); i++) {
+		size_t n = strlen(prefix[i]);
+
+		if (s.len >= n + 8 && memcmp(s.ptr, prefix[i], n) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static size_t skip_space(struct sv s, size_t i)
+{
+	while (i < s.len && is_space(s.ptr[i]))
+		i++;
+	return i;
+}
+
+static size_t name_end(struct sv s, size_t i)
+{
+	while (i < s.len && is_name(s.ptr[i]))
+		i++;
+	return i;
+}
+
+static bool is_scheme_word(struct sv w)
+{
+	return sv_ieq(w, SV("bearer")) || sv_ieq(w, SV("basic")) || sv_ieq(w, SV("digest"));
+}
+
+/* One value from i on: quoted, or up to a character that ends words. *open is where its text begins. */
+static size_t value_end(struct sv s, size_t i, size_t *open)
+{
+	char quote = 0;
+
+	if (i < s.len && (s.ptr[i] == '"' || s.ptr[i] == '\''))
+		quote = s.ptr[i++];
+	*open = i;
+	while (i < s.len && (quote ? s.ptr[i] != quote : !is_space(s.ptr[i]) && !strchr("&;|\"',)}", s.ptr[i])))
+		i++;
+	return i;
+}
+
+/* "Bearer x": the word stays, *i moves behind it. */
+static void skip_scheme(struct sv s, size_t *i)
+{
+	size_t end = name_end(s, *i);
+
+	if (end < s.len && is_space(s.ptr[end]) && is_scheme_word((struct sv){s.ptr + *i, end - *i}))
+		*i = skip_space(s, end);
+}
+
+/*
+ * The secret that a name which ends at i introduces: [*open, return). 0: none. `whole`: the name began the argument, so
+ * that its value is all the rest. A blank separates an option from its value: "--token x".
+ */
+static size_t secret_after(struct sv s, size_t i, bool whole, bool option, size_t *open)
+{
+	size_t at = i;
+
+	if (at < s.len && (s.ptr[at] == '"' || s.ptr[at] == '\'')) /* "key": "value" */
+		at++;
+	at = skip_space(s, at);
+	if (at < s.len && (s.ptr[at] == '=' || s.ptr[at] == ':')) {
+		at = skip_space(s, at + 1);
+		if (whole) {
+			*open = at;
+			return s.len;
+		}
+	} else if (!option || at == i) {
+		return 0;
+	}
+	skip_scheme(s, &at);
+	return value_end(s, at, open);
+}
+
+/* scheme://user:password@host: [*open, return) is what lies between; 0: no such thing at i (just behind "://"). */
+static size_t userinfo_end(struct sv s, size_t i)
+{
+	for (; i < s.len && s.ptr[i] != '/' && s.ptr[i] != '?' && s.ptr[i] != '#' && !is_space(s.ptr[i]); i++)
+		if (s.ptr[i] == '@')
+			return i;
+	return 0;
+}
+
+struct cut {
+	size_t open, end;
+};
+
+/* The next secret of s at or after i; false: none. *next: where to look on when there is no secret in this word. */
+static bool secret_at(struct sv s, size_t i, size_t *next, struct cut *cut)
+{
+	size_t end = name_end(s, i), dashes = i, open = 0, to;
+	struct sv word, name;
+
+	if (end == i) {
+		*next = i + 1;
+		if (s.len - i > 3 && memcmp(s.ptr + i, "://", 3) == 0) {
+			*next = i + 3;
+			to = userinfo_end(s, i + 3);
+			*cut = (struct cut){i + 3, to};
+			return to > i + 3;
+		}
+		return false;
+	}
+	*next = end;
+	while (dashes < end && s.ptr[dashes] == '-')
+		dashes++;
+	word = (struct sv){s.ptr + i, end - i};
+	name = (struct sv){s.ptr + dashes, end - dashes};
+	if (is_secret_token(name)) {
+		*cut = (struct cut){dashes, end};
+		return true;
+	}
+	if (is_scheme_word(word)) {
+		size_t at = skip_space(s, end);
+
+		to = value_end(s, at, &open);
+		*cut = (struct cut){open, to};
+		return at > end && to > open && sv_ieq(word, SV("bearer"));
+	}
+	if (!is_secret_name(name))
+		return false;
+	to = secret_after(s, end, i == 0, dashes > i, &open);
+	*cut = (struct cut){open, to};
+	return to > open;
+}
+
+/* One argument with its secrets as ***. 0 or -errno of the buffer. */
+static int redact_arg(struct buf *out, struct sv s)
+{
+	size_t i = 0, done = 0;
+	int err = 0;
+
+	while (i < s.len && !err) {
+		struct cut cut;
+		size_t next;
+
+		if (!secret_at(s, i, &next, &cut)) {
+			i = next;
+			continue;
+		}
+		err = buf_push(out, s.ptr + done, cut.open - done);
+		if (!err)
+			err = buf_puts(out, "***");
+		done = i = cut.end;
+	}
+	return err ? err : buf_push(out, s.ptr + done, s.len - done);
+}
+
+/* Is the argument after this one a secret? --api-key VALUE, -u USER:PASSWORD */
+static bool announces_secret(struct sv arg, struct sv following)
+{
+	size_t dashes = 0;
+
+	if (sv_eq(arg, SV("-u")) || sv_eq(arg, SV("--user")))
+		return following.len && memchr(following.ptr, ':', following.len);
+	while (dashes < arg.len && arg.ptr[dashes] == '-')
+		dashes++;
+	if (!dashes || name_end(arg, 0) != arg.len || sv_starts(following, SV("--")))
+		return false;
+	return is_secret_name((struct sv){arg.ptr + dashes, arg.len - dashes});
+}
+
+int proc_redact_args(struct buf *out, struct sv args)
+{
+	struct sv arg, rest = args, following;
+	bool secret = false, first = true;
+	int err = 0;
+
+	while (rest.ptr && !err) {
+		arg = sv_cut(rest, '\0', &rest);
+		if (!rest.ptr && !arg.len && !first) /* the NUL was a terminator */
+			break;
+		if (!first)
+			err = buf_putc(out, '\0');
+		first = false;
+		if (!err)
+			err = secret ? buf_puts(out, "***") : redact_arg(out, arg);
+		following = SV_NONE;
+		if (rest.ptr) {
+			struct sv unused;
+
+			following = sv_cut(rest, '\0', &unused);
+		}
+		secret = !secret && following.ptr && announces_secret(arg, following);
+	}
+	return err;
+}
+
+/* --- names
+ * ------------------------------------------------------------------------------------------------------------- */
+
+static struct sv basename_of(struct sv path)
+{
+	struct sv s = path;
+
+	if (sv_ends(s, SV(" (deleted)")))
+		s.len -= 10;
+	for (size_t i = s.len; i > 0; i--)
+		if (s.ptr[i - 1] == '/')
+			return (struct sv){s.ptr + i, s.len - i};
+	return s;
+}
+
+static void copy(char *out, size_t size, struct sv s)
+{
+	size_t n = s.len < size - 1 ? s.len : size - 1;
+
+	if (n)
+		memcpy(out, s.ptr, n);
+	out[n] = '\0';
+}
+
+/* The program's name. A path below /proc or /dev/fd names a descriptor, not a program. */
+static void set_name(struct proc *p, const struct rec_exec *r)
+{
+	struct sv name = basename_of(r->filename);
+
+	if (!name.len || sv_starts(r->filename, SV("/proc/")) || sv_starts(r->filename, SV("/dev/fd/")))
+		name = r->comm;
+	if (name.len)
+		copy(p->name, sizeof(p->name), name);
+	if (r->filename.len)
+		copy(p->exe, sizeof(p->exe), r->filename);
+}
+
+static void set_args(struct procs *t, struct proc *p, struct sv args)
+{
+	struct buf out;
+
+	free(p->args);
+	p->args = NULL;
+	p->args_len = 0;
+	if (!args.len)
+		return;
+	buf_init(&out, PROC_ARGS_BYTES);
+	if (proc_redact_args(&out, args)) {
+		/* Half a vector could end in half a redaction. */
+		buf_release(&out);
+		t->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	p->args = out.ptr;
+	p->args_len = out.len;
+}
+
+/* --- table
+ * ------------------------------------------------------------------------------------------------------------- */
+
+static struct node *find(struct procs *t, uint32_t tgid, uint64_t start_ns)
+{
+	struct node_key k = {.start_ns = start_ns, .tgid = tgid};
+	struct node *n;
+
+	HASH_FIND(hh, t->by_key, &k, sizeof(k), n);
+	return n;
+}
+
+static struct node *newest(struct procs *t, uint32_t tgid)
+{
+	struct node *n;
+
+	HASH_FIND(hh_tgid, t->by_tgid, &tgid, sizeof(tgid), n);
+	return n;
+}
+
+static void forget(struct procs *t, struct node *n)
+{
+	if (n->newer) {
+		n->newer->older = n->older;
+	} else if (n->hh_tgid.tbl) {
+		HASH_DELETE(hh_tgid, t->by_tgid, n);
+		n->hh_tgid.tbl = NULL;
+		if (n->older)
+			HASH_ADD(hh_tgid, t->by_tgid, key.tgid, sizeof(n->older->key.tgid), n->older);
+	}
+	if (n->older)
+		n->older->newer = n->newer;
+	if (n->p.end_ns != UNKNOWN_NS)
+		DL_DELETE2(t->ended[n->used], n, ended_prev, ended_next);
+	DL_DELETE2(t->all, n, all_prev, all_next);
+	HASH_DELETE(hh, t->by_key, n);
+	free(n->p.args);
+	free(n);
+}
+
+/* Room for one more: of those that exited, the ones nobody asked for go first. */
+static bool make_room(struct procs *t)
+{
+	if (HASH_COUNT(t->by_key) < PROC_MAX)
+		return true;
+	for (int used = 0; used <= 1; used++) {
+		if (t->ended[used]) {
+			forget(t, t->ended[used]);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool enter(struct procs *t, struct node *n)
+{
+	struct node *old = newest(t, n->key.tgid);
+
+	HASH_ADD(hh, t->by_key, key, sizeof(n->key), n);
+	if (!n->hh.tbl)
+		return false;
+	if (old) {
+		HASH_DELETE(hh_tgid, t->by_tgid, old);
+		old->hh_tgid.tbl = NULL;
+	}
+	HASH_ADD(hh_tgid, t->by_tgid, key.tgid, sizeof(n->key.tgid), n);
+	if (!n->hh_tgid.tbl) {
+		if (old)
+			HASH_ADD(hh_tgid, t->by_tgid, key.tgid, sizeof(old->key.tgid), old);
+		HASH_DELETE(hh, t->by_key, n);
+		return false;
+	}
+	n->older = old;
+	if (old)
+		old->newer = n;
+	DL_APPEND2(t->all, n, all_prev, all_next);
+	return true;
+}
+
+/* NULL: no memory or no room, counted. */
+static struct node *get(struct procs *t, uint32_t tgid, uint64_t start_ns, uint64_t ts_ns)
+{
+	struct node *n = find(t, tgid, start_ns);
+
+	if (n)
+		return n;
+	if (!make_room(t))
+		goto none;
+	n = calloc(1, sizeof(*n));
+	if (!n)
+		goto none;
+	n->key = (struct node_key){.start_ns = start_ns, .tgid = tgid};
+	n->p.key = (struct proc_key){.tgid = tgid, .start_ns = start_ns};
+	n->p.begin_ns = start_ns ? start_ns : ts_ns;
+	n->p.end_ns = UNKNOWN_NS;
+	if (!enter(t, n)) {
+		free(n);
+		goto none;
+	}
+	n->p.order = t->next_order++;
+	n->p.shown_pid = n->older ? PROC_SYNTHETIC_PID + t->synthetic++ : tgid;
+	return n;
+none:
+	t->lost->n[LOST_NO_MEMORY]++;
+	return NULL;
+}
+
+/* --- verbs
+ * ------------------------------------------------------------------------------------------------------------- */
+
+struct procs *procs_new(struct lost *lost, const struct proc_sink *sink)
+{
+	struct procs *t = calloc(1, sizeof(*t));
+
+	if (!t) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	t->lost = lost;
+	if (sink)
+		t->sink = *sink;
+	return t;
+}
+
+void procs_free(struct procs *t)
+{
+	if (!t)
+		return;
+	while (t->all)
+		forget(t, t->all);
+	free(t);
+}
+
+void procs_push_exec(struct procs *t, const struct rec_exec *r)
+{
+	struct node *n = get(t, r->proc.tgid, r->proc.start_ns, r->ts_ns);
+
+	/* What /proc said at the start may arrive after an exec that was seen: the later program counts. */
+	if (!n || (r->proc.exec_id < n->p.key.exec_id && n->p.name[0]))
+		return;
+	n->p.key.exec_id = r->proc.exec_id;
+	if (r->ppid)
+		n->p.ppid = r->ppid;
+	n->p.exe[0] = '\0';
+	set_name(&n->p, r);
+	set_args(t, &n->p, r->args);
+}
+
+void procs_push_fork(struct procs *t, const struct rec_fork *r)
+{
+	const struct node *parent;
+	struct node *n = get(t, r->child_tgid, r->child_start_ns, r->ts_ns);
+
+	if (!n)
+		return;
+	if (!n->p.ppid)
+		n->p.ppid = r->parent_tgid;
+	parent = newest(t, r->parent_tgid);
+	if (!parent || parent == n || n->p.name[0])
+		return;
+	memcpy(n->p.name, parent->p.name, sizeof(n->p.name));
+	memcpy(n->p.exe, parent->p.exe, sizeof(n->p.exe));
+	if (!parent->p.args_len)
+		return;
+	n->p.args = malloc(parent->p.args_len);
+	if (!n->p.args) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	memcpy(n->p.args, parent->p.args, parent->p.args_len);
+	n->p.args_len = parent->p.args_len;
+}
+
+void procs_push_exit(struct procs *t, const struct rec_exit *r)
+{
+	struct node *n = find(t, r->proc.tgid, r->proc.start_ns);
+
+	if (!n || n->p.end_ns != UNKNOWN_NS) /* nobody spoke of it, or told twice */
+		return;
+	n->p.end_ns = r->ts_ns;
+	n->p.code = r->code;
+	n->p.signal = r->signal;
+	n->p.cpu_ns = r->cpu_ns;
+	DL_APPEND2(t->ended[n->used], n, ended_prev, ended_next);
+	if (t->sink.on_exit)
+		t->sink.on_exit(t->sink.ctx, &n->p);
+}
+
+const struct proc *procs_get(struct procs *t, const struct conn_key *k)
+{
+	struct node *n = get(t, k->tgid, k->start_ns, k->start_ns);
+
+	if (!n)
+		return NULL;
+	if (!n->used) {
+		if (n->p.end_ns != UNKNOWN_NS) {
+			DL_DELETE2(t->ended[0], n, ended_prev, ended_next);
+			DL_APPEND2(t->ended[1], n, ended_prev, ended_next);
+		}
+		n->used = true;
+	}
+	if (k->exec_id > n->p.key.exec_id)
+		n->p.key.exec_id = k->exec_id;
+	return &n->p;
+}
+
+void procs_each(struct procs *t, void (*fn)(void *ctx, const struct proc *p), void *ctx)
+{
+	const struct node *n;
+
+	DL_FOREACH2(t->all, n, all_next)
+	fn(ctx, &n->p);
+}

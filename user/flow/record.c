@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "record.h"
+
+#include <errno.h>
+#include <linux/types.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "bpf/event.h"
+
+/* Kernel counter -> ours. Both lists are append-only, but not to each other. */
+static const enum lost_id stat_lost[ST_COUNT] = {
+	[ST_RING_RECORDS] = LOST_RING_RECORDS,	  [ST_RING_BYTES] = LOST_RING_BYTES,
+	[ST_STATE_FULL] = LOST_STATE_FULL,	  [ST_NEST_OVERFLOW] = LOST_NEST_OVERFLOW,
+	[ST_MISSED_RETURN] = LOST_MISSED_RETURNS, [ST_FAULT] = LOST_FAULTS,
+	[ST_UNSEEN] = LOST_UNSEEN_BYTES,
+};
+
+_Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_BEFORE_READ == EV_SOCK_BEFORE, "enum sock_how follows the ABI");
+_Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_RTT == EV_SK_RTT, "enum sock_what follows the ABI");
+_Static_assert(DIR_TX == EV_DIR_TX && DIR_RX == EV_DIR_RX, "enum dir follows the ABI");
+
+void record_init(struct record *r, struct lost *lost, const struct record_sink *sink)
+{
+	*r = (struct record){.sink = *sink, .lost = lost};
+}
+
+uint32_t record_tgid(const void *bytes, size_t len)
+{
+	struct ev_head h;
+
+	if (len < sizeof(h))
+		return 0;
+	memcpy(&h, bytes, sizeof(h));
+	return h.tgid;
+}
+
+long record_size(const void *bytes, size_t len)
+{
+	__u32 size;
+
+	if (len < sizeof(size))
+		return 0;
+	memcpy(&size, bytes, sizeof(size));
+	if (size < sizeof(struct ev_head) || size % 8)
+		return -EINVAL;
+	return (long)size;
+}
+
+static struct conn_key key_of(const struct ev_head *h, const struct ev_conn *c)
+{
+	return (struct conn_key){
+		.tgid = h->tgid, .exec_id = c->exec_id, .start_ns = c->start_ns, .obj = c->obj, .gen = c->gen};
+}
+
+static struct sock_addr addr_of(const struct ev_addr *a, const __u8 *ip, __u16 port)
+{
+	struct sock_addr s = {.family = a->family, .port = port};
+
+	memcpy(s.ip, ip, sizeof(s.ip));
+	return s;
+}
+
+/* Each push_X: false when the record contradicts itself. `p` holds at least the fixed part, `len` is the whole record.
+ */
+
+static bool push_data(struct record *r, const uint8_t *p, size_t len)
+{
+	struct ev_data e;
+	struct rec_data d;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.len > len - sizeof(e) || e.orig_len < e.len || e.dir > EV_DIR_RX || e.pos + e.orig_len < e.pos)
+		return false;
+	if (e.h.flags & EV_F_FAULT)
+		e.len = 0;
+	d = (struct rec_data){
+		.conn = key_of(&e.h, &e.conn),
+		.dir = (enum dir)e.dir,
+		.at = {.entry_ns = e.entry_ns, .ts_ns = e.h.ts_ns, .tid = e.h.tid},
+		.pos = e.pos,
+		.ptr = p + sizeof(e),
+		.len = e.len,
+		.orig_len = e.orig_len,
+		.capped = (e.h.flags & EV_F_CAPPED) && !(e.h.flags & EV_F_FAULT),
+	};
+	if (d.capped)
+		r->lost->capped_bytes += d.orig_len - d.len;
+	if (r->sink.on_data)
+		r->sink.on_data(r->sink.ctx, &d);
+	return true;
+}
+
+static bool push_gap(struct record *r, const uint8_t *p)
+{
+	struct ev_gap e;
+	struct rec_gap g;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.dir > EV_DIR_RX)
+		return false;
+	g = (struct rec_gap){.conn = key_of(&e.h, &e.conn), .dir = (enum dir)e.dir, .pos = e.pos, .ts_ns = e.h.ts_ns};
+	if (r->sink.on_gap)
+		r->sink.on_gap(r->sink.ctx, &g);
+	return true;
+}
+
+static bool push_open(struct record *r, const uint8_t *p)
+{
+	struct ev_conn_open e;
+	struct rec_open o;
+
+	memcpy(&e, p, sizeof(e));
+	o = (struct rec_open){
+		.conn = key_of(&e.h, &e.conn), .ts_ns = e.h.ts_ns, .fresh = (e.h.flags & EV_F_FRESH) != 0};
+	if (r->sink.on_open)
+		r->sink.on_open(r->sink.ctx, &o);
+	return true;
+}
+
+static bool push_close(struct record *r, const uint8_t *p)
+{
+	struct ev_conn_close e;
+	struct rec_close c;
+
+	memcpy(&e, p, sizeof(e));
+	c = (struct rec_close){
+		.conn = key_of(&e.h, &e.conn),
+		.ts_ns = e.h.ts_ns,
+		.pos = {e.pos[0], e.pos[1]},
+		.local = (e.h.flags & EV_F_LOCAL) != 0,
+	};
+	if (r->sink.on_close)
+		r->sink.on_close(r->sink.ctx, &c);
+	return true;
+}
+
+static bool push_handshake(struct record *r, const uint8_t *p)
+{
+	struct ev_handshake e;
+	struct rec_handshake s;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.begin_ns > e.h.ts_ns)
+		return false;
+	s = (struct rec_handshake){
+		.conn = key_of(&e.h, &e.conn),
+		.begin_ns = e.begin_ns,
+		.end_ns = e.h.ts_ns,
+		.approximate = (e.h.flags & EV_F_APPROX) != 0,
+	};
+	if (r->sink.on_handshake)
+		r->sink.on_handshake(r->sink.ctx, &s);
+	return true;
+}
+
+static bool push_conn_sock(struct record *r, const uint8_t *p)
+{
+	struct ev_conn_sock e;
+	struct rec_conn_sock s;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.how < EV_SOCK_INSIDE || e.how > EV_SOCK_BEFORE || e.dir > EV_DIR_RX)
+		return false;
+	s = (struct rec_conn_sock){
+		.conn = key_of(&e.h, &e.conn),
+		.ts_ns = e.h.ts_ns,
+		.cookie = e.cookie,
+		.local = addr_of(&e.addr, e.addr.laddr, e.addr.lport),
+		.remote = addr_of(&e.addr, e.addr.raddr, e.addr.rport),
+		.wire_len = e.wire_len,
+		.plain_len = e.plain_len,
+		.how = (enum sock_how)e.how,
+		.dir = (enum dir)e.dir,
+	};
+	if (r->sink.on_conn_sock)
+		r->sink.on_conn_sock(r->sink.ctx, &s);
+	return true;
+}
+
+static bool push_sock(struct record *r, const uint8_t *p)
+{
+	struct ev_sock e;
+	struct rec_sock s;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.what < EV_SK_CONNECTED || e.what > EV_SK_RTT)
+		return false;
+	s = (struct rec_sock){
+		.ts_ns = e.h.ts_ns,
+		.begin_ns = e.begin_ns,
+		.cookie = e.cookie,
+		.tgid = e.h.tgid,
+		.local = addr_of(&e.addr, e.addr.laddr, e.addr.lport),
+		.remote = addr_of(&e.addr, e.addr.raddr, e.addr.rport),
+		.what = (enum sock_what)e.what,
+		.srtt_us = e.srtt_us,
+	};
+	if (r->sink.on_sock)
+		r->sink.on_sock(r->sink.ctx, &s);
+	return true;
+}
+
+static bool push_exec(struct record *r, const uint8_t *p, size_t len)
+{
+	struct ev_exec e;
+	struct rec_exec x;
+	const char *bytes = (const char *)p + sizeof(e);
+
+	memcpy(&e, p, sizeof(e));
+	if (e.filename_len > len - sizeof(e) || e.args_len > len - sizeof(e) - e.filename_len)
+		return false;
+	x = (struct rec_exec){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.ts_ns = e.h.ts_ns,
+		.ppid = e.ppid,
+		.already_running = e.h.kind == EV_PROC,
+		.comm = {e.comm, strnlen(e.comm, sizeof(e.comm))},
+		.filename = {bytes, e.filename_len},
+		.args = {bytes + e.filename_len, e.args_len},
+	};
+	if (r->sink.on_exec)
+		r->sink.on_exec(r->sink.ctx, &x);
+	return true;
+}
+
+static bool push_fork(struct record *r, const uint8_t *p)
+{
+	struct ev_fork e;
+	struct rec_fork f;
+
+	memcpy(&e, p, sizeof(e));
+	f = (struct rec_fork){
+		.ts_ns = e.h.ts_ns,
+		.parent_tgid = e.h.tgid,
+		.child_tgid = e.child_tgid,
+		.child_start_ns = e.child_start_ns,
+	};
+	if (r->sink.on_fork)
+		r->sink.on_fork(r->sink.ctx, &f);
+	return true;
+}
+
+static bool push_exit(struct record *r, const uint8_t *p)
+{
+	struct ev_exit e;
+	struct rec_exit x;
+
+	memcpy(&e, p, sizeof(e));
+	x = (struct rec_exit){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.ts_ns = e.h.ts_ns,
+		.code = e.code,
+		.signal = e.signal,
+		.cpu_ns = e.cpu_ns,
+	};
+	if (r->sink.on_exit)
+		r->sink.on_exit(r->sink.ctx, &x);
+	return true;
+}
+
+/* A snapshot of sums, not an increment: the last one tells. A later version may append counters; an earlier one has
+ * fewer. */
+static bool push_lost(struct record *r, const uint8_t *p, size_t len)
+{
+	size_t count = (len - sizeof(struct ev_head)) / sizeof(__u64);
+
+	for (size_t i = 0; i < count && i < ST_COUNT; i++) {
+		__u64 v;
+
+		memcpy(&v, p + sizeof(struct ev_head) + i * sizeof(v), sizeof(v));
+		r->lost->n[stat_lost[i]] = v;
+	}
+	return true;
+}
+
+static bool push_tick(struct record *r, const struct ev_head *h)
+{
+	if (r->sink.on_tick)
+		r->sink.on_tick(r->sink.ctx, h->ts_ns);
+	return true;
+}
+
+/* Bytes of the fixed part, 0: no such kind. */
+static size_t fixed_size(unsigned kind)
+{
+	static const size_t size[EV_KIND_MAX + 1] = {
+		[EV_DATA] = sizeof(struct ev_data),	      [EV_GAP] = sizeof(struct ev_gap),
+		[EV_CONN_OPEN] = sizeof(struct ev_conn_open), [EV_CONN_CLOSE] = sizeof(struct ev_conn_close),
+		[EV_HANDSHAKE] = sizeof(struct ev_handshake), [EV_CONN_SOCK] = sizeof(struct ev_conn_sock),
+		[EV_SOCK] = sizeof(struct ev_sock),	      [EV_EXEC] = sizeof(struct ev_exec),
+		[EV_FORK] = sizeof(struct ev_fork),	      [EV_EXIT] = sizeof(struct ev_exit),
+		[EV_PROC] = sizeof(struct ev_exec),	      [EV_LOST] = sizeof(struct ev_head),
+		[EV_TICK] = sizeof(struct ev_head),
+	};
+
+	return kind <= EV_KIND_MAX ? size[kind] : 0;
+}
+
+static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p)
+{
+	switch (h->kind) {
+	case EV_DATA:
+		return push_data(r, p, h->size);
+	case EV_GAP:
+		return push_gap(r, p);
+	case EV_CONN_OPEN:
+		return push_open(r, p);
+	case EV_CONN_CLOSE:
+		return push_close(r, p);
+	case EV_HANDSHAKE:
+		return push_handshake(r, p);
+	case EV_CONN_SOCK:
+		return push_conn_sock(r, p);
+	case EV_SOCK:
+		return push_sock(r, p);
+	case EV_EXEC:
+	case EV_PROC:
+		return push_exec(r, p, h->size);
+	case EV_FORK:
+		return push_fork(r, p);
+	case EV_EXIT:
+		return push_exit(r, p);
+	case EV_LOST:
+		return push_lost(r, p, h->size);
+	case EV_TICK:
+		return push_tick(r, h);
+	}
+	return false;
+}
+
+void record_push(struct record *r, const void *bytes, size_t len)
+{
+	struct ev_head h;
+	size_t need;
+
+	if (len < sizeof(h))
+		goto bad;
+	memcpy(&h, bytes, sizeof(h));
+	/* The ring rounds nothing and a capture is read by record_size(): more bytes than `size` cannot be right
+	 * either. */
+	if (h.size < sizeof(h) || h.size % 8 || h.size != len || h.kind == EV_INVALID)
+		goto bad;
+	need = fixed_size(h.kind);
+	if (!need) {
+		r->lost->n[LOST_UNKNOWN_RECORDS]++;
+		return;
+	}
+	if (h.size < need || !dispatch(r, &h, bytes))
+		goto bad;
+	return;
+bad:
+	r->lost->n[LOST_BAD_RECORDS]++;
+}
