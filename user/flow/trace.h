@@ -3,16 +3,19 @@
 #define FLOW_TRACE_H
 
 /*
- * The trace file's text: Chrome Trace Event JSON, by doc/trace-format.md. Lanes are given out here, from all spans at once:
- * the lowest lane that is free at the span's begin. Written in pieces to a sink, one event a line.
+ * The trace file's text: Chrome Trace Event JSON, by doc/trace-format.md. Lanes are given out here, from all spans at
+ * once: the lowest lane that is free at the span's begin. Written in pieces to a sink, one event a line.
  */
 
 #include "base/json.h"
 #include "proc.h"
 #include "span.h"
 
+#define TRACE_COMMAND_BYTES 4096
+
 struct trace_meta {
 	uint64_t start_ns;	 /* zero of ts */
+	uint64_t now_ns;	 /* where open process spans end; 0: the latest time in the trace */
 	int64_t boot_to_unix_ns; /* 0 unknown */
 	const char *version, *host, *kernel;
 	const char *command; /* redacted */
@@ -27,8 +30,9 @@ struct trace_sink {
 	int (*write)(void *ctx, const void *ptr, size_t len); /* 0 or -errno, which ends the writing */
 };
 
-/* `extra`: spans of calls that are still open (unfinished), may be NULL. 0 or -errno. */
-int trace_write(const struct spans *spans, const struct spans *extra, struct procs *procs, const struct trace_meta *meta,
-		const struct trace_sink *sink);
+/* `extra`: spans of calls that are still open (unfinished), may be NULL. 0, -ENOMEM, or what the sink returned. Texts
+ * of *meta that are NULL are written as "unknown"; `command` is cut at TRACE_COMMAND_BYTES. */
+int trace_write(const struct spans *spans, const struct spans *extra, struct procs *procs,
+		const struct trace_meta *meta, const struct trace_sink *sink);
 
 #endif
