@@ -3,9 +3,9 @@
 #define ATTACH_ELF_H
 
 /*
- * One ELF file, mapped read-only: headers, segments, symbols. 64-bit little-endian x86-64 and aarch64. Hostile files are
- * survived: every offset is checked against the mapping before use (a file that shrinks while mapped is the caller's risk
- * and is bounded by reading through pread where that matters).
+ * One ELF file, mapped read-only: headers, segments, symbols. 64-bit little-endian x86-64 and aarch64. Hostile files
+ * are survived: every offset is checked against the mapping before use (a file that shrinks while mapped is the
+ * caller's risk and is bounded by reading through pread where that matters).
  */
 
 #include <stdbool.h>
@@ -22,8 +22,15 @@ struct elf_load { /* a PT_LOAD */
 };
 #define ELF_LOADS_MAX 64
 
+struct elf_table { /* fixed-size entries in the file; checked: the whole table is inside it */
+	uint64_t off, count;
+};
+struct elf_strings { /* a string table, checked likewise */
+	uint64_t off, size;
+};
+
 struct elf {
-	int fd; /* owned */
+	int fd; /* owned; -1 for elf_from_bytes() */
 	const uint8_t *map;
 	size_t size;
 	uint16_t machine; /* EM_X86_64, EM_AARCH64 */
@@ -31,11 +38,20 @@ struct elf {
 	unsigned load_count;
 	uint64_t dev, ino;
 	char build_id[2 * ELF_BUILD_ID_MAX + 1]; /* hex, "" when there is none */
+	struct sv soname;			 /* DT_SONAME, borrowed from the mapping */
+	bool runpath; /* elf_rpath() is DT_RUNPATH (asked after LD_LIBRARY_PATH), not DT_RPATH */
+
+	/* found once by elf_open(), for the functions below */
+	struct elf_table dynamic, dynsym, symtab, jmprel, rela;
+	struct elf_strings dynstr, strtab;
+	struct sv interp, rpath;
 };
 
-/* Opens O_RDONLY|O_CLOEXEC (through /proc/PID/map_files, root or exe as the caller likes). 0; -ENOEXEC (no ELF we read),
- * -EFBIG, -EINVAL (not a regular file), other -errno. */
+/* Opens O_RDONLY|O_CLOEXEC (through /proc/PID/map_files, root or exe as the caller likes). 0; -ENOEXEC (no ELF we
+ * read), -EFBIG, -EINVAL (not a regular file), other -errno. */
 int elf_open(struct elf *e, const char *path);
+/* The same over bytes that the caller keeps until elf_close(). 0 or -ENOEXEC. */
+int elf_from_bytes(struct elf *e, const void *bytes, size_t size);
 void elf_close(struct elf *e);
 
 /* Virtual address to file offset, inside a PT_LOAD's file part: offset, or -1. */
@@ -51,12 +67,16 @@ struct elf_symbol {
 	uint64_t off; /* file offset */
 };
 
-/* Every defined function symbol of .dynsym and .symtab. fn returns false to stop. 0, -EBADMSG for broken tables (what is
- * readable was reported). */
+/* Every defined function symbol of .dynsym and .symtab. fn returns false to stop. 0, -EBADMSG for broken tables (what
+ * is readable was reported). */
 int elf_each_function(const struct elf *e, bool (*fn)(void *ctx, const struct elf_symbol *s), void *ctx);
 
 /* The import (.rela.plt name) that a PLT entry at this virtual address jumps to; SV_NONE when it is none. */
 struct sv elf_plt_name(const struct elf *e, uint64_t vaddr);
+/* The same for the address of a GOT entry (code compiled without a PLT). */
+struct sv elf_got_name(const struct elf *e, uint64_t got);
+/* Where in this file a name that it imports from itself is defined (.dynsym): file offset, or -1. */
+int64_t elf_defined(const struct elf *e, struct sv name);
 /* DT_NEEDED names and PT_INTERP, for what ld.so would map. Borrowed. fn may be called 0 times. */
 void elf_each_needed(const struct elf *e, void (*fn)(void *ctx, struct sv soname), void *ctx);
 struct sv elf_interp(const struct elf *e);
