@@ -3,11 +3,11 @@
 #define ATTACH_SITE_H
 
 /*
- * Where in a function a probe sits. The kernel emulates some instructions (push r64, jcc, call/jmp rel, one-byte nop): a hit
- * there costs 0.55 us, where it must single-step up to 19 us (measured on a VM, Linux 6.18). The resolver decodes from the
- * function's start and picks the cheapest safe instruction:
+ * Where in a function a probe sits. The kernel emulates some instructions (push r64, jcc, call/jmp rel, one-byte nop):
+ * a hit there costs 0.55 us, where it must single-step up to 19 us (measured on a VM, Linux 6.18). The resolver decodes
+ * from the function's start and picks the cheapest safe instruction:
  *  1. the first emulated instruction on the straight line from the entry before rsp or an argument register changes;
- *  2. else the same in the internal function that the public one calls with the same arguments (see site.c);
+ *  2. else the same in the internal function that the public one calls with the same arguments (site_forward);
  *  3. else the entry itself, class SLOW.
  * Never an offset that was not decoded as an instruction boundary.
  */
@@ -17,7 +17,7 @@
 enum site_class { SITE_NOP5, SITE_EMULATED, SITE_STEPPED, SITE_ENTRY /* no decoder for this machine: public symbol */ };
 
 struct site {
-	uint64_t off;	 /* file offset of the probe */
+	uint64_t off;	   /* file offset of the probe */
 	uint64_t func_off; /* file offset of the function probed (internal one by rule 2) */
 	enum site_class class;
 	uint8_t rule;	 /* 1, 2, 3 */
@@ -25,13 +25,32 @@ struct site {
 	char insn[32];	 /* text of the instruction, for check and metadata */
 };
 
-/* func_off: file offset of the function; has_return: a return probe is wanted (rsp must still be the entry's).
+/* Whether this kernel optimizes a probe on a five-byte nop (6.18); off until said so. */
+void site_set_nop5(bool optimized);
+
+/* Rules 1 and 3 (rule 2 needs the related functions: site_forward).
+ * func_off: file offset of the function; has_return: a return probe is wanted (rsp must still be the entry's).
  * 0; -EINVAL when the function cannot be decoded. */
 int site_resolve(const struct elf *e, uint64_t func_off, bool has_return, struct site *out);
 
-/* The function that this one tail-jumps to, possibly through its own PLT, as its whole work: file offset and, for a jump
- * through the PLT, the symbol name. false: none. */
+/* The function that this one tail-jumps to, possibly through its own PLT, as its whole work: file offset and, for a
+ * jump through the PLT, the symbol name. false: none. */
 bool site_tail_target(const struct elf *e, uint64_t func_off, uint64_t *target_off, struct sv *plt_name);
+
+/*
+ * Rule 2. The one function that the function at func_off (func_size bytes, from its symbol) hands its own first three
+ * arguments to, unchanged (the third may be widened), with `what` as argument number `at`: SITE_LOCAL, the address of a
+ * local variable, or N, its own argument number N. Every path is followed with what is known of registers and stack.
+ * One hop through this file's PLT or a function that only jumps on is taken. 0; -ENOENT: none; -ENOTUNIQ: several, or a
+ * call through a pointer besides (inlined internals); -E2BIG; -ENOMEM.
+ */
+#define SITE_LOCAL 0
+int site_forward(const struct elf *e, uint64_t func_off, uint64_t func_size, unsigned at, unsigned what,
+		 uint64_t *target_off);
+
+/* Whether the function calls or jumps to the one at target_off, itself or by a function that it calls directly. True
+ * too when that cannot be told (no memory, the function is too large, another machine). */
+bool site_reaches(const struct elf *e, uint64_t func_off, uint64_t target_off);
 
 const char *site_class_name(enum site_class c); /* "nop5", "emulated", "single-stepped", "entry" */
 
