@@ -3,7 +3,8 @@
 #define ATTACH_TARGET_H
 
 /*
- * Who is traced: processes by pid and by name, their children, and the files that they map. Reads /proc; attaches nothing.
+ * Who is traced: processes by pid and by name, their children, and the files that they map. Reads /proc; attaches
+ * nothing.
  */
 
 #include <regex.h>
@@ -22,26 +23,37 @@ struct proc_stat { /* what /proc says of one process */
 	size_t args_len;
 };
 
-/* 0, or -errno: -ENOENT gone, -EACCES unreadable. */
+/* 0, or -errno: -ENOENT gone, -EACCES unreadable. An executable or command line that may not be read is left empty. */
 int target_read(pid_t pid, struct proc_stat *out);
+/* Whether the kernel's exact start time is the one that /proc rounded down. */
+bool target_start_matches(const struct proc_stat *p, uint64_t exact_start_ns);
+/* The text of /proc/PID/stat (for target_read and its test): pid, ppid, comm, start_ns. 0 or -EBADMSG. */
+int target_parse_stat(struct sv text, struct proc_stat *out);
 /* Every process of this machine (this pid namespace). 0 or -errno. fn may return false to stop. */
 int target_each(bool (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
-/* pid and all its descendants, as of now; parents first. */
+/* pid and all its descendants, as of now; parents first. 0; -ENOENT: no such process; -ENOMEM. */
 int target_tree(pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
 
 /* Name filter of -n: POSIX ERE on the basename of the executable (or script) or the command line. Never matches perfbpf
- * itself, its sudo or its shell (ancestors of self whose command line carries the same pattern). */
+ * itself, the sudo and the shell that it was started from, or any ancestor whose command line carries the invocation.
+ */
+#define TARGET_PATTERN_MAX 512
 struct target_filter {
 	regex_t re;
 	pid_t self;
+	char pattern[TARGET_PATTERN_MAX];
 };
 int target_filter_init(struct target_filter *f, const char *pattern, char *why, size_t why_size); /* -EINVAL: bad ERE */
 void target_filter_release(struct target_filter *f);
 bool target_filter_match(const struct target_filter *f, pid_t pid, struct sv exe, struct sv args);
 
-/* Files whose TLS a program may use before it runs: the program itself, its interpreter (#!, PT_INTERP), what ld.so would
- * map (DT_NEEDED, RPATH, ld.so.cache), and every TLS library of ld.so.cache (dlopen'ed later by interpreters). Absolute
- * paths, each once. 0 or -errno (-ENOENT: no such program in PATH). */
+/* The part of it that looks at the process alone. */
+bool target_filter_match_text(const struct target_filter *f, struct sv exe, struct sv args);
+
+/* Files whose TLS a program may use before it runs: the program itself, its interpreter (#!, PT_INTERP), what ld.so
+ * would map (DT_NEEDED, RPATH, ld.so.cache), and every TLS library of ld.so.cache (dlopen'ed later by interpreters).
+ * Absolute paths, each file once. Nothing is executed. 0 or -errno (-ENOENT: no such program in PATH, -EACCES: only
+ * ones that cannot be executed). What cannot be found beyond the program is left out. */
 int target_files_of_command(const char *program, void (*fn)(void *ctx, const char *path), void *ctx);
 /* TLS libraries that ld.so.cache knows (libssl.so.*, libgnutls.so.*). */
 void target_system_tls(void (*fn)(void *ctx, const char *path), void *ctx);

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "target.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define STAT_FIELDS	   22 /* up to starttime */
+#define ANCESTORS_MAX	   64
+#define COMMAND_LINE_BYTES (sizeof(((struct proc_stat *)0)->args) + 1)
+
+/* --- /proc/PID ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t tick_ns(void)
+{
+	long hz = sysconf(_SC_CLK_TCK);
+
+	return 1000000000ull / (uint64_t)(hz > 0 ? hz : 100);
+}
+
+bool target_start_matches(const struct proc_stat *p, uint64_t exact_start_ns)
+{
+	return exact_start_ns / tick_ns() * tick_ns() == p->start_ns;
+}
+
+static bool take_field(struct sv *rest, uint64_t *out)
+{
+	struct sv field = sv_cut(*rest, ' ', rest);
+	uint64_t n = 0;
+
+	if (!field.len)
+		return false;
+	for (size_t i = field.ptr[0] == '-'; i < field.len; i++) {
+		if (!isdigit((unsigned char)field.ptr[i]) || n > (UINT64_MAX - 9) / 10)
+			return false;
+		n = n * 10 + (uint64_t)(field.ptr[i] - '0');
+	}
+	*out = n;
+	return true;
+}
+
+/* "pid (comm) state ppid … starttime …": comm holds any byte, so it ends at the last parenthesis. */
+int target_parse_stat(struct sv text, struct proc_stat *out)
+{
+	const char *open, *close;
+	struct sv rest;
+	uint64_t n;
+	size_t len;
+
+	open = text.len ? memchr(text.ptr, '(', text.len) : NULL;
+	close = text.len ? memrchr(text.ptr, ')', text.len) : NULL;
+	if (!open || !close || close < open || text.ptr + text.len - close < 4 || close[1] != ' ' || close[3] != ' ')
+		return -EBADMSG;
+	rest = text;
+	if (!take_field(&rest, &n) || n > INT32_MAX)
+		return -EBADMSG;
+	out->pid = (pid_t)n;
+	len = (size_t)(close - open - 1);
+	len = len < sizeof(out->comm) - 1 ? len : sizeof(out->comm) - 1;
+	memcpy(out->comm, open + 1, len);
+	out->comm[len] = '\0';
+	rest = (struct sv){close + 4, (size_t)(text.ptr + text.len - close - 4)};
+	for (unsigned field = 4; field <= STAT_FIELDS; field++) {
+		if (!take_field(&rest, &n) || (field == 4 && n > INT32_MAX))
+			return -EBADMSG;
+		if (field == 4)
+			out->ppid = (pid_t)n;
+	}
+	out->start_ns = n * tick_ns();
+	return 0;
+}
+
+/* Bytes read, or -errno. */
+static ssize_t read_proc(pid_t pid, const char *name, char *out, size_t size)
+{
+	char path[64];
+	size_t len = 0;
+	ssize_t n = 0;
+	int fd, err = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	while (len < size && ((n = read(fd, out + len, size - len)) > 0 || (n < 0 && errno == EINTR)))
+		len += n > 0 ? (size_t)n : 0;
+	if (n < 0)
+		err = -errno;
+	close(fd);
+	return err ? err : (ssize_t)len;
+}
+
+static int read_stat(pid_t pid, struct proc_stat *out)
+{
+	char text[1024];
+	ssize_t len = read_proc(pid, "stat", text, sizeof(text));
+
+	if (len == -ESRCH)
+		return -ENOENT;
+	if (len < 0)
+		return len == -EPERM ? -EACCES : (int)len;
+	return target_parse_stat((struct sv){text, (size_t)len}, out);
+}
+
+static void read_exe(pid_t pid, struct proc_stat *out)
+{
+	static const char deleted[] = " (deleted)";
+	char path[64];
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	len = readlink(path, out->exe, sizeof(out->exe) - 1);
+	if (len < 0 || (size_t)len == sizeof(out->exe) - 1)
+		len = 0; /* not readable, or too long to be whole */
+	out->exe[len] = '\0';
+	/* an updater replaced the file: the name is still the name */
+	if ((size_t)len >= sizeof(deleted) && !strcmp(out->exe + len - (sizeof(deleted) - 1), deleted) &&
+	    access(out->exe, F_OK))
+		out->exe[(size_t)len - (sizeof(deleted) - 1)] = '\0';
+}
+
+int target_read(pid_t pid, struct proc_stat *out)
+{
+	struct proc_stat again;
+	ssize_t len;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	err = read_stat(pid, out);
+	if (err)
+		return err;
+	read_exe(pid, out);
+	len = read_proc(pid, "cmdline", out->args, sizeof(out->args));
+	out->args_len = len > 0 ? (size_t)len : 0;
+	if (out->args_len && !out->args[out->args_len - 1])
+		out->args_len--;
+	/* what was read belongs together only if the pid is still the same process */
+	err = read_stat(pid, &again);
+	return err ? err : again.start_ns == out->start_ns ? 0 : -ENOENT;
+}
+
+static pid_t pid_of_name(const char *name)
+{
+	char *end;
+	long n;
+
+	if (!isdigit((unsigned char)name[0]))
+		return 0;
+	n = strtol(name, &end, 10);
+	return *end || n <= 0 || n > INT32_MAX ? 0 : (pid_t)n;
+}
+
+int target_each(bool (*fn)(void *ctx, const struct proc_stat *p), void *ctx)
+{
+	struct proc_stat *p = malloc(sizeof(*p));
+	struct dirent *entry;
+	bool more = true;
+	DIR *dir;
+	int err = 0;
+
+	if (!p)
+		return -ENOMEM;
+	dir = opendir("/proc");
+	if (!dir) {
+		err = -errno;
+		goto out;
+	}
+	while (more && (errno = 0, entry = readdir(dir))) {
+		pid_t pid = pid_of_name(entry->d_name);
+
+		if (pid && !target_read(pid, p))
+			more = fn(ctx, p);
+	}
+	if (more && errno)
+		err = -errno;
+	closedir(dir);
+out:
+	free(p);
+	return err;
+}
+
+/* --- a process and what it started ----------------------------------------------------------------------------------
+ */
+
+struct family { /* pid and ppid of every process, sorted by ppid */
+	struct link {
+		pid_t ppid, pid;
+	} * links;
+	size_t count, size;
+	int err;
+};
+
+static bool add_link(void *ctx, pid_t pid, pid_t ppid)
+{
+	struct family *f = ctx;
+	struct link *more;
+
+	if (f->count == f->size) {
+		more = realloc(f->links, (f->size ? 2 * f->size : 256) * sizeof(*more));
+		if (!more) {
+			f->err = -ENOMEM;
+			return false;
+		}
+		f->links = more;
+		f->size = f->size ? 2 * f->size : 256;
+	}
+	f->links[f->count++] = (struct link){ppid, pid};
+	return true;
+}
+
+static int by_parent(const void *a, const void *b)
+{
+	const struct link *x = a, *y = b;
+
+	if (x->ppid != y->ppid)
+		return x->ppid < y->ppid ? -1 : 1;
+	return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+static int read_family(struct family *f)
+{
+	struct proc_stat p;
+	struct dirent *entry;
+	bool more = true;
+	DIR *dir = opendir("/proc");
+
+	if (!dir)
+		return -errno;
+	while (more && (entry = readdir(dir))) {
+		pid_t pid = pid_of_name(entry->d_name);
+
+		if (pid && !read_stat(pid, &p))
+			more = add_link(f, pid, p.ppid);
+	}
+	closedir(dir);
+	if (f->count)
+		qsort(f->links, f->count, sizeof(*f->links), by_parent);
+	return f->err;
+}
+
+/* Index of the first child, or where it would be. */
+static size_t first_child(const struct family *f, pid_t ppid)
+{
+	size_t low = 0, high = f->count;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (f->links[mid].ppid < ppid)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+int target_tree(pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p), void *ctx)
+{
+	struct family f = {0};
+	struct proc_stat *p = malloc(sizeof(*p));
+	pid_t *queue = NULL;
+	size_t len = 0;
+	int err = p ? target_read(pid, p) : -ENOMEM;
+
+	if (!err)
+		err = read_family(&f);
+	if (!err) {
+		queue = malloc((f.count + 1) * sizeof(*queue));
+		err = queue ? 0 : -ENOMEM;
+	}
+	if (err)
+		goto out;
+	fn(ctx, p);
+	queue[len++] = pid;
+	/* each process has one parent, so that each is queued at most once; reading was not atomic, so `len` is checked
+	 * too */
+	for (size_t at = 0; at < len; at++)
+		for (size_t i = first_child(&f, queue[at]); i < f.count && f.links[i].ppid == queue[at]; i++) {
+			if (len > f.count || f.links[i].pid == pid || target_read(f.links[i].pid, p))
+				continue;
+			fn(ctx, p);
+			queue[len++] = f.links[i].pid;
+		}
+out:
+	free(queue);
+	free(f.links);
+	free(p);
+	return err;
+}
+
+/* --- by name --------------------------------------------------------------------------------------------------------
+ */
+
+int target_filter_init(struct target_filter *f, const char *pattern, char *why, size_t why_size)
+{
+	int err;
+
+	memset(f, 0, sizeof(*f));
+	f->self = getpid();
+	if (why_size)
+		why[0] = '\0';
+	if (!pattern[0] || strlen(pattern) >= sizeof(f->pattern)) {
+		snprintf(why, why_size, "%s", pattern[0] ? "the pattern is too long" : "the pattern is empty");
+		return -EINVAL;
+	}
+	snprintf(f->pattern, sizeof(f->pattern), "%s", pattern);
+	err = regcomp(&f->re, pattern, REG_EXTENDED | REG_NOSUB);
+	if (!err)
+		return 0;
+	if (why_size)
+		regerror(err, &f->re, why, why_size);
+	return -EINVAL;
+}
+
+void target_filter_release(struct target_filter *f)
+{
+	if (f->pattern[0])
+		regfree(&f->re);
+	memset(f, 0, sizeof(*f));
+}
+
+static struct sv basename_of(struct sv path)
+{
+	const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
+
+	return slash ? (struct sv){slash + 1, path.len - (size_t)(slash + 1 - path.ptr)} : path;
+}
+
+/* NUL-separated arguments as one line; regexec wants a NUL at the end. */
+static void join(char *out, size_t size, struct sv args)
+{
+	size_t len = args.len < size - 1 ? args.len : size - 1;
+
+	for (size_t i = 0; i < len; i++)
+		out[i] = args.ptr[i] ? args.ptr[i] : ' ';
+	out[len] = '\0';
+}
+
+static bool matches(const struct target_filter *f, struct sv text)
+{
+	char line[COMMAND_LINE_BYTES];
+
+	if (!text.len)
+		return false;
+	join(line, sizeof(line), text);
+	return regexec(&f->re, line, 0, NULL, 0) == 0;
+}
+
+static bool one_of(struct sv name, const char *const *names, unsigned count)
+{
+	if (name.len && name.ptr[0] == '-')
+		name.ptr++, name.len--; /* a login shell */
+	for (unsigned i = 0; i < count; i++)
+		if (sv_eq(name, sv_of(names[i])))
+			return true;
+	return false;
+}
+
+/* python3.11 -> python */
+static struct sv without_version(struct sv name)
+{
+	while (name.len && (isdigit((unsigned char)name.ptr[name.len - 1]) || name.ptr[name.len - 1] == '.'))
+		name.len--;
+	return name;
+}
+
+/* The script that an interpreter runs: its first argument that is no option. */
+static struct sv script_of(struct sv exe, struct sv args)
+{
+	static const char *const interpreters[] = {"node", "nodejs", "bun",  "deno", "python", "pypy", "ruby", "perl",
+						   "php",  "lua",    "bash", "sh",   "dash",   "zsh",  "ksh",  "fish"};
+	struct sv rest, arg = sv_cut(args, '\0', &rest);
+
+	if (!one_of(without_version(basename_of(exe.len ? exe : arg)), interpreters, ARRAY_SIZE(interpreters)))
+		return SV_NONE;
+	while (rest.ptr) {
+		arg = sv_cut(rest, '\0', &rest);
+		if (arg.len && arg.ptr[0] != '-')
+			return arg;
+	}
+	return SV_NONE;
+}
+
+bool target_filter_match_text(const struct target_filter *f, struct sv exe, struct sv args)
+{
+	return matches(f, basename_of(exe)) || matches(f, args) || matches(f, basename_of(script_of(exe, args)));
+}
+
+static const char *const elevators[] = {"sudo", "su",	"doas", "pkexec",  "runuser",
+					"env",	"nice", "time", "timeout", "setsid"};
+static const char *const shells[] = {"sh",   "bash", "dash",	"zsh", "ksh", "mksh",
+				     "fish", "ash",  "busybox", "csh", "tcsh"};
+
+/* "sudo perfbpf -n PATTERN", "bash -c '… perfbpf -n PATTERN …'" */
+static bool carries_invocation(const struct target_filter *f, const struct proc_stat *self, const struct proc_stat *p)
+{
+	struct sv rest, name = basename_of(sv_cut((struct sv){self->args, self->args_len}, '\0', &rest));
+	char line[COMMAND_LINE_BYTES];
+
+	join(line, sizeof(line), (struct sv){p->args, p->args_len});
+	return name.len && memmem(line, strlen(line), name.ptr, name.len) && strstr(line, f->pattern);
+}
+
+/* Ourselves, or one of those that started us and are no target for it: the sudo-like ones and the shell right above,
+ * and anyone whose command line holds ours. An agent that runs perfbpf on itself is none of these. */
+static bool is_our_starter(const struct target_filter *f, pid_t pid)
+{
+	struct proc_stat self, p;
+	bool direct = true; /* nothing but elevators between it and us */
+
+	if (pid == f->self)
+		return true;
+	if (target_read(f->self, &self))
+		return false;
+	p = self;
+	for (unsigned i = 0; i < ANCESTORS_MAX && p.ppid > 0; i++) {
+		bool shell, elevator;
+		struct sv rest, name;
+
+		if (target_read(p.ppid, &p))
+			return false;
+		name = basename_of(p.exe[0] ? sv_of(p.exe) : sv_cut((struct sv){p.args, p.args_len}, '\0', &rest));
+		shell = one_of(name, shells, ARRAY_SIZE(shells));
+		elevator = one_of(name, elevators, ARRAY_SIZE(elevators));
+		if (p.pid == pid)
+			return (direct && (shell || elevator)) || carries_invocation(f, &self, &p);
+		direct = direct && elevator;
+	}
+	return false;
+}
+
+bool target_filter_match(const struct target_filter *f, pid_t pid, struct sv exe, struct sv args)
+{
+	return target_filter_match_text(f, exe, args) && !is_our_starter(f, pid);
+}
