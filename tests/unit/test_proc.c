@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include <errno.h>
+
+#include "base/err.h"
+#include "flow/proc.h"
+
+struct world {
+	struct tlog log;
+	struct lost lost;
+	struct procs *t;
+};
+
+static void on_exit_(void *ctx, const struct proc *p)
+{
+	tlog_printf(&((struct world *)ctx)->log, "exit %u %s %d/%d\n", p->shown_pid, p->name, p->code, p->signal);
+}
+
+static void open_world(struct world *w)
+{
+	*w = (struct world){0};
+	w->t = procs_new(&w->lost, &(struct proc_sink){w, on_exit_});
+	assert_non_null(w->t);
+}
+
+static void close_world(struct world *w)
+{
+	procs_free(w->t);
+	tlog_free(&w->log);
+}
+
+static void exec(struct world *w, uint32_t tgid, uint64_t start, uint32_t exec_id, const char *comm, const char *file)
+{
+	struct rec_exec r = {
+		.proc = {.tgid = tgid, .exec_id = exec_id, .start_ns = start},
+		.ts_ns = start + 1,
+		.ppid = 1,
+		.comm = sv_of(comm),
+		.filename = sv_of(file),
+	};
+
+	procs_push_exec(w->t, &r);
+}
+
+static void leave(struct world *w, uint32_t tgid, uint64_t start, int32_t code)
+{
+	procs_push_exit(
+		w->t, &(struct rec_exit){.proc = {.tgid = tgid, .start_ns = start}, .ts_ns = start + 9, .code = code});
+}
+
+static const struct proc *get(struct world *w, uint32_t tgid, uint64_t start)
+{
+	return procs_get(w->t, &(struct conn_key){.tgid = tgid, .start_ns = start});
+}
+
+static void names(void **state)
+{
+	static const struct {
+		const char *comm, *file, *name;
+	} rows[] = {
+		{"claude", "/usr/local/bin/claude", "claude"},
+		{"MainThread", "/usr/bin/python3.11", "python3.11"},
+		{"HTTP Client", "/opt/my app/agent", "agent"},
+		{"node", "/usr/bin/node (deleted)", "node"},
+		{"script.sh", "./script.sh", "script.sh"},
+		{"busybox", "busybox", "busybox"},
+		{"tool", "/proc/self/fd/7", "tool"},
+		{"tool", "/dev/fd/7", "tool"},
+		{"onlycomm", "", "onlycomm"},
+		{"x", "/ends/with/", "x"},
+		{"", "", ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct world w;
+
+		open_world(&w);
+		exec(&w, 10, 100, 1, rows[i].comm, rows[i].file);
+		assert_string_equal(get(&w, 10, 100)->name, rows[i].name);
+		assert_string_equal(get(&w, 10, 100)->exe, rows[i].file);
+		close_world(&w);
+	}
+}
+
+static void long_names_are_cut(void **state)
+{
+	char path[600];
+	struct world w;
+
+	(void)state;
+	memset(path, 'p', sizeof(path) - 1);
+	path[sizeof(path) - 1] = 0;
+	open_world(&w);
+	exec(&w, 10, 100, 1, "c", path);
+	assert_int_equal(strlen(get(&w, 10, 100)->name), 63);
+	assert_int_equal(strlen(get(&w, 10, 100)->exe), 255);
+	close_world(&w);
+}
+
+/* A pid that is used again is another process, and shown as such. */
+static void pid_reuse(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	exec(&w, 4242, 100, 1, "agent", "");
+	leave(&w, 4242, 100, 3);
+	leave(&w, 4242, 100, 4); /* told twice */
+	exec(&w, 4242, 200, 1, "other", "");
+	exec(&w, 4242, 300, 1, "third", "");
+	assert_string_equal(get(&w, 4242, 100)->name, "agent");
+	assert_string_equal(get(&w, 4242, 200)->name, "other");
+	assert_int_equal(get(&w, 4242, 100)->shown_pid, 4242);
+	assert_int_equal(get(&w, 4242, 200)->shown_pid, 10000000);
+	assert_int_equal(get(&w, 4242, 300)->shown_pid, 10000001);
+	assert_int_equal(get(&w, 4242, 100)->end_ns, 109);
+	assert_int_equal(get(&w, 4242, 200)->end_ns, UNKNOWN_NS);
+	assert_log(&w.log, "exit 4242 agent 3/0\n");
+	close_world(&w);
+}
+
+static void exec_and_fork(void **state)
+{
+	struct world w;
+	struct rec_exec args = {
+		.proc = {.tgid = 10, .exec_id = 2, .start_ns = 100}, .comm = SV("bash"), .args = SV("bash\0-l\0")};
+
+	(void)state;
+	open_world(&w);
+	exec(&w, 10, 100, 1, "sh", "/bin/sh");
+	procs_push_exec(w.t, &args);
+	exec(&w, 10, 100, 1, "sh", "/bin/sh"); /* old news */
+	assert_string_equal(get(&w, 10, 100)->name, "bash");
+	assert_string_equal(get(&w, 10, 100)->exe, "");
+	assert_int_equal(get(&w, 10, 100)->key.exec_id, 2);
+	procs_push_fork(w.t,
+			&(struct rec_fork){.ts_ns = 150, .parent_tgid = 10, .child_tgid = 11, .child_start_ns = 149});
+	assert_string_equal(get(&w, 11, 149)->name, "bash");
+	assert_int_equal(get(&w, 11, 149)->ppid, 10);
+	assert_int_equal(get(&w, 11, 149)->begin_ns, 149);
+	assert_int_equal(get(&w, 11, 149)->args_len, 7);
+	assert_memory_equal(get(&w, 11, 149)->args, "bash\0-l", 7);
+	exec(&w, 11, 149, 1, "curl", "/usr/bin/curl");
+	assert_string_equal(get(&w, 11, 149)->name, "curl");
+	assert_null(get(&w, 11, 149)->args);
+	/* The child's exec was told before the fork: the fork only adds the parent. */
+	exec(&w, 12, 160, 1, "python3", "");
+	procs_push_fork(w.t,
+			&(struct rec_fork){.ts_ns = 160, .parent_tgid = 10, .child_tgid = 12, .child_start_ns = 160});
+	assert_string_equal(get(&w, 12, 160)->name, "python3");
+	/* Of an unknown parent. */
+	procs_push_fork(w.t,
+			&(struct rec_fork){.ts_ns = 160, .parent_tgid = 99, .child_tgid = 13, .child_start_ns = 160});
+	assert_int_equal(get(&w, 13, 160)->ppid, 99);
+	assert_string_equal(get(&w, 13, 160)->name, "");
+	close_world(&w);
+}
+
+static void count(void *ctx, const struct proc *p)
+{
+	unsigned *n = ctx;
+
+	assert_true(p->order >= *n);
+	++*n;
+}
+
+static void unknown_process_is_made(void **state)
+{
+	struct world w;
+	unsigned n = 0;
+
+	(void)state;
+	open_world(&w);
+	leave(&w, 77, 5, 0); /* of a process nobody spoke of */
+	procs_each(w.t, count, &n);
+	assert_int_equal(n, 0);
+	assert_int_equal(get(&w, 77, 5)->shown_pid, 77);
+	assert_string_equal(get(&w, 77, 5)->name, "");
+	assert_ptr_equal(get(&w, 77, 5), get(&w, 77, 5));
+	procs_each(w.t, count, &n);
+	assert_int_equal(n, 1);
+	assert_log(&w.log, "");
+	close_world(&w);
+}
+
+static void table_is_bounded(void **state)
+{
+	struct world w;
+	unsigned n = 0;
+
+	(void)state;
+	open_world(&w);
+	exec(&w, 1, 1, 1, "kept", "");
+	get(&w, 1, 1);
+	leave(&w, 1, 1, 0);
+	for (uint32_t i = 2; i < PROC_MAX + 100;
+	     i++) { /* one pid, again and again: the chain of its users is cut at the end */
+		exec(&w, 5, i, 1, "short", "");
+		leave(&w, 5, i, 0);
+	}
+	procs_each(w.t, count, &n);
+	assert_int_equal(n, PROC_MAX);
+	assert_string_equal(get(&w, 1, 1)->name, "kept"); /* it had a connection: the others go first */
+	assert_int_equal(w.lost.n[LOST_NO_MEMORY], 0);
+	close_world(&w);
+
+	open_world(&w);
+	for (uint32_t i = 1; i <= PROC_MAX; i++)
+		exec(&w, i, 1, 1, "alive", "");
+	assert_null(get(&w, PROC_MAX + 1, 1));
+	assert_int_equal(w.lost.n[LOST_NO_MEMORY], 1);
+	leave(&w, 7, 1, 0);
+	assert_non_null(get(&w, PROC_MAX + 1, 1));
+	close_world(&w);
+}
+
+static void secrets(void **state)
+{
+	static const struct {
+		struct sv in;
+		struct sv out;
+	} rows[] = {
+#define ROW(a, b) {SV(a), SV(b)}
+		ROW("curl\0https://x/", "curl\0https://x/"),
+		ROW("curl\0-s\0", "curl\0-s"),
+		ROW("a\0--api-key=abc\0z", "a\0--api-key=***\0z"),
+		ROW("a\0--api-key\0abc\0z", "a\0--api-key\0***\0z"),
+		ROW("a\0--token\0--verbose", "a\0--token\0--verbose"),
+		ROW("a\0--max-tokens\0"
+		    "4096",
+		    "a\0--max-tokens\0"
+		    "4096"),
+		ROW("a\0--max_tokens=4096", "a\0--max_tokens=4096"),
+		ROW("env\0OPENAI_API_KEY=sk-1\0x", "env\0OPENAI_API_KEY=***\0x"),
+		ROW("DB_PASSWORD=a b c", "DB_PASSWORD=***"),
+		ROW("--Secret=", "--Secret="),
+		ROW("x\0sk-ant-REDACTED", "x\0***"),
+		ROW("x\0key is sk-abcdefghijk.", "x\0key is ***"),
+		ROW("x\0sk-short", "x\0sk-short"),
+		ROW("task-abcdefghijklmnop", "task-abcdefghijklmnop"),
+		ROW("-H\0Authorization: Bearer abc.def", "-H\0Authorization: ***"),
+		ROW("-H\0x-api-key: 123", "-H\0x-api-key: ***"),
+		ROW("say Bearer abc here", "say Bearer *** here"),
+		ROW("https://user:pw@host/p", "https://***@host/p"),
+		ROW("https://host/p?key=abc&x=1", "https://host/p?key=***&x=1"),
+		ROW("https://host/a@b", "https://host/a@b"),
+		ROW("sh\0-c\0API_KEY=abc run --token xyz now", "sh\0-c\0API_KEY=***"),
+		ROW("sh\0-c\0cd /; API_KEY=abc run --token xyz now", "sh\0-c\0cd /; API_KEY=*** run --token *** now"),
+		ROW("sh\0-c\0cd / && PASSWORD='a b' x", "sh\0-c\0cd / && PASSWORD='***' x"),
+		ROW("{\"api_key\": \"abc\", \"n\": 1}", "{\"api_key\": \"***\", \"n\": 1}"),
+		ROW("curl -H 'authorization: bearer abc' u", "curl -H 'authorization: bearer ***' u"),
+		ROW("curl\0-u\0me:pw\0h", "curl\0-u\0***\0h"),
+		ROW("python3\0-u\0agent.py", "python3\0-u\0agent.py"),
+		ROW("--auth-token\0", "--auth-token"),
+		ROW("a\0\0b", "a\0\0b"),
+		ROW("", ""),
+		ROW("key", "key"),
+		ROW("key=", "key="),
+		ROW("the key to it", "the key to it"),
+#undef ROW
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct tlog want = {0}, have = {0};
+		struct guard g = {0};
+		struct buf out;
+
+		buf_init(&out, PROC_ARGS_BYTES);
+		assert_int_equal(
+			proc_redact_args(&out, (struct sv){(const char *)guard_copy(&g, rows[i].in.ptr, rows[i].in.len),
+							   rows[i].in.len}),
+			0);
+		tlog_escaped(&want, rows[i].out.ptr, rows[i].out.len);
+		tlog_escaped(&have, out.ptr, out.len);
+		assert_string_equal(have.text ? have.text : "", want.text ? want.text : "");
+		tlog_free(&want);
+		tlog_free(&have);
+		buf_release(&out);
+		guard_free(&g);
+	}
+}
+
+/* Whatever the bytes: in bounds, and in linear time. */
+static void hostile_arguments(void **state)
+{
+	static const char *const unit[] = {"://",     "://a", "key ",	"key=", "--key ",
+					   "Bearer ", "sk-",  "key:\"", "a",	"\0"};
+	static char text[64 * 1024];
+	struct guard g = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(unit); i++) {
+		size_t n = strlen(unit[i]) ? strlen(unit[i]) : 1;
+		struct buf out;
+
+		for (size_t k = 0; k < sizeof(text); k++)
+			text[k] = unit[i][k % n];
+		buf_init(&out, 0);
+		assert_int_equal(proc_redact_args(&out, (struct sv){(const char *)guard_copy(&g, text, sizeof(text)),
+								    sizeof(text)}),
+				 0);
+		buf_release(&out);
+	}
+	guard_free(&g);
+}
+
+static void args_are_capped(void **state)
+{
+	static char args[PROC_ARGS_BYTES + 1];
+	struct world w;
+	struct rec_exec r = {.proc = {.tgid = 10, .start_ns = 100}, .comm = SV("a"), .args = {args, sizeof(args)}};
+
+	(void)state;
+	memset(args, 'x', sizeof(args));
+	open_world(&w);
+	procs_push_exec(w.t, &r);
+	assert_null(get(&w, 10, 100)->args);
+	assert_int_equal(w.lost.n[LOST_NO_MEMORY], 1);
+	close_world(&w);
+}
+
+static void without_memory(void **state)
+{
+	(void)state;
+	for (unsigned n = 1;; n++) {
+		struct rec_exec r = {
+			.proc = {.tgid = 10, .exec_id = 1, .start_ns = 100}, .comm = SV("a"), .args = SV("a\0b")};
+		struct world w;
+		bool hit;
+
+		open_world(&w);
+		fail_nth(n);
+		procs_push_exec(w.t, &r);
+		procs_push_fork(w.t, &(struct rec_fork){.parent_tgid = 10, .child_tgid = 11, .child_start_ns = 149});
+		exec(&w, 10, 200, 1, "again", "");
+		leave(&w, 10, 100, 0);
+		get(&w, 12, 5);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		assert_int_equal(w.lost.n[LOST_NO_MEMORY], hit ? 1 : 0);
+		assert_non_null(get(&w, 10, 100));
+		close_world(&w);
+		if (!hit)
+			break;
+	}
+	fail_nth(1);
+	assert_null(procs_new(NULL, NULL));
+	assert_int_equal(errno, ENOMEM);
+	fail_nth(0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names),
+		cmocka_unit_test(long_names_are_cut),
+		cmocka_unit_test(pid_reuse),
+		cmocka_unit_test(exec_and_fork),
+		cmocka_unit_test(unknown_process_is_made),
+		cmocka_unit_test(table_is_bounded),
+		cmocka_unit_test(secrets),
+		cmocka_unit_test(hostile_arguments),
+		cmocka_unit_test(args_are_capped),
+		cmocka_unit_test(without_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
