@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+
+#include "base/json.h"
+#include "base/lost.h"
+#include "make_call.h"
+#include "view/format.h"
+#include "view/views.h"
+
+#define START (5000 * MS)
+#define S     (1000 * MS)
+
+static const struct proc agent = {
+	.key = {.tgid = 42, .start_ns = 1}, .ppid = 7, .shown_pid = 42, .name = "agent", .exe = "/usr/bin/agent"};
+
+/* --- call records
+ * ------------------------------------------------------------------------------------------------------- */
+
+static cJSON *record_of(const struct call *c, const struct proc *p, int64_t offset, bool content)
+{
+	struct buf out;
+	cJSON *o;
+
+	buf_init(&out, 0);
+	assert_int_equal(view_call_json(&out, c, p, START, offset, content), 0);
+	assert_ptr_equal(memchr(out.ptr, '\n', out.len), out.ptr + out.len - 1);
+	o = cJSON_ParseWithLength(out.ptr, out.len);
+	assert_non_null(o);
+	buf_release(&out);
+	return o;
+}
+
+static void assert_record(struct call *c, const struct proc *p, int64_t offset, bool content, const char *golden)
+{
+	struct buf out;
+
+	buf_init(&out, 0);
+	assert_int_equal(view_call_json(&out, c, p, START, offset, content), 0);
+	assert_string_equal(buf_cstr(&out), golden);
+	buf_release(&out);
+	call_release(c);
+}
+
+static void a_full_record(void **state)
+{
+	struct call c;
+
+	(void)state;
+	make_call(&c, 9, 42, START + S + 1);
+	add_setup(&c);
+	add_tool(&c, "toolu_1", "Read");
+	add_tool(&c, NULL, NULL);
+	c.text = strdup("h\xc3\xa9 \"ok\"");
+	c.text_len = strlen(c.text);
+	c.attempt = 2;
+	c.retry_of = 8;
+	c.retry_wait_ns = 1500000;
+	c.stop_reason[3] = '\x1b';
+	assert_record(
+		&c, &agent, 1700000000000000000, true,
+		"{\"type\":\"call\",\"id\":9,\"pid\":42,\"tid\":43,\"process\":\"agent\",\"exe\":\"/usr/bin/"
+		"agent\",\"ppid\":7,"
+		"\"start_ms\":1000.000001,\"start_time\":\"2023-11-14T22:13:26.000000001Z\",\"protocol\":\"http/1.1\","
+		"\"method\":\"POST\",\"path\":\"/v1/messages\",\"host\":\"api.example.com\",\"status\":200,"
+		"\"api\":\"anthropic\",\"provider\":\"anthropic\",\"operation\":\"chat\",\"model\":\"claude-test-1\","
+		"\"request_model\":\"claude-test\",\"class\":\"main\",\"stream\":true,"
+		"\"session_id\":\"7e6b1f9e-58a5-4d0c-9d0f-5e6d0e1b2c3d\",\"agent_id\":null,\"parent_agent_id\":null,"
+		"\"peer\":{\"ip\":\"192.0.2.7\",\"port\":443},\"connect_ms\":20.000000,\"tls_ms\":25.000000,"
+		"\"tls_approximate\":false,\"dns_ms\":null,\"send_ms\":2.000000,\"ttfb_ms\":100.000000,"
+		"\"ttft_ms\":200.000000,\"ttft_visible_ms\":200.000000,\"ttft_kind\":\"text\",\"last_token_ms\":1200."
+		"000000,"
+		"\"max_gap_ms\":30.000000,\"stalls\":0,\"chunks\":101,\"usage\":{\"input_uncached\":36,\"cache_read\":"
+		"64,"
+		"\"cache_write\":0,\"input_total\":100,\"output_total\":101,\"reasoning\":0,\"source\":\"reported\"},"
+		"\"cache_hit_rate\":0.640000,\"itps\":500.000,\"otps\":83.471,\"decode_tok_s\":100.000,"
+		"\"tpot_ms\":10.000000,\"stop_reason\":\"end\\u001bturn\",\"error\":null,\"complete\":true,\"end_"
+		"reason\":null,"
+		"\"exit\":null,\"evicted\":false,\"end_ms\":1210.000000,\"lossy\":false,\"lost_bytes\":0,"
+		"\"mid_attach\":false,\"undecoded\":null,\"request_truncated\":false,\"attempt\":2,\"retry_of\":8,"
+		"\"retry_wait_ms\":1.500000,\"tool_calls\":[{\"id\":\"toolu_1\",\"name\":\"Read\"},{\"id\":null,"
+		"\"name\":null}],"
+		"\"request_bytes\":12345,\"response_bytes\":6789,\"request\":{\"messages\":3,\"tools\":12,"
+		"\"system_bytes\":2048,\"max_tokens\":4096,\"thinking\":true},\"retransmits\":0,\"srtt_us\":15000,"
+		"\"text\":\"h\xc3\xa9 \\\"ok\\\"\"}\n");
+}
+
+/* Nothing known: every field is still there, and null; without --content there is no text. */
+static void an_empty_record(void **state)
+{
+	struct call c;
+
+	(void)state;
+	call_init(&c);
+	c.id = 1;
+	c.end = END_EVICTED;
+	c.text = strdup("secret");
+	c.text_len = 6;
+	c.stop_reason = strdup("");
+	c.tls_approximate = true;
+	assert_record(
+		&c, NULL, 0, false,
+		"{\"type\":\"call\",\"id\":1,\"pid\":0,\"tid\":0,\"process\":null,\"exe\":null,\"ppid\":null,"
+		"\"start_ms\":null,\"start_time\":null,\"protocol\":null,\"method\":null,\"path\":null,\"host\":null,"
+		"\"status\":null,\"api\":null,\"provider\":null,\"operation\":null,\"model\":null,"
+		"\"request_model\":null,\"class\":\"main\",\"stream\":null,\"session_id\":null,\"agent_id\":null,"
+		"\"parent_agent_id\":null,\"peer\":null,\"connect_ms\":null,\"tls_ms\":null,"
+		"\"tls_approximate\":false,\"dns_ms\":null,\"send_ms\":null,\"ttfb_ms\":null,\"ttft_ms\":null,"
+		"\"ttft_visible_ms\":null,\"ttft_kind\":null,\"last_token_ms\":null,\"max_gap_ms\":null,"
+		"\"stalls\":null,\"chunks\":null,\"usage\":null,\"cache_hit_rate\":null,\"itps\":null,\"otps\":null,"
+		"\"decode_tok_s\":null,\"tpot_ms\":null,\"stop_reason\":null,\"error\":null,\"complete\":false,"
+		"\"end_reason\":\"evicted\",\"exit\":null,\"evicted\":true,\"end_ms\":null,\"lossy\":false,"
+		"\"lost_bytes\":0,\"mid_attach\":false,\"undecoded\":null,\"request_truncated\":false,\"attempt\":1,"
+		"\"retry_of\":null,\"retry_wait_ms\":null,\"tool_calls\":null,\"request_bytes\":null,"
+		"\"response_bytes\":null,\"request\":{\"messages\":null,\"tools\":null,\"system_bytes\":null,"
+		"\"max_tokens\":null,\"thinking\":null},\"retransmits\":null,\"srtt_us\":null}\n");
+}
+
+static void record_of_a_killed_program(void **state)
+{
+	struct call c;
+	cJSON *o;
+
+	(void)state;
+	make_call(&c, 1, 42, START - 2 * S); /* began before the trace did */
+	c.end = END_PROCESS_EXIT;
+	c.exit_signal = 9;
+	c.lossy = true;
+	c.lost_bytes = UNKNOWN_COUNT;
+	c.peer = (struct sock_addr){.family = AF_INET6, .port = 8443, .ip = {0x20, 0x01, 0x0d, 0xb8, [15] = 1}};
+	o = record_of(&c, &agent, 0, false);
+	assert_true(json_get(json_get(o, "exit"), "code")->valuedouble == 0);
+	assert_true(json_get(json_get(o, "exit"), "signal")->valuedouble == 9);
+	assert_string_equal(json_get_string(o, "end_reason").ptr, "process_exit");
+	assert_true(cJSON_IsFalse(json_get(o, "complete")));
+	assert_true(json_get_true(o, "lossy"));
+	assert_true(cJSON_IsNull(json_get(o, "lost_bytes")));
+	assert_true(cJSON_IsNull(json_get(o, "tool_calls"))); /* not read to its end: none seen is not none */
+	assert_true(cJSON_IsNull(json_get(o, "start_time")));
+	assert_true(json_get(o, "start_ms")->valuedouble == -2000);
+	assert_string_equal(json_get_string(json_get(o, "peer"), "ip").ptr, "2001:db8::1");
+	cJSON_Delete(o);
+	call_release(&c);
+}
+
+static void complete_without_tools_is_an_empty_list(void **state)
+{
+	struct call c;
+	cJSON *o;
+
+	(void)state;
+	make_call(&c, 1, 42, START);
+	o = record_of(&c, &agent, 0, true);
+	assert_true(cJSON_IsArray(json_get(o, "tool_calls")) && cJSON_GetArraySize(json_get(o, "tool_calls")) == 0);
+	assert_true(cJSON_IsNull(json_get(o, "text")));
+	cJSON_Delete(o);
+	call_release(&c);
+}
+
+static void captured_bytes_are_valid_json(void **state)
+{
+	struct proc p = agent;
+	struct call c;
+	cJSON *o;
+
+	(void)state;
+	make_call(&c, 1, 42, START);
+	strcpy(p.name, "\xff\x1b]0;pwned\x07");
+	c.error = strdup("x\x1b[8m");
+	o = record_of(&c, &p, 0, false);
+	assert_string_equal(json_get_string(o, "process").ptr, "\xef\xbf\xbd\x1b]0;pwned\x07");
+	assert_string_equal(json_get_string(o, "error").ptr, "x\x1b[8m");
+	cJSON_Delete(o);
+	call_release(&c);
+}
+
+static void no_half_records(void **state)
+{
+	bool done = false;
+	struct call c;
+
+	(void)state;
+	make_call(&c, 1, 42, START);
+	for (unsigned n = 1; !done; n++) {
+		struct buf out;
+		int err;
+
+		buf_init(&out, 0);
+		assert_int_equal(buf_puts(&out, "before\n"), 0);
+		fail_nth(n);
+		err = n % 2 ? view_call_json(&out, &c, &agent, START, 1, true)
+			    : view_call_line(&out, &c, &agent, START);
+		done = !fail_nth_hit() && n % 2;
+		assert_int_equal(err, fail_nth_hit() ? -ENOMEM : 0);
+		fail_nth(0);
+		if (err)
+			assert_int_equal(out.len, 7);
+		buf_release(&out);
+		assert_true(n < 100);
+	}
+	call_release(&c);
+}
+
+/* --- live lines
+ * ------------------------------------------------------------------------------------------------------------ */
+
+static void assert_line(struct call *c, const struct proc *p, const char *golden)
+{
+	struct buf out;
+
+	buf_init(&out, 0);
+	assert_int_equal(view_call_line(&out, c, p, START), 0);
+	assert_string_equal(buf_cstr(&out), golden);
+	buf_release(&out);
+	call_release(c);
+}
+
+static void live_lines(void **state)
+{
+	struct call c;
+
+	(void)state;
+	make_call(&c, 1, 42, START + 12345 * MS);
+	assert_line(
+		&c, &agent,
+		"  12.345s agent[42]        claude-test-1        200  ttft  200ms  total  1.21s  in   100 (64% cached)"
+		"  out   101   100 tok/s  end_turn\n");
+	call_init(&c);
+	assert_line(
+		&c, NULL,
+		"        - -[0]             -                      -  ttft      -  total      -  in     - (- cached)"
+		"  out     -     - tok/s\n");
+	make_call(&c, 1, 42, START);
+	c.end = END_EVICTED;
+	c.lossy = c.mid_attach = c.unfinished = true;
+	c.undecoded = strdup("br");
+	c.error = strdup("overloaded_error");
+	c.class = CALL_AUX;
+	c.attempt = 3;
+	c.status = 529;
+	assert_line(
+		&c, &agent,
+		"   0.000s agent[42]        claude-test-1        529  ttft      -  total      -  in   100 (64% cached)"
+		"  out   101     - tok/s  end_turn  class=aux  attempt=3  error=overloaded_error  evicted  unfinished"
+		"  lossy  mid-attach  undecoded br\n");
+}
+
+/* Captured text must not drive the terminal: every captured field is full of what would. */
+static void no_control_bytes_reach_the_terminal(void **state)
+{
+	static const char evil[] = "\x1b]0;title\x07\x1b[2J\r\n\x08\x7f\xc2\x9b"
+				   "31m\xe2\x80\xae\xff end";
+	struct proc p = agent;
+	struct call c;
+	struct buf out;
+
+	(void)state;
+	make_call(&c, 1, 42, START);
+	snprintf(p.name, sizeof(p.name), "%s", evil);
+	free(c.model);
+	free(c.stop_reason);
+	c.model = strdup(evil);
+	c.stop_reason = strdup(evil);
+	c.error = strdup(evil);
+	c.undecoded = strdup(evil);
+	buf_init(&out, 0);
+	assert_int_equal(view_call_line(&out, &c, &p, START), 0);
+	for (size_t i = 0; i < out.len; i++) {
+		assert_true((uint8_t)out.ptr[i] >= 0x20 || i == out.len - 1);
+		assert_int_not_equal((uint8_t)out.ptr[i], 0x7f);
+	}
+	buf_putc(&out, '\0');
+	assert_null(strstr(out.ptr, "\xc2\x9b"));
+	assert_null(strstr(out.ptr, "\xe2\x80\xae"));
+	buf_release(&out);
+	call_release(&c);
+}
+
+static void formats(void **state)
+{
+	static const struct {
+		double ms;
+		const char *text;
+	} times[] = {{0, "0.00ms"},    {0.8123, "0.81ms"}, {9.994, "9.99ms"},  {9.996, "10.0ms"},  {99.94, "99.9ms"},
+		     {99.96, "100ms"}, {812.3, "812ms"},   {999.6, "1.00s"},   {4214, "4.21s"},	   {59949, "59.9s"},
+		     {59951, "1m00s"}, {187000, "3m07s"},  {7500000, "2h05m"}, {3599600, "1h00m"}, {NAN, "-"},
+		     {INFINITY, "-"},  {1e300, "-"},	   {-5, "-5ms"}};
+	static const struct {
+		int64_t count;
+		const char *text;
+	} counts[] = {{-1, "-"},	{0, "0"},	   {999, "999"},       {1000, "1.00k"},	       {12345, "12.3k"},
+		      {999499, "999k"}, {999600, "1.00M"}, {4560000, "4.56M"}, {INT64_MAX, "9223372T"}};
+	char out[FORMAT_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		assert_string_equal(format_ms(out, times[i].ms), times[i].text);
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		assert_string_equal(format_count(out, counts[i].count), counts[i].text);
+	assert_string_equal(format_rate(out, 152.4), "152");
+	assert_string_equal(format_rate(out, NAN), "-");
+	assert_string_equal(format_percent(out, 0.64), "64%");
+	assert_string_equal(format_percent(out, 0.996), "99%");
+	assert_string_equal(format_percent(out, 1), "100%");
+	assert_string_equal(format_percent(out, 0), "0%");
+}
+
+/* --- summary
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+static char *summary_text(struct summary *s, const struct lost *lost, const struct coverage *coverage)
+{
+	struct buf out;
+	char *text;
+
+	buf_init(&out, 0);
+	assert_int_equal(summary_render(s, &out, lost, coverage, 90 * S), 0);
+	text = strdup(buf_cstr(&out));
+	buf_release(&out);
+	return text;
+}
+
+static void an_empty_summary(void **state)
+{
+	struct lost lost = {0};
+	struct coverage *coverage = coverage_new(&lost);
+	struct summary *s = summary_new();
+	char *text = summary_text(s, &lost, coverage);
+
+	(void)state;
+	assert_string_equal(text, "0 model calls in 1m30s\n"
+				  "  tokens         in - (- cached)  out -\n"
+				  "  ttft           p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
+				  "  decode tok/s   p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
+				  "  total          p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
+				  "nothing lost\n"
+				  "coverage: no TLS connection was seen\n");
+	free(text);
+	summary_free(s);
+	coverage_free(coverage);
+}
+
+/* TTFT 1..200 ms: numpy.percentile gives 100.5, 180.1, 190.05, 198.01. */
+static void push_ttfts(struct summary *s)
+{
+	for (uint64_t i = 200; i >= 1; i--) {
+		struct call c;
+
+		make_call(&c, i, 42, START);
+		c.ttfb_ns = c.start_ns + MS / 2;
+		c.send_end_ns = c.start_ns + MS / 4;
+		c.first_token_ns = c.start_ns + i * MS;
+		c.last_token_ns = c.first_token_ns + 100 * MS;
+		c.end_ns = c.start_ns + 1000 * MS;
+		summary_push(s, &c);
+		call_release(&c);
+	}
+}
+
+static void percentiles_leave_out_what_failed(void **state)
+{
+	static const enum call_class helpers[] = {CALL_AUX, CALL_PREWARM, CALL_COUNT};
+	struct lost lost = {0};
+	struct coverage *coverage = coverage_new(&lost);
+	struct summary *s = summary_new();
+	struct call c;
+	char *text;
+
+	(void)state;
+	push_ttfts(s);
+	for (int i = 0; i < 8; i++) {
+		make_call(&c, 1000, 42, START);
+		c.first_token_ns = c.start_ns + 100000 * MS;
+		c.end_ns = c.first_token_ns + 1;
+		c.usage.source = USAGE_NONE;
+		if (i < 3)
+			c.class = helpers[i];
+		else if (i == 3)
+			c.error = strdup("overloaded_error");
+		else if (i == 4)
+			c.status = 500;
+		else if (i == 5)
+			c.end = END_SERVER_ABORT;
+		else if (i == 6)
+			c.lossy = true;
+		else
+			c.unfinished = true;
+		summary_push(s, &c);
+		call_release(&c);
+	}
+	text = summary_text(s, &lost, coverage);
+	assert_string_equal(
+		text,
+		"208 model calls in 1m30s, 205 main, 1 aux, 1 prewarm, 1 count, 2 failed, 2 not finished, 1 lossy\n"
+		"  tokens         in 20.0k (64% cached)  out 20.2k  (8 calls without a count)\n"
+		"  ttft           p50   100ms  p90   180ms  p95   190ms  p99   198ms  (200 calls)\n"
+		"  decode tok/s   p50    1000  p90    1000  p95    1000  p99    1000  (200 calls)\n"
+		"  total          p50   1.00s  p90   1.00s  p95   1.00s  p99   1.00s  (200 calls)\n"
+		"nothing lost\ncoverage: no TLS connection was seen\n");
+	free(text);
+	summary_free(s);
+	coverage_free(coverage);
+}
+
+/* Two values: everything between them is interpolated; so few have no 99th percentile. */
+static void few_calls_are_interpolated(void **state)
+{
+	struct lost lost = {0};
+	struct coverage *coverage = coverage_new(&lost);
+	struct summary *s = summary_new();
+	char *text;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct call c;
+
+		make_call(&c, 1, 42, START);
+		c.first_token_ns = c.start_ns + (i ? 200 : 100) * MS;
+		c.usage.cache_read = i ? 100 : 0;
+		summary_push(s, &c);
+		call_release(&c);
+	}
+	text = summary_text(s, &lost, coverage);
+	assert_non_null(strstr(text, "ttft           p50   150ms  p90   190ms  p95   195ms  p99       -  (2 calls)"));
+	assert_non_null(strstr(text, "in 200 (50% cached)"));
+	free(text);
+	summary_free(s);
+	coverage_free(coverage);
+}
+
+/* Past the reservoir the percentiles are those of a fair sample, and the summary says so. */
+static void many_calls_are_sampled(void **state)
+{
+	struct lost lost = {0};
+	struct coverage *coverage = coverage_new(&lost);
+	struct summary *s = summary_new();
+	struct call c;
+	char *text, *at;
+	double p50;
+
+	(void)state;
+	make_call(&c, 1, 42, START);
+	for (uint64_t i = 0; i < 100000; i++) {
+		c.first_token_ns = c.start_ns + i * MS / 1000 + 1;
+		summary_push(s, &c);
+	}
+	call_release(&c);
+	text = summary_text(s, &lost, coverage);
+	assert_non_null(strstr(text, "sampled from 100000 calls"));
+	at = strstr(text, "p50");
+	assert_non_null(at);
+	p50 = atof(at + 3);
+	assert_true(p50 > 47 && p50 < 53);
+	free(text);
+	summary_free(s);
+	coverage_free(coverage);
+}
+
+static void losses_and_coverage_are_named(void **state)
+{
+	struct lost lost = {.late_bytes = 10, .evicted_calls = 2, .capped_bytes = 99};
+	struct coverage *coverage = coverage_new(&lost);
+	struct summary *s = summary_new();
+	struct proc evil = agent;
+	char *text;
+
+	(void)state;
+	lost.n[LOST_RING_RECORDS] = 3;
+	lost.n[LOST_TARGETS] = 1;
+	evil.key.tgid = 43;
+	strcpy(evil.name, "a\x1b[2Jb");
+	coverage_push_conn(coverage, &agent, COVERAGE_DECODED, NULL);
+	for (int i = 0; i < 5; i++)
+		coverage_push_call(coverage, &agent);
+	coverage_push_conn(coverage, &agent, COVERAGE_EMPTY, NULL);
+	coverage_push_conn(coverage, &evil, COVERAGE_UNDECODED, "http/2\x1b");
+	coverage_push_conn(coverage, &evil, COVERAGE_SERVED, NULL);
+	text = summary_text(s, &lost, coverage);
+	assert_non_null(strstr(text, "lost:\n             3  records dropped: ring buffer full\n"
+				     "             1  targets whose TLS could not be traced\n"
+				     "2 stale calls closed (10 bytes came after)\n"
+				     "99 request bytes not captured: over the limit of a request, which is no loss\n"
+				     "coverage                  conns  decoded  undecoded  served  empty  calls\n"
+				     "  agent[42]                   2        1          0       0      1      5\n"
+				     "  a\xef\xbf\xbd[2Jb[43]"));
+	assert_non_null(strstr(text, "undecoded: http/2\xef\xbf\xbd\n"));
+	assert_null(strchr(text, '\x1b'));
+	free(text);
+	summary_free(s);
+	coverage_free(coverage);
+}
+
+static void no_memory_is_reported(void **state)
+{
+	struct lost lost = {0};
+	struct coverage *coverage = coverage_new(&lost);
+	bool done = false;
+
+	(void)state;
+	coverage_push_conn(coverage, &agent, COVERAGE_DECODED, NULL);
+	for (int i = 0; i < 5; i++)
+		coverage_push_call(coverage, &agent);
+	for (unsigned n = 1; !done; n++) {
+		struct summary *s;
+		struct buf out;
+		int err;
+
+		buf_init(&out, 0);
+		fail_nth(n);
+		s = summary_new();
+		err = s ? summary_render(s, &out, &lost, coverage, S) : -ENOMEM;
+		done = !fail_nth_hit();
+		fail_nth(0);
+		assert_int_equal(err, done ? 0 : -ENOMEM);
+		summary_free(s);
+		buf_release(&out);
+		assert_true(n < 100);
+	}
+	coverage_free(coverage);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_full_record),
+		cmocka_unit_test(an_empty_record),
+		cmocka_unit_test(record_of_a_killed_program),
+		cmocka_unit_test(complete_without_tools_is_an_empty_list),
+		cmocka_unit_test(captured_bytes_are_valid_json),
+		cmocka_unit_test(no_half_records),
+		cmocka_unit_test(live_lines),
+		cmocka_unit_test(no_control_bytes_reach_the_terminal),
+		cmocka_unit_test(formats),
+		cmocka_unit_test(an_empty_summary),
+		cmocka_unit_test(percentiles_leave_out_what_failed),
+		cmocka_unit_test(few_calls_are_interpolated),
+		cmocka_unit_test(many_calls_are_sampled),
+		cmocka_unit_test(losses_and_coverage_are_named),
+		cmocka_unit_test(no_memory_is_reported),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

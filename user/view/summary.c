@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "views.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "format.h"
+
+#define SAMPLES_MAX 8192 /* of one quantity: exact up to there, a fair sample of all above */
+
+struct quantity {
+	float value[SAMPLES_MAX];
+	uint64_t seen; /* ever */
+	bool sorted;
+};
+
+enum { CLASSES = CALL_COUNT + 1 };
+
+struct summary {
+	uint64_t calls[CLASSES];
+	uint64_t failed, incomplete, lossy, mid_attach, undecoded, evicted;
+	uint64_t input, output, reasoning, with_usage, without_usage;
+	uint64_t cache_read, cache_of; /* sums over the calls that report both */
+	uint64_t random;	       /* state of the sampler: the same calls give the same summary */
+	struct quantity ttft_ms, decode_tok_s, total_ms;
+};
+
+struct summary *summary_new(void)
+{
+	struct summary *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->random = 88172645463325252u;
+	return s;
+}
+
+void summary_free(struct summary *s)
+{
+	free(s);
+}
+
+/* --- collecting
+ * ------------------------------------------------------------------------------------------------------- */
+
+/* xorshift64: no security is asked of it. */
+static uint64_t next_random(struct summary *s)
+{
+	s->random ^= s->random << 13;
+	s->random ^= s->random >> 7;
+	s->random ^= s->random << 17;
+	return s->random;
+}
+
+static void add(struct summary *s, struct quantity *q, double value)
+{
+	uint64_t at;
+
+	if (!isfinite(value))
+		return;
+	q->sorted = false;
+	at = q->seen++;
+	if (at >= SAMPLES_MAX)
+		at = next_random(s) % q->seen;
+	if (at < SAMPLES_MAX)
+		q->value[at] = (float)value;
+}
+
+static bool failed(const struct call *c)
+{
+	return c->error || c->status >= 400;
+}
+
+/* Failed, cut and helper calls would make the percentiles of the real ones look better or worse than they are. */
+static bool counts_for_percentiles(const struct call *c)
+{
+	return !failed(c) && c->end == END_COMPLETE && !c->unfinished && !c->lossy &&
+	       (c->class == CALL_MAIN || c->class == CALL_SUBAGENT);
+}
+
+static void add_tokens(struct summary *s, const struct usage *u)
+{
+	if (u->source == USAGE_NONE) {
+		s->without_usage++;
+		return;
+	}
+	s->with_usage++;
+	if (u->input_total > 0)
+		s->input += (uint64_t)u->input_total;
+	if (u->output_total > 0)
+		s->output += (uint64_t)u->output_total;
+	if (u->reasoning > 0)
+		s->reasoning += (uint64_t)u->reasoning;
+	if (u->cache_read >= 0 && u->input_total > 0) {
+		s->cache_read += (uint64_t)u->cache_read;
+		s->cache_of += (uint64_t)u->input_total;
+	}
+}
+
+void summary_push(struct summary *s, const struct call *c)
+{
+	s->calls[(unsigned)c->class < CLASSES ? c->class : CALL_MAIN]++;
+	s->failed += failed(c);
+	s->incomplete += c->end != END_COMPLETE || c->unfinished;
+	s->evicted += c->end == END_EVICTED;
+	s->lossy += c->lossy;
+	s->mid_attach += c->mid_attach;
+	s->undecoded += c->undecoded != NULL;
+	add_tokens(s, &c->usage);
+	if (!counts_for_percentiles(c))
+		return;
+	add(s, &s->ttft_ms, call_ms(c, c->first_token_ns));
+	add(s, &s->decode_tok_s, call_decode_tok_s(c));
+	add(s, &s->total_ms, call_ms(c, c->end_ns));
+}
+
+/* --- percentiles
+ * -------------------------------------------------------------------------------------------------------- */
+
+static int compare_floats(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static size_t kept(const struct quantity *q)
+{
+	return q->seen < SAMPLES_MAX ? (size_t)q->seen : SAMPLES_MAX;
+}
+
+/* Linear interpolation between the two nearest ranks. NAN without values, and where so few values have no such tail. */
+static double percentile(struct quantity *q, double p)
+{
+	size_t n = kept(q);
+	double rank = p / 100 * (double)(n ? n - 1 : 0), low = floor(rank);
+	double a, b;
+
+	if (!n || (p > 98 && n < 100))
+		return NAN;
+	if (!q->sorted)
+		qsort(q->value, n, sizeof(q->value[0]), compare_floats);
+	q->sorted = true;
+	a = q->value[(size_t)low];
+	b = q->value[(size_t)low + 1 < n ? (size_t)low + 1 : n - 1];
+	return a + (b - a) * (rank - low);
+}
+
+typedef const char *format_fn(char out[FORMAT_BYTES], double value);
+
+static int render_quantity(struct buf *out, const char *name, struct quantity *q, format_fn *format)
+{
+	static const double at[] = {50, 90, 95, 99};
+	char text[ARRAY_SIZE(at)][FORMAT_BYTES];
+
+	for (size_t i = 0; i < ARRAY_SIZE(at); i++)
+		format(text[i], percentile(q, at[i]));
+	return buf_printf(out, "  %-14s p50 %7s  p90 %7s  p95 %7s  p99 %7s  (%s%" PRIu64 " calls)\n", name, text[0],
+			  text[1], text[2], text[3], q->seen > SAMPLES_MAX ? "sampled from " : "", q->seen);
+}
+
+/* --- text
+ * ----------------------------------------------------------------------------------------------------------------- */
+
+static int render_flag(struct buf *out, const char *name, uint64_t n)
+{
+	return n ? buf_printf(out, ", %" PRIu64 " %s", n, name) : 0;
+}
+
+static int render_calls(const struct summary *s, struct buf *out, uint64_t duration_ns)
+{
+	char duration[FORMAT_BYTES];
+	uint64_t total = 0;
+	int err;
+
+	for (int i = 0; i < CLASSES; i++)
+		total += s->calls[i];
+	err = buf_printf(out, "%" PRIu64 " model call%s in %s", total, total == 1 ? "" : "s",
+			 format_ms(duration, (double)duration_ns / 1e6));
+	for (int i = 0; i < CLASSES && !err && s->calls[CALL_MAIN] != total; i++)
+		err = s->calls[i]
+			      ? buf_printf(out, ", %" PRIu64 " %s", s->calls[i], call_class_name((enum call_class)i))
+			      : 0;
+	if (!err)
+		err = render_flag(out, "failed", s->failed);
+	if (!err)
+		err = render_flag(out, "not finished", s->incomplete);
+	if (!err)
+		err = render_flag(out, "evicted", s->evicted);
+	if (!err)
+		err = render_flag(out, "lossy", s->lossy);
+	if (!err)
+		err = render_flag(out, "already running", s->mid_attach);
+	if (!err)
+		err = render_flag(out, "undecoded", s->undecoded);
+	return err ? err : buf_putc(out, '\n');
+}
+
+static int render_tokens(const struct summary *s, struct buf *out)
+{
+	char in[FORMAT_BYTES], output[FORMAT_BYTES], hit[FORMAT_BYTES], reasoning[FORMAT_BYTES];
+	int err;
+
+	format_count(in, s->with_usage ? (int64_t)s->input : UNKNOWN_COUNT);
+	format_count(output, s->with_usage ? (int64_t)s->output : UNKNOWN_COUNT);
+	format_count(reasoning, (int64_t)s->reasoning);
+	format_percent(hit, s->cache_of ? (double)s->cache_read / (double)s->cache_of : NAN);
+	err = buf_printf(out, "  %-14s in %s (%s cached)  out %s", "tokens", in, hit, output);
+	if (!err && s->reasoning)
+		err = buf_printf(out, " (%s reasoning)", reasoning);
+	if (!err && s->without_usage)
+		err = buf_printf(out, "  (%" PRIu64 " call%s without a count)", s->without_usage,
+				 s->without_usage == 1 ? "" : "s");
+	return err ? err : buf_putc(out, '\n');
+}
+
+static int render_lost(struct buf *out, const struct lost *l)
+{
+	int err = 0;
+
+	if (!lost_total(l))
+		err = buf_puts(out, "nothing lost\n");
+	else
+		err = buf_puts(out, "lost:\n");
+	for (int i = 0; i < LOST_COUNT && !err; i++) {
+		if (l->n[i])
+			err = buf_printf(out, "  %12" PRIu64 "  %s\n", l->n[i], lost_text((enum lost_id)i));
+	}
+	if (!err && l->evicted_calls)
+		err = buf_printf(out, "%" PRIu64 " stale calls closed (%" PRIu64 " bytes came after)\n",
+				 l->evicted_calls, l->late_bytes);
+	if (!err && l->capped_bytes)
+		err = buf_printf(
+			out, "%" PRIu64 " request bytes not captured: over the limit of a request, which is no loss\n",
+			l->capped_bytes);
+	return err;
+}
+
+struct table {
+	struct buf *out;
+	uint64_t rows;
+	int err;
+};
+
+static void render_row(void *ctx, const struct coverage_row *r)
+{
+	char name[40], who[64], reason[96];
+	struct table *t = ctx;
+
+	if (t->err)
+		return;
+	if (!t->rows++)
+		t->err = buf_printf(t->out, "%-24s %6s %8s %10s %7s %6s %6s\n", "coverage", "conns", "decoded",
+				    "undecoded", "served", "empty", "calls");
+	snprintf(who, sizeof(who), "%s[%u]", log_safe(name, sizeof(name), r->process[0] ? sv_of(r->process) : SV_NONE),
+		 r->pid);
+	if (!t->err)
+		t->err = buf_printf(
+			t->out, "  %-22s %6" PRIu64 " %8" PRIu64 " %10" PRIu64 " %7" PRIu64 " %6" PRIu64 " %6" PRIu64,
+			who, r->connections, r->kinds[COVERAGE_DECODED], r->kinds[COVERAGE_UNDECODED],
+			r->kinds[COVERAGE_SERVED], r->kinds[COVERAGE_EMPTY], r->calls);
+	if (!t->err && r->reason[0])
+		t->err = buf_printf(t->out, "  undecoded: %s", log_safe(reason, sizeof(reason), sv_of(r->reason)));
+	if (!t->err)
+		t->err = buf_putc(t->out, '\n');
+}
+
+int summary_render(struct summary *s, struct buf *out, const struct lost *lost, const struct coverage *coverage,
+		   uint64_t duration_ns)
+{
+	struct table table = {.out = out};
+	int err = render_calls(s, out, duration_ns);
+
+	if (!err)
+		err = render_tokens(s, out);
+	if (!err)
+		err = render_quantity(out, "ttft", &s->ttft_ms, format_ms);
+	if (!err)
+		err = render_quantity(out, "decode tok/s", &s->decode_tok_s, format_rate);
+	if (!err)
+		err = render_quantity(out, "total", &s->total_ms, format_ms);
+	if (!err)
+		err = render_lost(out, lost);
+	if (err)
+		return err;
+	coverage_each(coverage, render_row, &table);
+	if (!table.err && !table.rows)
+		table.err = buf_puts(out, "coverage: no TLS connection was seen\n");
+	return table.err;
+}
