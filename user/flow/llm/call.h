@@ -47,9 +47,9 @@ struct call {
 	uint32_t tid; /* thread of the request's first byte */
 
 	/* Times, CLOCK_BOOTTIME ns. */
-	uint64_t start_ns;	/* entry of the first successful write of the request */
-	uint64_t send_end_ns;	/* last request byte written; at the first response byte at the latest */
-	uint64_t ttfb_ns;	/* first byte of the final response's head */
+	uint64_t start_ns;    /* entry of the first successful write of the request */
+	uint64_t send_end_ns; /* last request byte written; at the first response byte at the latest */
+	uint64_t ttfb_ns;     /* first byte of the final response's head */
 	uint64_t first_token_ns, first_visible_ns, last_token_ns;
 	uint64_t end_ns;
 	enum token_kind first_kind;
@@ -60,11 +60,12 @@ struct call {
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
 	bool tls_approximate;
 
-	const char *protocol; /* static */
+	const char *protocol;	    /* static */
 	char *method, *path, *host; /* owned; path without secret query values */
 	int status;
 	const char *api, *provider, *operation; /* static ids of llm-wire.md section 2, NULL unknown */
-	char *model, *request_model;
+	char *model;				/* as the response names it, else as the request does */
+	char *request_model;
 	enum call_class class;
 	int stream; /* -1 unknown */
 	char *session_id, *agent_id, *parent_agent_id;
@@ -74,7 +75,7 @@ struct call {
 	bool hidden_reasoning; /* reasoning was counted and not streamed: decode rate is not known */
 	char *stop_reason, *error;
 	enum end_reason end;
-	bool unfinished; /* still open when tracing ended, or in a snapshot */
+	bool unfinished;		/* still open when tracing ended, or in a snapshot */
 	int32_t exit_code, exit_signal; /* with END_PROCESS_EXIT */
 
 	bool lossy, mid_attach, request_truncated;
@@ -99,7 +100,9 @@ struct call {
 void call_init(struct call *c); /* everything unknown */
 void call_release(struct call *c);
 
-/* Derived numbers, one place for every view. NAN when unknown; *_ms relative to the call's start. */
+/* Derived numbers, one place for every view. NAN when unknown; *_ms relative to the call's start. A call attached in
+ * the middle has no start: its start_ns is when it was first seen, and nothing is measured from it. Rates are NAN where
+ * the count is partial: such a count does not belong to the time it would be divided by. */
 double call_ms(const struct call *c, uint64_t ns);
 double call_cache_hit_rate(const struct call *c);
 double call_itps(const struct call *c);		/* input_total / ttft */
@@ -108,8 +111,8 @@ double call_decode_tok_s(const struct call *c); /* (output_total - 1) / (last_to
 double call_tpot_ms(const struct call *c);
 
 const char *call_class_name(enum call_class c);
-const char *token_kind_name(enum token_kind k);	  /* NULL for TOKEN_NONE */
+const char *token_kind_name(enum token_kind k);	    /* NULL for TOKEN_NONE */
 const char *usage_source_name(enum usage_source s); /* NULL for USAGE_NONE */
-const char *end_reason_name(enum end_reason e);	  /* NULL for END_COMPLETE */
+const char *end_reason_name(enum end_reason e);	    /* NULL for END_COMPLETE */
 
 #endif

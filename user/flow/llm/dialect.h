@@ -11,8 +11,8 @@
 #include "call.h"
 
 /* Raw usage as one document states it, already in the normal form of struct usage but each field optional. The exchange
- * merges: last non-null wins, 0 never replaces a positive value, nothing is added up. For APIs that count cache beside the
- * input (Anthropic) `input_uncached` is set, for the others `input_total`; the exchange derives the missing one. */
+ * merges: last non-null wins, 0 never replaces a positive value, nothing is added up. For APIs that count cache beside
+ * the input (Anthropic) `input_uncached` is set, for the others `input_total`; the exchange derives the missing one. */
 struct usage_part {
 	int64_t input_uncached, input_total, cache_read, cache_write, output_total, reasoning;
 	bool no_cache_write; /* this API has no such notion: cache_write is 0 */
@@ -22,10 +22,12 @@ struct usage_part {
 /* What a document says, in document order. All text is borrowed for the call. */
 struct llm_sink {
 	void *ctx;
-	void (*on_token)(void *ctx, enum token_kind kind, struct sv text); /* generated content, never empty; text may be absent */
+	void (*on_token)(void *ctx, enum token_kind kind,
+			 struct sv text); /* generated content, never empty; text may be absent */
 	void (*on_usage)(void *ctx, const struct usage_part *u);
 	void (*on_model)(void *ctx, struct sv model);
-	void (*on_tool)(void *ctx, struct sv id, struct sv name); /* a tool call begins */
+	void (*on_reasoning)(void *ctx); /* it reasons, with or without showing it: a block begins; no token */
+	void (*on_tool)(void *ctx, struct sv id, struct sv name); /* a tool call for the program; may be said twice */
 	void (*on_stop)(void *ctx, struct sv reason);
 	void (*on_error)(void *ctx, struct sv type); /* error type of the body or a mid-stream event */
 	void (*on_end)(void *ctx);		     /* terminal event: the message is whole */
@@ -35,9 +37,12 @@ struct dialect {
 	const char *api;       /* id of llm-wire.md section 2.1: "anthropic", "openai.chat", "openai.responses" */
 	const char *operation; /* OTel: "chat" … */
 	const char *provider;  /* family, where the host does not say: "anthropic", "openai" */
+	/* Some servers leave the terminal event out: a stop reason and a clean end of the body count as one. */
+	bool end_optional;
 	/* Does this method and path (without query) propose the dialect? *class is set for count calls. */
 	bool (*match)(struct sv method, struct sv path, enum call_class *class);
-	/* One document of a stream: SSE event (type as the stream names it; data parsed, NULL when it is no JSON, such as
+	/* One document of a stream: SSE event (type as the stream names it; data parsed, NULL when it is no JSON, such
+	 * as
 	 * "[DONE]", then `raw` says it). */
 	void (*on_event)(struct sv type, const cJSON *doc, struct sv raw, const struct llm_sink *out);
 	/* The document of a unary response, error bodies included. */
@@ -46,10 +51,12 @@ struct dialect {
 
 /* NULL: no dialect claims it. */
 const struct dialect *dialect_by_path(struct sv method, struct sv path, enum call_class *class);
-/* By a response's first stream document or unary document, for exchanges whose request was not seen. NULL: cannot tell. */
+/* By a response's first stream document or unary document, for exchanges whose request was not seen. NULL: cannot tell.
+ */
 const struct dialect *dialect_by_document(const cJSON *doc);
-/* Host table first, else the dialect's family, else "_OTHER". Static string. */
-const char *dialect_provider(const struct dialect *d, struct sv host);
+/* What the path alone says (Azure deployments), else the host table, else the dialect's family, else "_OTHER". Host
+ * may carry a port. Static string. */
+const char *dialect_provider(const struct dialect *d, struct sv host, struct sv path);
 
 extern const struct dialect dialect_anthropic;
 extern const struct dialect dialect_openai_chat;

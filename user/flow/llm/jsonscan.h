@@ -11,8 +11,8 @@
 #include "base/sv.h"
 #include "base/types.h"
 
-#define JSONSCAN_DEPTH 64	 /* deeper levels are skipped over, correctly */
-#define JSONSCAN_KEY_BYTES 64	 /* longer keys are reported cut */
+#define JSONSCAN_DEPTH	     64	 /* deeper levels are skipped over, correctly */
+#define JSONSCAN_KEY_BYTES   64	 /* longer keys are reported cut */
 #define JSONSCAN_VALUE_BYTES 512 /* prefix kept of a string */
 
 enum json_type { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_OBJECT, JSON_ARRAY };
@@ -27,8 +27,11 @@ struct jsonscan_value {
 	const struct jsonscan_step *path; /* depth steps; borrowed */
 	unsigned depth;			  /* 0: the top-level value */
 	enum json_type type;
-	struct sv text;	  /* scalars: number text, or decoded string, its first JSONSCAN_VALUE_BYTES */
-	uint64_t bytes;	  /* strings: whole decoded length; containers (on_end): members or elements */
+	/* Scalars: a number's text (SV_NONE when longer than JSONSCAN_VALUE_BYTES: a cut number would be another one),
+	 * or the decoded string, of a longer one the first JSONSCAN_VALUE_BYTES in whole characters. Lone surrogates:
+	 * U+FFFD. */
+	struct sv text;
+	uint64_t bytes; /* strings: whole decoded length; containers (on_end): members or elements */
 };
 
 struct jsonscan_sink {
@@ -44,5 +47,7 @@ void jsonscan_free(struct jsonscan *s);
 /* 0; -EBADMSG, sticky: not JSON (what follows the top-level value is ignored). */
 int jsonscan_push(struct jsonscan *s, const uint8_t *ptr, size_t len);
 void jsonscan_gap(struct jsonscan *s); /* stops: later pushes return -EBADMSG */
+/* The top-level value is complete. (A number at the top level never is: only what follows it would end it.) */
+bool jsonscan_done(const struct jsonscan *s);
 
 #endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "call.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+void call_init(struct call *c)
+{
+	*c = (struct call){
+		.start_ns = UNKNOWN_NS,
+		.send_end_ns = UNKNOWN_NS,
+		.ttfb_ns = UNKNOWN_NS,
+		.first_token_ns = UNKNOWN_NS,
+		.first_visible_ns = UNKNOWN_NS,
+		.last_token_ns = UNKNOWN_NS,
+		.end_ns = UNKNOWN_NS,
+		.max_gap_ns = UNKNOWN_COUNT,
+		.stalls = UNKNOWN_COUNT,
+		.chunks = UNKNOWN_COUNT,
+		.connect_begin_ns = UNKNOWN_NS,
+		.connect_end_ns = UNKNOWN_NS,
+		.tls_begin_ns = UNKNOWN_NS,
+		.tls_end_ns = UNKNOWN_NS,
+		.stream = -1,
+		.usage = {USAGE_NONE, -1, -1, -1, -1, -1, -1},
+		.attempt = 1,
+		.retry_wait_ns = UNKNOWN_COUNT,
+		.request_bytes = UNKNOWN_COUNT,
+		.response_bytes = UNKNOWN_COUNT,
+		.request = {-1, -1, -1, -1, -1},
+		.retransmits = UNKNOWN_COUNT,
+		.srtt_us = UNKNOWN_COUNT,
+	};
+}
+
+void call_release(struct call *c)
+{
+	free(c->method);
+	free(c->path);
+	free(c->host);
+	free(c->model);
+	free(c->request_model);
+	free(c->session_id);
+	free(c->agent_id);
+	free(c->parent_agent_id);
+	free(c->stop_reason);
+	free(c->error);
+	free(c->undecoded);
+	for (size_t i = 0; i < c->tool_count; i++) {
+		free(c->tools[i].id);
+		free(c->tools[i].name);
+	}
+	free(c->tools);
+	free(c->text);
+	call_init(c);
+}
+
+/* Nanoseconds from a to b; NAN when either is unknown or b is not after a. */
+static double span_ns(uint64_t a, uint64_t b)
+{
+	if (a == UNKNOWN_NS || b == UNKNOWN_NS || b <= a)
+		return NAN;
+	return (double)(b - a);
+}
+
+double call_ms(const struct call *c, uint64_t ns)
+{
+	if (c->mid_attach || c->start_ns == UNKNOWN_NS || ns == UNKNOWN_NS)
+		return NAN;
+	return ns >= c->start_ns ? (double)(ns - c->start_ns) / 1e6 : -((double)(c->start_ns - ns) / 1e6);
+}
+
+double call_cache_hit_rate(const struct call *c)
+{
+	if (c->usage.source == USAGE_NONE || c->usage.cache_read < 0 || c->usage.input_total <= 0)
+		return NAN;
+	return (double)c->usage.cache_read / (double)c->usage.input_total;
+}
+
+double call_itps(const struct call *c)
+{
+	if (c->mid_attach || c->usage.source == USAGE_NONE || c->usage.input_total < 0)
+		return NAN;
+	return (double)c->usage.input_total * 1e9 / span_ns(c->start_ns, c->first_token_ns);
+}
+
+double call_otps(const struct call *c)
+{
+	if (c->mid_attach || c->unfinished || c->usage.source == USAGE_NONE || c->usage.output_total < 0)
+		return NAN;
+	if (c->usage.source == USAGE_PARTIAL)
+		return NAN;
+	return (double)c->usage.output_total * 1e9 / span_ns(c->start_ns, c->end_ns);
+}
+
+double call_decode_tok_s(const struct call *c)
+{
+	if (c->hidden_reasoning || c->lossy || c->usage.source == USAGE_NONE || c->usage.output_total < 2)
+		return NAN;
+	if (c->usage.source == USAGE_PARTIAL)
+		return NAN;
+	return (double)(c->usage.output_total - 1) * 1e9 / span_ns(c->first_token_ns, c->last_token_ns);
+}
+
+double call_tpot_ms(const struct call *c)
+{
+	return 1000.0 / call_decode_tok_s(c);
+}
+
+const char *call_class_name(enum call_class c)
+{
+	static const char *const names[] = {
+		[CALL_MAIN] = "main",	    [CALL_SUBAGENT] = "subagent", [CALL_AUX] = "aux",
+		[CALL_PREWARM] = "prewarm", [CALL_COUNT] = "count",
+	};
+
+	return (unsigned)c < ARRAY_SIZE(names) ? names[c] : "main";
+}
+
+const char *token_kind_name(enum token_kind k)
+{
+	static const char *const names[] = {
+		[TOKEN_NONE] = NULL,   [TOKEN_REASONING] = "reasoning", [TOKEN_TEXT] = "text",
+		[TOKEN_TOOL] = "tool", [TOKEN_REFUSAL] = "refusal",	[TOKEN_AUDIO] = "audio",
+	};
+
+	return (unsigned)k < ARRAY_SIZE(names) ? names[k] : NULL;
+}
+
+const char *usage_source_name(enum usage_source s)
+{
+	static const char *const names[] = {
+		[USAGE_NONE] = NULL,
+		[USAGE_REPORTED] = "reported",
+		[USAGE_PARTIAL] = "partial",
+		[USAGE_ESTIMATED] = "estimated",
+	};
+
+	return (unsigned)s < ARRAY_SIZE(names) ? names[s] : NULL;
+}
+
+const char *end_reason_name(enum end_reason e)
+{
+	static const char *const names[] = {
+		[END_COMPLETE] = NULL,
+		[END_CLIENT_ABORT] = "client_abort",
+		[END_SERVER_ABORT] = "server_abort",
+		[END_CONNECTION_CLOSED] = "connection_closed",
+		[END_PROCESS_EXIT] = "process_exit",
+		[END_EVICTED] = "evicted",
+		[END_CAPTURE_LOSS] = "capture_loss",
+		[END_CAPTURE_END] = "capture_end",
+	};
+
+	return (unsigned)e < ARRAY_SIZE(names) ? names[e] : NULL;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_DIALECT_PARTS_H
+#define FLOW_LLM_DIALECT_PARTS_H
+
+/* Private to the dialects: what several of them need. */
+
+#include "dialect.h"
+
+/* Says a token unless the text is absent or empty. True: it was said. */
+bool dialect_say(const struct llm_sink *out, enum token_kind kind, struct sv text);
+/* String member as a token. */
+bool dialect_say_member(const struct llm_sink *out, enum token_kind kind, const cJSON *object, const char *key);
+/* Model, when the member is a non-empty string. */
+void dialect_say_model(const struct llm_sink *out, const cJSON *object);
+/* Stop reason, when the member is a non-empty string. */
+void dialect_say_stop(const struct llm_sink *out, const cJSON *object, const char *key);
+
+/*
+ * The error of a document: {"error":{"type","code"}} with `type` first, or with `code` where the type is absent (also a
+ * number), {"error":"text"} and {"object":"error","type"} of compatible servers. True: there was one. Text that is no
+ * identifier is content and never said: "error" then.
+ */
+bool dialect_say_error(const struct llm_sink *out, const cJSON *doc);
+/* The error object itself. `first`, `second`: members in order of preference. */
+void dialect_say_error_object(const struct llm_sink *out, const cJSON *error, const char *first, const char *second);
+
+/* Method POST and a path that ends with suffix (which begins with '/'). */
+bool dialect_post(struct sv method, struct sv path, struct sv suffix);
+
+/* {"…_details":{key}} of object: UNKNOWN_COUNT when absent. */
+int64_t dialect_detail(const cJSON *object, const char *details, const char *key);
+int64_t dialect_first_known(int64_t a, int64_t b);
+
+#endif
