@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "flow/proc.h"
 
-const char *command_text(char out[COMMAND_TEXT_BYTES], int argc, char **argv)
+const char *command_text(char out[COMMAND_TEXT_BYTES], int argc, char **argv, bool content)
 {
 	struct buf joined, redacted;
 	int err = 0;
@@ -17,7 +17,7 @@ const char *command_text(char out[COMMAND_TEXT_BYTES], int argc, char **argv)
 		err = buf_push(&joined, argv[i], strlen(argv[i]) + 1);
 	/* Half a command line could end in half a redaction: all or nothing. */
 	if (!err)
-		err = proc_redact_args(&redacted, (struct sv){joined.ptr, joined.len});
+		err = proc_public_args(&redacted, (struct sv){joined.ptr, joined.len}, content);
 	for (size_t i = 0; i < redacted.len; i++)
 		if (!redacted.ptr[i])
 			redacted.ptr[i] = ' ';

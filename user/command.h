@@ -2,9 +2,11 @@
 #ifndef COMMAND_H
 #define COMMAND_H
 
+#include <stdbool.h>
+
 #define COMMAND_TEXT_BYTES 1024
 
-/* Our own command line as one line of text, secrets redacted, cut to size. Returns out. */
-const char *command_text(char out[COMMAND_TEXT_BYTES], int argc, char **argv);
+/* Our own command line as one line of text, without secrets and, without content, prompts; cut to size. Returns out. */
+const char *command_text(char out[COMMAND_TEXT_BYTES], int argc, char **argv, bool content);
 
 #endif

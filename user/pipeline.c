@@ -3,6 +3,9 @@
 
 #include <stdlib.h>
 
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
 #include "base/err.h"
 #include "flow/llm/exchange.h"
 #include "flow/proto/proto.h"
@@ -18,6 +21,7 @@ struct pipeline {
 	struct exchanges *exchanges;
 	struct spans *spans;
 	struct coverage *coverage;
+	struct flow *flows; /* by connection id */
 	uint64_t call_count;
 };
 
@@ -25,6 +29,9 @@ struct pipeline {
 struct flow {
 	struct pipeline *p;
 	struct conn *conn;
+	uint64_t conn_id; /* hash key */
+	UT_hash_handle hh;
+	bool setup_paid; /* a call drew the connection's set-up */
 	struct proto *proto;
 	struct exchange_conn view;
 	struct exchange_flow *exchanges;
@@ -66,6 +73,8 @@ static void flow_free(struct flow *f)
 {
 	if (!f)
 		return;
+	if (f->hh.tbl)
+		HASH_DEL(f->p->flows, f);
 	proto_free(f->proto);
 	exchanges_conn_free(f->exchanges);
 	free(f);
@@ -80,6 +89,7 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 		return NULL;
 	f->p = p;
 	f->conn = c;
+	f->conn_id = c->id;
 	flow_refresh(f);
 	f->exchanges = exchanges_conn_new(p->exchanges, &f->view);
 	if (!f->exchanges)
@@ -87,6 +97,9 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	sink = exchanges_http_sink(f->exchanges);
 	f->proto = proto_new(c->fresh, &sink);
 	if (!f->proto)
+		goto fail;
+	HASH_ADD(hh, p->flows, conn_id, sizeof(f->conn_id), f);
+	if (!f->hh.tbl)
 		goto fail;
 	return f;
 fail:
@@ -161,6 +174,31 @@ static void flow_count_coverage(struct flow *f)
 				   kind == COVERAGE_UNDECODED ? proto_name(f->proto) : NULL);
 }
 
+/* A set-up that no call paid for is drawn by itself. */
+static void flow_push_setup(struct flow *f)
+{
+	const struct proc *proc = procs_get(f->p->procs, &f->conn->key);
+	struct span_setup setup = {
+		.shown_pid = proc ? proc->shown_pid : f->conn->key.tgid,
+		.peer = f->conn->remote,
+		.connect_begin_ns = f->conn->setup.connect_begin_ns,
+		.connect_end_ns = f->conn->setup.connect_end_ns,
+		.tls_begin_ns = f->conn->setup.tls_begin_ns,
+		.tls_end_ns = f->conn->setup.tls_end_ns,
+		.tls_approximate = f->conn->setup.tls_approximate,
+	};
+	struct span span;
+	int err;
+
+	if (f->setup_paid)
+		return;
+	err = span_from_setup(&span, &setup);
+	if (!err)
+		err = spans_push(f->p->spans, &span);
+	if (err == -ENOMEM)
+		f->p->lost.n[LOST_NO_MEMORY]++;
+}
+
 static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t ts_ns)
 {
 	struct pipeline *p = ctx;
@@ -172,53 +210,43 @@ static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t t
 	proto_finish(f->proto, abort_of[why], ts_ns);
 	p->lost.n[LOST_PARSE_ERRORS] += proto_errors(f->proto);
 	flow_count_coverage(f);
+	flow_push_setup(f);
 	flow_free(f);
 	c->ctx = NULL;
 }
 
 /* --- adaptors: exchange -> span and the views --------------------------------------------------------------------- */
 
-/* The connection of a call, while it is being reported: its flow holds the retransmit times. */
-struct find_flow {
-	uint64_t conn_id;
-	const struct flow *found;
-};
-
-static void match_flow(void *ctx, struct conn *c)
+static struct flow *flow_of(struct pipeline *p, uint64_t conn_id)
 {
-	struct find_flow *find = ctx;
+	struct flow *f;
 
-	if (c->id == find->conn_id)
-		find->found = c->ctx;
+	HASH_FIND(hh, p->flows, &conn_id, sizeof(conn_id), f);
+	return f;
 }
 
-static unsigned retransmits_of(struct pipeline *p, const struct call *c, uint64_t out[FLOW_RETRANSMITS_MAX])
+static unsigned retransmits_of(const struct flow *f, const struct call *c, uint64_t out[FLOW_RETRANSMITS_MAX])
 {
-	struct find_flow find = {.conn_id = c->conn_id};
 	unsigned n = 0, kept;
 
-	if (c->retransmits <= 0)
+	if (!f || c->retransmits <= 0)
 		return 0;
-	conns_each(p->conns, match_flow, &find);
-	if (!find.found)
-		return 0;
-	kept = find.found->retransmit_count < FLOW_RETRANSMITS_MAX ? find.found->retransmit_count
-								   : FLOW_RETRANSMITS_MAX;
-	for (unsigned i = 0; i < kept; i++) {
-		uint64_t ts = find.found->retransmits[i];
-
-		if (ts >= c->start_ns && ts <= c->end_ns)
-			out[n++] = ts;
-	}
+	kept = f->retransmit_count < FLOW_RETRANSMITS_MAX ? f->retransmit_count : FLOW_RETRANSMITS_MAX;
+	for (unsigned i = 0; i < kept; i++)
+		if (f->retransmits[i] >= c->start_ns && f->retransmits[i] <= c->end_ns)
+			out[n++] = f->retransmits[i];
 	return n;
 }
 
 static void push_span(struct pipeline *p, struct spans *spans, const struct call *c, const struct proc *proc)
 {
 	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
-	unsigned n = retransmits_of(p, c, retransmits);
+	struct flow *f = flow_of(p, c->conn_id);
+	unsigned n = retransmits_of(f, c, retransmits);
 	struct span span;
 
+	if (f && (c->connect_begin_ns != UNKNOWN_NS || c->tls_begin_ns != UNKNOWN_NS))
+		f->setup_paid = true;
 	if (span_from_call(&span, c, proc ? proc->shown_pid : c->conn.tgid, retransmits, n) || spans_push(spans, &span))
 		p->lost.n[LOST_NO_MEMORY]++;
 }
@@ -349,6 +377,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		errno = ENOMEM;
 		return NULL;
 	}
+	procs_set_content(p->procs, cfg->content);
 	record_init(&p->record, &p->lost, &record_sink);
 	return p;
 }
@@ -442,6 +471,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	if (!s.spans)
 		return -ENOMEM;
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
+	meta->now_ns = now_ns;
 	meta->call_count = p->call_count;
 	meta->agent_count = coverage_agents(p->coverage);
 	meta->lost = &p->lost;

@@ -69,7 +69,7 @@ int replay_run(const struct options *o, int argc, char **argv)
 	if (err) {
 		log_error("%s: %s", o->capture, err == -EBADMSG ? why : strerror(-err));
 	} else {
-		cfg.command = command_text(command, argc, argv);
+		cfg.command = command_text(command, argc, argv, o->content);
 		status = run(o, f, &cfg);
 	}
 	fclose(f);

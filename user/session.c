@@ -654,7 +654,7 @@ int session_run(const struct options *o, int argc, char **argv)
 	}
 	s->o = o;
 	s->cmd = (struct spawn){.pid = -1, .hold_fd = -1, .err_fd = -1, .pidfd = -1};
-	command_text(s->command, argc, argv);
+	command_text(s->command, argc, argv, o->content);
 	if (!prepare(s)) {
 		status = trace(s);
 		/* Nothing ran: there is nothing to write. */

@@ -353,18 +353,47 @@ static void without_memory(void **state)
 	fail_nth(0);
 }
 
+static void prompts_are_hidden(void **state)
+{
+	static const struct {
+		struct sv in, out;
+	} rows[] = {
+		{SV("claude\0-p\0write me a poem\0"), SV("claude\0-p\0<15 bytes>")},
+		{SV("claude\0-p\0hi\0"), SV("claude\0-p\0<2 bytes>")},
+		{SV("codex\0exec\0fix the bug"), SV("codex\0exec\0<11 bytes>")},
+		{SV("x\0--prompt=hi\0--model\0m-1"), SV("x\0--prompt=<2 bytes>\0--model\0m-1")},
+		{SV("curl\0-p\08080\0-x"), SV("curl\0-p\08080\0-x")},
+		{SV("npm\0test"), SV("npm\0test")},
+		{SV("my prog\0a"), SV("my prog\0a")},
+		{SV("x\0--prompt\0--verbose"), SV("x\0--prompt\0--verbose")},
+		{SV("x\0--api-key=sk-abc def"), SV("x\0<20 bytes>")},
+	};
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		buf_clear(&out);
+		assert_int_equal(proc_public_args(&out, rows[i].in, false), 0);
+		assert_int_equal(out.len, rows[i].out.len);
+		assert_memory_equal(out.ptr, rows[i].out.ptr, out.len);
+		buf_clear(&out);
+		assert_int_equal(proc_public_args(&out, rows[i].in, true), 0);
+	}
+	buf_clear(&out);
+	assert_int_equal(proc_public_args(&out, SV("a\0b c"), true), 0);
+	assert_memory_equal(out.ptr, "a\0b c", 5);
+	buf_release(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names),
-		cmocka_unit_test(long_names_are_cut),
-		cmocka_unit_test(pid_reuse),
-		cmocka_unit_test(exec_and_fork),
-		cmocka_unit_test(unknown_process_is_made),
-		cmocka_unit_test(table_is_bounded),
-		cmocka_unit_test(secrets),
-		cmocka_unit_test(hostile_arguments),
-		cmocka_unit_test(args_are_capped),
+		cmocka_unit_test(prompts_are_hidden), cmocka_unit_test(names),
+		cmocka_unit_test(long_names_are_cut), cmocka_unit_test(pid_reuse),
+		cmocka_unit_test(exec_and_fork),      cmocka_unit_test(unknown_process_is_made),
+		cmocka_unit_test(table_is_bounded),   cmocka_unit_test(secrets),
+		cmocka_unit_test(hostile_arguments),  cmocka_unit_test(args_are_capped),
 		cmocka_unit_test(without_memory),
 	};
 
