@@ -365,7 +365,7 @@ static void contradictions(void **state)
 		{.conn = conn, .len = UINT32_MAX, .orig_len = UINT32_MAX},
 		{.conn = conn, .len = 5, .orig_len = 4}, /* more than was moved */
 		{.conn = conn, .len = 5, .orig_len = 5, .dir = 2},
-		{.conn = conn, .len = 5, .orig_len = 5, .pos = UINT64_MAX - 3},
+		{.conn = conn, .len = 5, .orig_len = 5, .pos = (1ull << 56) + 1},
 	};
 	struct ev_exec exec[] = {
 		{.filename_len = 9},
@@ -373,7 +373,8 @@ static void contradictions(void **state)
 		{.filename_len = 8, .args_len = UINT32_MAX},
 		{.filename_len = UINT32_MAX, .args_len = 2},
 	};
-	struct ev_gap gap = {.dir = 2};
+	struct ev_gap gap[] = {{.dir = 2}, {.pos = UINT64_MAX}};
+	struct ev_conn_close closed = {.pos = {0, UINT64_MAX}};
 	struct ev_handshake handshake = {.begin_ns = 778};
 	struct ev_conn_sock conn_sock[] = {{.how = 0}, {.how = 4}, {.how = 1, .dir = 2}};
 	struct ev_sock sock[] = {{.what = 0}, {.what = 10}};
@@ -389,9 +390,11 @@ static void contradictions(void **state)
 		expect_bad(EV_CONN_SOCK, &conn_sock[i], sizeof(conn_sock[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(sock); i++)
 		expect_bad(EV_SOCK, &sock[i], sizeof(sock[i]));
-	expect_bad(EV_GAP, &gap, sizeof(gap));
+	expect_bad(EV_GAP, &gap[0], sizeof(gap[0]));
+	expect_bad(EV_GAP, &gap[1], sizeof(gap[1]));
+	expect_bad(EV_CONN_CLOSE, &closed, sizeof(closed));
 	expect_bad(EV_HANDSHAKE, &handshake, sizeof(handshake));
-	expect_bad(EV_INVALID, &gap, sizeof(gap));
+	expect_bad(EV_INVALID, &closed, sizeof(closed));
 }
 
 static void unknown_kinds(void **state)

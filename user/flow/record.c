@@ -61,6 +61,9 @@ static struct sock_addr addr_of(const struct ev_addr *a, const __u8 *ip, __u16 p
 	return s;
 }
 
+/* No connection carries so much (64 PiB): sums of positions and lengths stay numbers that mean something. */
+#define POS_MAX (1ull << 56)
+
 /* Each push_X: false when the record contradicts itself. `p` holds at least the fixed part, `len` is the whole record.
  */
 
@@ -70,7 +73,7 @@ static bool push_data(struct record *r, const uint8_t *p, size_t len)
 	struct rec_data d;
 
 	memcpy(&e, p, sizeof(e));
-	if (e.len > len - sizeof(e) || e.orig_len < e.len || e.dir > EV_DIR_RX || e.pos + e.orig_len < e.pos)
+	if (e.len > len - sizeof(e) || e.orig_len < e.len || e.dir > EV_DIR_RX || e.pos > POS_MAX)
 		return false;
 	if (e.h.flags & EV_F_FAULT)
 		e.len = 0;
@@ -97,7 +100,7 @@ static bool push_gap(struct record *r, const uint8_t *p)
 	struct rec_gap g;
 
 	memcpy(&e, p, sizeof(e));
-	if (e.dir > EV_DIR_RX)
+	if (e.dir > EV_DIR_RX || e.pos > POS_MAX)
 		return false;
 	g = (struct rec_gap){.conn = key_of(&e.h, &e.conn), .dir = (enum dir)e.dir, .pos = e.pos, .ts_ns = e.h.ts_ns};
 	if (r->sink.on_gap)
@@ -124,6 +127,8 @@ static bool push_close(struct record *r, const uint8_t *p)
 	struct rec_close c;
 
 	memcpy(&e, p, sizeof(e));
+	if (e.pos[0] > POS_MAX || e.pos[1] > POS_MAX)
+		return false;
 	c = (struct rec_close){
 		.conn = key_of(&e.h, &e.conn),
 		.ts_ns = e.h.ts_ns,
