@@ -1,0 +1,597 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Writes tests/golden/cases/NAME/{events.jsonl,expected.json}: what an agent's TLS calls moved, and what must come out.
+
+    make_cases.py [--check]     write them; or only say whether the files are what would be written
+"""
+
+import base64
+import gzip
+import json
+import os
+import sys
+import zlib
+
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases")
+START_NS = 5_000_000_000_000
+MODEL = "claude-golden-2"
+GPT = "gpt-golden-1"
+
+
+# --- what goes over the wire --------------------------------------------------------------------------------------------
+
+
+def event(data, name=None, end="\n\n"):
+    head = "event: %s\n" % name if name else ""
+    return (head + "data: " + (data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)) + end).encode()
+
+
+def anthropic_event(kind, **fields):
+    return event(dict(type=kind, **fields), kind)
+
+
+def message_start(input_tokens=21, **usage):
+    usage = dict(dict(input_tokens=input_tokens, cache_read_input_tokens=0, cache_creation_input_tokens=0, output_tokens=1), **usage)
+    return anthropic_event(
+        "message_start",
+        message={"id": "msg_g", "type": "message", "role": "assistant", "model": MODEL, "content": [],
+                 "stop_reason": None, "usage": usage},
+    )
+
+
+def block_start(index=0, block=None):
+    return anthropic_event("content_block_start", index=index, content_block=block or {"type": "text", "text": ""})
+
+
+def text_delta(text, index=0):
+    return anthropic_event("content_block_delta", index=index, delta={"type": "text_delta", "text": text})
+
+
+def message_end(output_tokens, stop="end_turn", **usage):
+    return (
+        anthropic_event("content_block_stop", index=0)
+        + anthropic_event("message_delta", delta={"stop_reason": stop, "stop_sequence": None},
+                          usage=dict(output_tokens=output_tokens, **usage))
+        + anthropic_event("message_stop")
+    )
+
+
+def chunk(data):
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+LAST = b"0\r\n\r\n"
+
+
+def head(status="200 OK", **fields):
+    lines = "".join("%s: %s\r\n" % (k.replace("_", "-"), v) for k, v in fields.items())
+    return ("HTTP/1.1 %s\r\n%s\r\n" % (status, lines)).encode()
+
+
+def stream_head(**fields):
+    return head(content_type="text/event-stream", transfer_encoding="chunked", **fields)
+
+
+def request(path="/v1/messages", body=None, method="POST", host="api.anthropic.com", **fields):
+    if body is None and method == "POST":
+        body = {"model": MODEL, "max_tokens": 100, "stream": True, "messages": [{"role": "user", "content": "count to three"}]}
+    payload = b"" if body is None else json.dumps(body).encode()
+    if body is not None:
+        fields = dict(fields, content_type="application/json", content_length=len(payload))
+    lines = "".join("%s: %s\r\n" % (k.replace("_", "-"), v) for k, v in fields.items())
+    return ("%s %s HTTP/1.1\r\nhost: %s\r\n%s\r\n" % (method, path, host, lines)).encode() + payload
+
+
+def chat_request(**more):
+    body = dict({"model": GPT, "stream": True, "messages": [{"role": "user", "content": "hello"}]}, **more)
+    return request("/v1/chat/completions", body, host="api.openai.com")
+
+
+def chat_chunk(delta=None, finish=None, **more):
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    return event(dict({"id": "c1", "object": "chat.completion.chunk", "model": GPT, "choices": choices}, **more))
+
+
+def json_answer(body, status="200 OK", **fields):
+    payload = json.dumps(body).encode()
+    return head(status, content_type="application/json", content_length=len(payload), **fields) + payload
+
+
+# --- one case -------------------------------------------------------------------------------------------------------------
+
+
+class Case:
+    """Events in the order of delivery; times in ms since the start."""
+
+    def __init__(self, title, pid=700, comm="agent"):
+        self.title, self.lines, self.calls, self.more = title, [], [], {}
+        self.pid, self.comm, self.ssl, self.seqs = pid, comm, 0x5500, {}
+
+    def at(self, ms):
+        return START_NS + round(ms * 1000000)
+
+    def move(self, direction, ms, data, call_ms=None, lost=False, kept=None, deliver_ms=None, seq=None):
+        key = (self.pid, self.ssl, direction)
+        if seq is None:
+            seq = self.seqs.get(key, 0)
+            self.seqs[key] = seq + 1
+        if lost:
+            return
+        line = {"ev": "data", "t_ns": self.at(ms), "pid": self.pid, "tid": self.pid, "comm": self.comm, "ssl": hex(self.ssl),
+                "dir": direction, "seq": seq, "len": len(data), "b64": base64.b64encode(data[:kept]).decode()}
+        if call_ms is not None:
+            line["t_call_ns"] = self.at(call_ms)
+        if deliver_ms is not None:
+            line["deliver_at_ns"] = self.at(deliver_ms)
+        self.lines.append(line)
+
+    def send(self, ms, data, **more):
+        self.move("c2s", ms, data, **more)
+
+    def receive(self, ms, data, **more):
+        self.move("s2c", ms, data, **more)
+
+    def other(self, ev, ms, **fields):
+        self.lines.append(dict({"ev": ev, "t_ns": self.at(ms), "pid": self.pid}, **fields))
+        if ev in ("exit", "exec"):
+            self.seqs = {k: v for k, v in self.seqs.items() if k[0] != self.pid}
+
+    def object(self, ev, ms):
+        self.other(ev, ms, ssl=hex(self.ssl))
+        if ev == "ssl_free":
+            self.seqs = {k: v for k, v in self.seqs.items() if k[:2] != (self.pid, self.ssl)}
+
+    def expect(self, **fields):
+        self.calls.append(fields)
+
+
+def anthropic_usage(inp, out, read=0, write=0, source="reported"):
+    return {"input_uncached": inp, "cache_read": read, "cache_write": write, "input_total": inp + read + write,
+            "output_total": out, "source": source}
+
+
+GOOD = {"protocol": "http/1.1", "method": "POST", "path": "/v1/messages", "status": 200, "complete": True, "end_reason": None,
+        "error": None, "lossy": False, "host": "api.anthropic.com", "provider": "anthropic", "model": MODEL, "stream": True}
+
+
+def simple_stream(c, ms, text, out=4):
+    """A whole call in four reads, first token 150 ms after ms, last byte 250 ms after it."""
+    c.send(ms, request())
+    c.receive(ms + 80, stream_head() + chunk(message_start()))
+    c.receive(ms + 100, chunk(block_start() + anthropic_event("ping")))
+    c.receive(ms + 150, chunk(text_delta(text)))
+    c.receive(ms + 250, chunk(message_end(out)) + LAST)
+
+
+def expect_simple(c, ms, text, out=4, **more):
+    c.expect(**dict(GOOD, start_ms=ms, ttfb_ms=80, ttft_ms=150, ttft_visible_ms=150, ttft_kind="text", end_ms=250, text=text,
+                    usage=anthropic_usage(21, out), stop_reason="end_turn", **more))
+
+
+def keepalive_two_calls():
+    c = Case("two calls on one connection, the second after a pause")
+    simple_stream(c, 0, "one two three")
+    simple_stream(c, 3000, "four", 2)
+    expect_simple(c, 0, "one two three")
+    expect_simple(c, 3000, "four", 2)
+    return c
+
+
+def send_in_pieces():
+    c = Case("a request in three writes: its start is the entry of the first, response_bytes as carried")
+    r = request()
+    c.send(12, r[:40], call_ms=0)
+    c.send(20, r[40:90], call_ms=13)
+    c.send(30, r[90:], call_ms=21)
+    answer = [stream_head() + chunk(message_start()), chunk(block_start() + text_delta("x")), chunk(message_end(1)) + LAST]
+    for ms, data in zip((100, 140, 180), answer):
+        c.receive(ms, data, call_ms=31)
+    c.expect(**dict(GOOD, start_ms=0, send_ms=30, ttfb_ms=100, ttft_ms=140, end_ms=180, request_bytes=len(r),
+                    response_bytes=sum(map(len, answer)), decode_tok_s=None))
+    return c
+
+
+def lost_chunk():
+    c = Case("a lost read in a body: that call says so, the next one is exact")
+    c.send(0, request())
+    c.receive(50, stream_head() + chunk(message_start()))
+    c.receive(60, chunk(block_start() + text_delta("gone")), lost=True)
+    c.receive(90, chunk(text_delta("rest")))
+    c.receive(99, chunk(message_end(9)) + LAST)
+    simple_stream(c, 1000, "whole")
+    c.expect(method="POST", status=200, path="/v1/messages", lossy=True, complete="any")
+    expect_simple(c, 1000, "whole")
+    c.more["counters"] = {"lost_events": 1}
+    return c
+
+
+def two_lost_in_a_row():
+    c = Case("two neighbours lost: two gaps")
+    c.send(0, request())
+    c.receive(50, stream_head() + chunk(message_start()))
+    c.receive(60, chunk(block_start() + text_delta("a")), lost=True)
+    c.receive(70, chunk(text_delta("b")), lost=True)
+    c.receive(99, chunk(message_end(9)) + LAST)
+    c.expect(method="POST", status=200, lossy=True, complete="any")
+    simple_stream(c, 1000, "whole")
+    expect_simple(c, 1000, "whole")
+    c.more["counters"] = {"lost_events": 2}
+    return c
+
+
+def reordered():
+    c = Case("reads of one answer delivered in the wrong order, one much later")
+    pieces = [stream_head() + chunk(message_start()), chunk(block_start()), chunk(text_delta("uno ")), chunk(text_delta("dos ")),
+              chunk(text_delta("tres")), chunk(message_end(6)) + LAST]
+    times = (40, 60, 80, 100, 120, 140)
+    c.send(0, request())
+    for i in (2, 0, 1, 5, 4, 3):
+        c.receive(times[i], pieces[i], seq=i)
+    c.expect(**dict(GOOD, ttfb_ms=40, ttft_ms=80, last_token_ms=120, end_ms=140, text="uno dos tres", chunks=3,
+                    decode_tok_s=125, usage=anthropic_usage(21, 6)))
+    c.more["counters"] = {"lost_events": 0}
+    return c
+
+
+def late_delivery():
+    c = Case("an event that user space gets 170 ms late, after its connection's later ones")
+    c.send(0, request(), deliver_ms=170)
+    c.receive(60, stream_head() + chunk(message_start()))
+    c.receive(80, chunk(block_start() + text_delta("late")))
+    c.receive(90, chunk(message_end(3)) + LAST)
+    c.expect(**dict(GOOD, start_ms=0, ttfb_ms=60, ttft_ms=80, end_ms=90, text="late"))
+    return c
+
+
+def response_first():
+    c = Case("the write returns only after the answer was read on another thread")
+    c.receive(70, stream_head() + chunk(message_start() + block_start() + text_delta("early")))
+    c.send(75, request(), call_ms=0)
+    c.receive(110, chunk(message_end(2)) + LAST)
+    c.expect(**dict(GOOD, start_ms=0, ttfb_ms=70, ttft_ms=70, end_ms=110, text="early"))
+    return c
+
+
+def mid_attach():
+    c = Case("attached in the middle of an answer: no numbers for it, exact ones for the next")
+    c.receive(0, chunk(text_delta("tail of something"))[9:])
+    c.receive(30, chunk(message_end(50)) + LAST)
+    simple_stream(c, 500, "next")
+    c.expect(mid_attach=True, ttft_ms=None, path=None, complete="any", optional=True)
+    expect_simple(c, 500, "next", mid_attach=False)
+    return c
+
+
+def gzipped():
+    c = Case("gzip with a flush per event: the token counts when its read returns; deflate of a unary body")
+    z = zlib.compressobj(wbits=31)
+
+    def flush(data, how=zlib.Z_SYNC_FLUSH):
+        return chunk(z.compress(data) + z.flush(how))
+
+    c.send(0, request(accept_encoding="gzip"))
+    c.receive(50, stream_head(content_encoding="gzip") + flush(message_start()))
+    c.receive(90, flush(block_start() + text_delta("zip ")))
+    c.receive(130, flush(text_delta("zap")))
+    c.receive(170, flush(message_end(8), zlib.Z_FINISH) + LAST)
+    c.expect(**dict(GOOD, ttfb_ms=50, ttft_ms=90, last_token_ms=130, end_ms=170, text="zip zap", usage=anthropic_usage(21, 8)))
+    body = gzip.compress(json.dumps({"type": "message", "role": "assistant", "model": MODEL, "stop_reason": "end_turn",
+                                     "content": [{"type": "text", "text": "packed"}],
+                                     "usage": {"input_tokens": 5, "output_tokens": 6}}).encode(), mtime=0)
+    c.send(1000, request(body={"model": MODEL, "max_tokens": 5, "messages": []}))
+    c.receive(1200, head(content_type="application/json", content_encoding="gzip", content_length=len(body)) + body)
+    c.expect(**dict(GOOD, stream=False, ttft_ms=None, end_ms=200, text="packed",
+                    usage={"input_uncached": 5, "cache_read": 0, "output_total": 6, "source": "reported"}))
+    return c
+
+
+def unknown_coding():
+    c = Case("a coding nobody knows: said by name, no tokens invented, the next call is exact")
+    c.send(0, request())
+    c.receive(50, head(content_type="text/event-stream", content_encoding="x-odd", content_length=5) + b"\0\1\2\3\4")
+    c.expect(method="POST", status=200, undecoded="x-odd", usage=None, ttft_ms=None, complete=True)
+    simple_stream(c, 400, "plain")
+    expect_simple(c, 400, "plain", undecoded=None)
+    return c
+
+
+def pipelined():
+    c = Case("three requests in one write, their answers in one read")
+    asks, answers = b"", b""
+    for i in range(1, 4):
+        asks += request(body={"model": MODEL, "max_tokens": i, "messages": []})
+        answers += json_answer({"type": "message", "role": "assistant", "model": MODEL, "stop_reason": "end_turn",
+                                "content": [{"type": "text", "text": "n%d" % i}],
+                                "usage": {"input_tokens": i, "output_tokens": 10 * i}})
+        c.expect(**dict(GOOD, stream=False, start_ms=0, end_ms=300, text="n%d" % i,
+                        usage={"input_uncached": i, "input_total": i, "output_total": 10 * i, "source": "reported"}))
+    c.send(0, asks)
+    c.receive(300, answers)
+    return c
+
+
+def interim():
+    c = Case("100, 102 and 103 come before the answer: the answer's head counts")
+    c.send(0, request(expect="100-continue"))
+    c.receive(10, head("100 Continue"))
+    c.receive(20, head("102 Processing") + head("103 Early Hints", link="</x>; rel=preload"))
+    c.receive(90, stream_head() + chunk(message_start()))
+    c.receive(120, chunk(block_start() + text_delta("y")))
+    c.receive(150, chunk(message_end(2)) + LAST)
+    c.expect(**dict(GOOD, ttfb_ms=90, ttft_ms=120, end_ms=150, text="y"))
+    return c
+
+
+def bodiless():
+    c = Case("answers to HEAD, and 304 and 204, have no body whatever they announce")
+    c.send(0, request(method="HEAD", path="/v1/models"))
+    c.receive(20, head(content_length=4711, content_type="application/json"))
+    c.send(100, request(method="GET", path="/v1/models", if_none_match='"a"'))
+    c.receive(120, head("304 Not Modified", content_length=4711))
+    simple_stream(c, 500, "body")
+    for ms, method, status in ((0, "HEAD", 200), (100, "GET", 304)):
+        c.expect(method=method, path="/v1/models", status=status, start_ms=ms, complete=True, end_ms=20, optional=True)
+    expect_simple(c, 500, "body")
+    return c
+
+
+def pid_reuse():
+    c = Case("a pid and an object's address used again by another program: two processes, two names")
+    simple_stream(c, 0, "first")
+    expect_simple(c, 0, "first", process="agent", pid=700)
+    c.other("exit", 400, code=0, signal=0)
+    c.comm = "helper"
+    c.other("exec", 500, comm="helper", start_boottime_ns=c.at(490), argv=["helper", "--fast"])
+    simple_stream(c, 600, "second")
+    expect_simple(c, 600, "second", process="helper")
+    return c
+
+
+def exec_in_flight():
+    c = Case("a program that runs another one with a call open: the call ends there, the new one's is its own")
+    c.send(0, request())
+    c.receive(50, stream_head() + chunk(message_start() + block_start() + text_delta("cut")))
+    c.other("exec", 200, comm="worker", argv=["worker"])
+    c.comm = "worker"
+    simple_stream(c, 500, "new program")
+    c.expect(method="POST", status=200, complete=False, ttft_ms=50, text="cut", usage=anthropic_usage(21, 1, source="partial"))
+    expect_simple(c, 500, "new program", process="worker")
+    return c
+
+
+def exit_pending():
+    c = Case("killed with one call half answered, one unanswered, one done")
+    simple_stream(c, 0, "done")
+    expect_simple(c, 0, "done", exit=None)
+    c.send(300, request())
+    c.receive(350, stream_head() + chunk(message_start() + block_start() + text_delta("half")))
+    c.ssl = 0x6600
+    c.send(400, request())
+    c.other("exit", 1000, code=0, signal=15)
+    gone = {"complete": False, "end_reason": "process_exit", "exit": {"code": 0, "signal": 15}, "error": None}
+    c.expect(status=200, ttft_ms=50, end_ms=700, text="half", usage=anthropic_usage(21, 1, source="partial"), **gone)
+    c.expect(status=None, ttft_ms=None, end_ms=600, usage=None, **gone)
+    return c
+
+
+def object_reuse():
+    c = Case("an object freed with a call open, and its address used again: the old call ends there")
+    c.object("ssl_new", 0)
+    c.send(10, request())
+    c.receive(60, stream_head() + chunk(message_start() + block_start() + text_delta("left")))
+    c.object("ssl_free", 90)
+    c.object("ssl_new", 95)
+    simple_stream(c, 100, "fresh")
+    c.expect(status=200, complete=False, end_reason="connection_closed", ttft_ms=50, end_ms=80, text="left")
+    expect_simple(c, 100, "fresh", mid_attach=False)
+    return c
+
+
+def local_shutdown():
+    c = Case("the program shuts the connection down in the middle of an answer")
+    c.send(0, request())
+    c.receive(50, stream_head() + chunk(message_start() + block_start() + text_delta("enough")))
+    c.object("ssl_shutdown_by_local", 80)
+    c.object("ssl_free", 81)
+    c.expect(status=200, complete=False, end_reason="client_abort", ttft_ms=50, end_ms=80, error=None, text="enough")
+    return c
+
+
+def capped_request():
+    c = Case("a request longer than the capture keeps: a choice, not a loss")
+    body = {"model": MODEL, "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "z" * 200000}]}
+    r = request(body=body)
+    c.send(0, r, kept=65536)
+    c.receive(80, stream_head() + chunk(message_start(50000)))
+    c.receive(150, chunk(block_start() + text_delta("ok")))
+    c.receive(250, chunk(message_end(3)) + LAST)
+    simple_stream(c, 900, "small")
+    c.expect(**dict(GOOD, request_truncated=True, request_bytes=len(r), ttft_ms=150, text="ok", usage=anthropic_usage(50000, 3)))
+    expect_simple(c, 900, "small", request_truncated=False)
+    c.more["counters"] = {"lost_events": 0, "lost_bytes": 0}
+    return c
+
+
+def sse_line_endings():
+    c = Case("CR, LF and CRLF ends of lines, cut in their middle; comments and a byte order mark")
+    body = (b"\xef\xbb\xbf: hello\r\r" + chat_chunk({"role": "assistant", "content": ""}).replace(b"\n", b"\r")
+            + chat_chunk({"content": "a"}).replace(b"\n\n", b"\r\n\r\n") + chat_chunk({"content": "b"}).replace(b"\n\n", b"\n\r\n")
+            + chat_chunk({"content": "c"}).replace(b"\n\n", b"\r\n\n") + chat_chunk({}, "stop")
+            + chat_chunk(usage={"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}) + event("[DONE]"))
+    data = stream_head() + chunk(body) + LAST
+    c.send(0, chat_request())
+    cuts = [0] + [i + 1 for i, b in enumerate(data) if b == 13] + [len(data)]
+    for a, b in zip(cuts, cuts[1:]):
+        if a < b:
+            c.receive(100, data[a:b])
+    c.expect(**dict(GOOD, path="/v1/chat/completions", host="api.openai.com", provider="openai", model=GPT, ttft_ms=100,
+                    end_ms=100, text="abc", stop_reason="stop",
+                    usage={"input_uncached": 9, "cache_read": 0, "input_total": 9, "output_total": 4, "source": "reported"}))
+    return c
+
+
+def utf8_cut():
+    c = Case("characters of two, three and four bytes cut between reads and between chunks")
+    text = "né→🦊→é"
+    data = chunk(block_start()) + chunk(text_delta(text)[:-20]) + chunk(text_delta(text)[-20:])
+    c.send(0, request())
+    c.receive(50, stream_head() + chunk(message_start()))
+    for i in range(0, len(data), 5):
+        c.receive(100, data[i : i + 5])
+    c.receive(140, chunk(message_end(7)) + LAST)
+    c.expect(**dict(GOOD, ttft_ms=100, end_ms=140, text=text))
+    return c
+
+
+def unary_usage():
+    c = Case("answers that are no streams: usage, no first token, cache shares; OpenAI counts the cache in, Anthropic does not")
+    c.send(0, request(body={"model": MODEL, "max_tokens": 5, "messages": []}))
+    c.receive(400, json_answer({"type": "message", "role": "assistant", "model": MODEL, "stop_reason": "max_tokens",
+                                "content": [{"type": "text", "text": "uh"}],
+                                "usage": {"input_tokens": 10, "cache_read_input_tokens": 80, "cache_creation_input_tokens": 10,
+                                          "output_tokens": 2}}))
+    c.expect(**dict(GOOD, stream=False, ttft_ms=None, decode_tok_s=None, end_ms=400, stop_reason="max_tokens",
+                    usage=anthropic_usage(10, 2, 80, 10), cache_hit_rate=0.8, otps=5.0))
+    c.ssl = 0x6600
+    c.send(1000, chat_request(stream=False))
+    c.receive(1500, json_answer({"object": "chat.completion", "model": GPT,
+                                 "choices": [{"index": 0, "finish_reason": "stop",
+                                              "message": {"role": "assistant", "content": "well"}}],
+                                 "usage": {"prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 130,
+                                           "prompt_tokens_details": {"cached_tokens": 75},
+                                           "completion_tokens_details": {"reasoning_tokens": 20}}}))
+    c.expect(**dict(GOOD, path="/v1/chat/completions", host="api.openai.com", provider="openai", model=GPT, stream=False,
+                    ttft_ms=None, end_ms=500, text="well", stop_reason="stop", cache_hit_rate=0.75,
+                    usage={"input_uncached": 25, "cache_read": 75, "input_total": 100, "output_total": 30, "reasoning": 20,
+                           "source": "reported"}))
+    return c
+
+
+def retry_group():
+    c = Case("refused twice, on different connections, then answered: one logical call of three attempts")
+    refused = {"type": "error", "error": {"type": "overloaded_error", "message": "later"}}
+    for i, ms in enumerate((0, 700)):
+        c.ssl = 0x6600 + i * 256
+        c.send(ms, request(x_stainless_retry_count=i))
+        c.receive(ms + 100, json_answer(refused, "529 Site Overloaded"))
+        c.expect(status=529, error="overloaded_error", complete=True, end_ms=100, usage=None)
+    c.ssl = 0x7700
+    c.send(2000, request(x_stainless_retry_count=2))
+    c.receive(2080, stream_head() + chunk(message_start() + block_start() + text_delta("at last")))
+    c.receive(2100, chunk(message_end(5)) + LAST)
+    c.expect(**dict(GOOD, ttft_ms=80, text="at last", usage=anthropic_usage(21, 5)))
+    c.more["group"] = {"attempts": 3, "retry_wait_ms": [600, 1200], "ttft_from_first_attempt_ms": 2080}
+    return c
+
+
+def error_event():
+    c = Case("an error inside a stream with status 200, then the object goes")
+    c.send(0, request())
+    c.receive(50, stream_head() + chunk(message_start() + block_start() + text_delta("so f")))
+    c.receive(90, chunk(anthropic_event("error", error={"type": "api_error", "message": "broke"})))
+    c.object("ssl_free", 95)
+    c.expect(status=200, complete=False, error="api_error", ttft_ms=50, text="so f", end_ms=[90, 95],
+             usage=anthropic_usage(21, 1, source="partial"))
+    return c
+
+
+def tool_call_first():
+    c = Case("a tool's arguments are tokens too, and no visible ones")
+    tool = {"type": "tool_use", "id": "toolu_g", "name": "Read", "input": {}}
+    c.send(0, request())
+    c.receive(50, stream_head() + chunk(message_start() + block_start(0, tool)))
+    for ms, part in ((100, ""), (120, '{"path": '), (160, '"x"}')):
+        c.receive(ms, chunk(anthropic_event("content_block_delta", index=0,
+                                            delta={"type": "input_json_delta", "partial_json": part})))
+    c.receive(200, chunk(message_end(12, "tool_use")) + LAST)
+    c.expect(**dict(GOOD, ttft_ms=120, ttft_visible_ms=None, ttft_kind="tool", last_token_ms=160, decode_tok_s=275,
+                    stop_reason="tool_use", tool_calls=[{"id": "toolu_g", "name": "Read"}]))
+    return c
+
+
+def concurrent():
+    c = Case("three calls at once on three connections of one thread")
+    for i in range(3):
+        c.ssl = 0x6600 + 256 * i
+        c.send(10 * i, request())
+    for i in (1, 2, 0):
+        c.ssl = 0x6600 + 256 * i
+        c.receive(100 + 10 * i, stream_head() + chunk(message_start() + block_start() + text_delta("n%d" % i)))
+    for i in (2, 0, 1):
+        c.ssl = 0x6600 + 256 * i
+        c.receive(200 + 10 * i, chunk(message_end(2)) + LAST)
+    for i in range(3):
+        c.expect(**dict(GOOD, start_ms=10 * i, ttft_ms=100, end_ms=200, text="n%d" % i))
+    return c
+
+
+def close_delimited():
+    c = Case("an answer without a length ends with the connection, and is then complete")
+    c.send(0, request())
+    c.receive(50, head(content_type="text/event-stream", connection="close") + message_start() + block_start())
+    c.receive(80, text_delta("to the end"))
+    c.receive(120, message_end(4))
+    c.object("ssl_free", 130)
+    c.expect(status=200, ttft_ms=80, text="to the end", complete="any", usage=anthropic_usage(21, 4), error=None)
+    return c
+
+
+def empty_reads():
+    c = Case("calls that moved nothing are neither bytes nor an end")
+    c.send(0, request())
+    c.receive(20, b"")
+    c.receive(80, stream_head() + chunk(message_start()))
+    c.receive(85, b"")
+    c.receive(100, chunk(block_start() + text_delta("on")))
+    c.receive(101, b"")
+    c.receive(120, chunk(message_end(3)) + LAST)
+    c.expect(**dict(GOOD, ttfb_ms=80, ttft_ms=100, end_ms=120, text="on"))
+    c.more["counters"] = {"lost_events": 0}
+    return c
+
+
+def hostile_names():
+    c = Case("terminal escapes and bidi overrides in names: data, not commands", comm="ev\x1b[2Jil")
+    simple_stream(c, 0, "x\x1b]0;title\x07\u202ey")
+    expect_simple(c, 0, "x\x1b]0;title\x07\u202ey", process="ev\x1b[2Jil")
+    return c
+
+
+ALL = {
+    "keepalive-two-calls": keepalive_two_calls, "send-in-pieces": send_in_pieces, "lost-chunk": lost_chunk,
+    "two-lost-in-a-row": two_lost_in_a_row, "reordered": reordered, "late-delivery": late_delivery,
+    "response-first": response_first, "mid-attach": mid_attach, "gzip": gzipped, "unknown-coding": unknown_coding,
+    "pipelined": pipelined, "interim-1xx": interim, "head-304": bodiless, "pid-reuse": pid_reuse,
+    "exec-in-flight": exec_in_flight, "exit-pending": exit_pending, "object-reuse": object_reuse,
+    "local-shutdown": local_shutdown, "capped-request": capped_request, "sse-line-endings": sse_line_endings,
+    "utf8-cut": utf8_cut, "unary-usage": unary_usage, "retry-group": retry_group, "error-event": error_event,
+    "tool-call-first": tool_call_first, "concurrent": concurrent, "close-delimited": close_delimited,
+    "empty-reads": empty_reads, "hostile-names": hostile_names,
+}
+
+
+def files(name, case):
+    lines = "".join(json.dumps(line) + "\n" for line in case.lines)
+    expected = dict({"id": name, "title": case.title, "calls": case.calls}, **case.more)
+    yield os.path.join(CASES, name, "events.jsonl"), lines
+    yield os.path.join(CASES, name, "expected.json"), json.dumps(expected, indent=1) + "\n"
+
+
+def main():
+    stale = 0
+    for name, build in ALL.items():
+        for path, text in files(name, build()):
+            if "--check" in sys.argv[1:]:
+                with open(path) as f:
+                    if f.read() != text:
+                        print("%s is not what make_cases.py writes" % path)
+                        stale = 1
+                continue
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as f:
+                f.write(text)
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())
