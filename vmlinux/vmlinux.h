@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __VMLINUX_H__
+#define __VMLINUX_H__
+
+/* The kernel's types that the BPF programs read, and no others. See README.md before adding one. */
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __s32 s32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+enum { false = 0, true = 1 };
+#define NULL ((void *)0)
+
+/* --- linux/bpf.h ------------------------------------------------------------------------------------------------- */
+
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_EXIST = 2 };
+enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1, BPF_SK_STORAGE_GET_F_CREATE = 1 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
+enum { BPF_RB_AVAIL_DATA = 0, BPF_RB_RING_SIZE = 1 };
+
+struct bpf_dynptr {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+/* --- sockets ----------------------------------------------------------------------------------------------------- */
+
+enum { AF_INET = 2, AF_INET6 = 10 };
+enum { IPPROTO_TCP = 6 };
+enum {
+	TCP_ESTABLISHED = 1,
+	TCP_SYN_SENT = 2,
+	TCP_FIN_WAIT1 = 4,
+	TCP_CLOSE = 7,
+	TCP_CLOSE_WAIT = 8,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+	} in6_u;
+};
+
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	u16 sk_protocol;
+};
+
+struct tcp_sock {
+	u32 srtt_us; /* smoothed round trip << 3 */
+};
+
+struct sk_buff;
+
+/* --- processes --------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live; /* threads left */
+	unsigned int flags;
+	int group_exit_code;
+	unsigned long long sum_sched_runtime; /* of threads that are gone */
+};
+
+struct mm_struct {
+	unsigned long arg_start;
+	unsigned long arg_end;
+};
+
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
+struct task_struct {
+	int pid;
+	int tgid;
+	int exit_code;
+	u64 start_boottime;
+	u64 self_exec_id;
+	struct task_struct *group_leader;
+	struct task_struct *real_parent;
+	struct mm_struct *mm;
+	struct signal_struct *signal;
+	struct sched_entity se;
+	char comm[16];
+};
+
+struct linux_binprm {
+	const char *filename;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+/* --- registers --------------------------------------------------------------------------------------------------- */
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx;
+	unsigned long r11, r10, r9, r8, ax, cx, dx, si, di;
+	unsigned long orig_ax, ip, cs, flags, sp, ss;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct user_pt_regs {
+	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
+	__u64 pstate;
+};
+struct pt_regs { /* the kernel's: user_pt_regs and more */
+	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
+	__u64 pstate;
+};
+#else
+#error "no registers for this machine"
+#endif
+
+#pragma clang attribute pop
+
+#endif
