@@ -200,7 +200,8 @@ struct config {
 	__u32 self_tgid;     /* perfbpf itself: never a target */
 	__u8 follow_exec;    /* 1: every exec of the machine becomes a provisional target and is reported (-n, -a) */
 	__u8 read_dynptr;    /* 1: bpf_probe_read_user_dynptr exists here */
-	__u8 pad[2];
+	__u8 sock_length;    /* 1: sock_send_length and sock_recv_length exist here */
+	__u8 pad;
 	__u32 request_bytes; /* LIMIT_REQUEST_BYTES, or less */
 };
 
@@ -218,6 +219,8 @@ enum tls_role {
 };
 /* Length from: the return value (> 0), or *(size_t *)argument N when the function returned > 0. N counts from 1. */
 #define TLS_LEN_RET 0
+/* HANDSHAKE: success is 1 (OpenSSL); with this in the place of the argument number it is 0 (GnuTLS). */
+#define TLS_HANDSHAKE_ZERO 1
 #define TLS_COOKIE(role, len_arg) ((__u64)(role) | ((__u64)(len_arg) << 8))
 #define TLS_COOKIE_ROLE(c) ((__u32)((c)&0xff))
 #define TLS_COOKIE_LEN_ARG(c) ((__u32)(((c) >> 8) & 0xff))
@@ -229,12 +232,38 @@ struct target {
 	__u32 pad;
 };
 
+/* What the proc_list iterator writes for each process. */
+struct proc_identity {
+	__u64 start_ns;
+	__u32 exec_id;
+	__u32 tgid;
+};
+
 /* Key of the `conns` map. User space deletes: 1 s after CONN_CLOSE if unused since, and at EXIT. */
 struct conn_map_key {
 	__u64 obj;
 	__u64 start_ns;
 	__u32 tgid;
 	__u32 exec_id;
+};
+
+/* Value of the `conns` map: the generation of an object that lives now. */
+#define CONN_F_FRESH 1	 /* seen from its first byte */
+#define CONN_F_SHAKEN 2	 /* HANDSHAKE was reported, or can no longer be */
+#define CONN_F_FREED 4	 /* SSL_free was seen and no call since */
+#define CONN_F_INSIDE 8	 /* a socket call ran inside a TLS call: no votes are needed */
+#define CONN_F_GAP(dir) (16u << (dir)) /* a GAP record is owed: the ring was full */
+struct conn_state {
+	__u64 pos[2];
+	__u64 request_bytes; /* written since the last successful read */
+	__u64 first_call_ns; /* entry of the first TLS call, 0 none yet */
+	__u64 last_fail_ns;  /* return of the last TLS call that moved nothing */
+	__u64 used_ns;	     /* last call or SSL_free */
+	__u64 cookie[2];     /* socket of calls inside TLS calls, by direction; 0 not seen */
+	__u32 gen;
+	__u32 flags;
+	__u32 votes;
+	__u32 pad;
 };
 
 #define EV_ASSERT(e) _Static_assert(e, #e)
@@ -251,6 +280,10 @@ EV_ASSERT(sizeof(struct ev_sock) == 88);
 EV_ASSERT(sizeof(struct ev_exec) == 64);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
+EV_ASSERT(sizeof(struct config) == 12);
+EV_ASSERT(sizeof(struct target) == 16);
+EV_ASSERT(sizeof(struct conn_map_key) == 24);
+EV_ASSERT(sizeof(struct conn_state) == 80);
 
 /* Capture file: this header, then records as above, back to back. */
 #define CAPTURE_MAGIC "perfbpf\n"

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef PERFBPF_CONN_BPF_H
+#define PERFBPF_CONN_BPF_H
+
+/*
+ * Kernel state of a TLS connection: an object of one program run of one process, and which generation of it lives now.
+ * tls.bpf.c and sock.bpf.c both need it. State is made when a call on an unknown object returns (or a socket call runs
+ * inside it), or by SSL_new; user space deletes it (struct conn_map_key in event.h says when).
+ */
+
+#include "emit.bpf.h"
+
+static __always_inline void conn_key(struct conn_map_key *key, struct task_struct *task, __u64 obj)
+{
+	struct task_struct *leader = task->group_leader;
+
+	key->obj = obj;
+	key->start_ns = leader->start_boottime;
+	key->tgid = task->tgid;
+	key->exec_id = leader->self_exec_id;
+}
+
+static __always_inline void conn_fill(struct ev_conn *c, const struct conn_map_key *key, __u32 gen)
+{
+	c->obj = key->obj;
+	c->start_ns = key->start_ns;
+	c->exec_id = key->exec_id;
+	c->gen = gen;
+}
+
+static __always_inline __u32 conn_tid(void)
+{
+	return (__u32)bpf_get_current_pid_tgid();
+}
+
+static __noinline int conn_emit_open(const struct conn_map_key *key, __u32 gen, __u64 ts_ns, bool fresh)
+{
+	struct ev_conn_open *r = emit_reserve(sizeof(*r));
+
+	if (!r)
+		return 0;
+	emit_head(&r->h, sizeof(*r), EV_CONN_OPEN, fresh ? EV_F_FRESH : 0, ts_ns, key->tgid, conn_tid());
+	conn_fill(&r->conn, key, gen);
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
+/* Makes the state of an object that has none; another thread may win the race, which is as good. */
+static __noinline int conn_make(const struct conn_map_key *key, __u64 ts_ns, bool fresh)
+{
+	struct conn_state state = {};
+	long err;
+
+	state.used_ns = ts_ns;
+	state.flags = fresh ? CONN_F_FRESH : 0;
+	state.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
+	err = bpf_map_update_elem(&conns, key, &state, BPF_NOEXIST);
+	if (!err)
+		conn_emit_open(key, state.gen, ts_ns, fresh);
+	else if (err != -17) /* EEXIST */
+		stat_add(ST_STATE_FULL, 1);
+	return 0;
+}
+
+/* The object begins a new life: positions start again at 0. */
+static __noinline int conn_renew(struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns, bool fresh)
+{
+	__u32 gen = __sync_fetch_and_add(&last_gen, 1) + 1;
+
+	state->pos[0] = 0;
+	state->pos[1] = 0;
+	state->request_bytes = 0;
+	state->first_call_ns = 0;
+	state->last_fail_ns = 0;
+	state->used_ns = ts_ns;
+	state->cookie[0] = 0;
+	state->cookie[1] = 0;
+	state->votes = 0;
+	state->gen = gen;
+	state->flags = fresh ? CONN_F_FRESH : 0;
+	conn_emit_open(key, gen, ts_ns, fresh);
+	return 0;
+}
+
+static __always_inline struct conn_state *conn_find_or_make(const struct conn_map_key *key, __u64 ts_ns, bool fresh)
+{
+	struct conn_state *state = bpf_map_lookup_elem(&conns, key);
+
+	if (state)
+		return state;
+	conn_make(key, ts_ns, fresh);
+	return bpf_map_lookup_elem(&conns, key);
+}
+
+/* The state that an open call works on. NULL: none could be made (counted). */
+static __always_inline struct conn_state *conn_of_call(const struct conn_map_key *key, const struct tls_call *call)
+{
+	bool handshake = call->role == TLS_ROLE_HANDSHAKE;
+	struct conn_state *state = conn_find_or_make(key, call->entry_ns, handshake);
+
+	if (!state)
+		return NULL;
+	/* SSL_free fires before the last reference drops, so that later calls may be the same connection's. A handshake
+	 * is not: the address was given to a new object whose making no probe saw. */
+	if ((state->flags & CONN_F_FREED) && call->entry_ns > state->used_ns) {
+		if (handshake)
+			conn_renew(state, key, call->entry_ns, true);
+		else
+			__sync_fetch_and_and(&state->flags, ~CONN_F_FREED);
+	}
+	if (!state->first_call_ns)
+		state->first_call_ns = call->entry_ns;
+	return state;
+}
+
+/* Bytes of a direction were lost, how many is unknown. What the ring refuses is owed and paid by conn_pay_gap(). */
+static __noinline int conn_emit_gap(struct conn_state *state, const struct conn_map_key *key, __u32 dir, __u64 ts_ns)
+{
+	struct ev_gap *r = emit_reserve(sizeof(*r));
+
+	dir &= 1;
+	if (!r) {
+		__sync_fetch_and_or(&state->flags, CONN_F_GAP(dir));
+		return 0;
+	}
+	emit_head(&r->h, sizeof(*r), EV_GAP, 0, ts_ns, key->tgid, conn_tid());
+	conn_fill(&r->conn, key, state->gen);
+	r->pos = state->pos[dir];
+	r->dir = dir;
+	__builtin_memset(r->pad, 0, sizeof(r->pad));
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
+static __always_inline void conn_pay_gap(struct conn_state *state, const struct conn_map_key *key, __u32 dir,
+					 __u64 ts_ns)
+{
+	if (!(state->flags & CONN_F_GAP(dir & 1)))
+		return;
+	__sync_fetch_and_and(&state->flags, ~CONN_F_GAP(dir & 1));
+	conn_emit_gap(state, key, dir, ts_ns);
+}
+
+/* Evidence that the connection uses this socket. */
+static __noinline int conn_emit_sock(const struct conn_map_key *key, const struct ev_conn_sock *what)
+{
+	struct ev_conn_sock *r = emit_reserve(sizeof(*r));
+
+	if (!r)
+		return 0;
+	__builtin_memcpy(r, what, sizeof(*r));
+	emit_head(&r->h, sizeof(*r), EV_CONN_SOCK, 0, bpf_ktime_get_boot_ns(), key->tgid, conn_tid());
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
+static __always_inline struct thread *thread_of(struct task_struct *task, __u64 flags)
+{
+	return bpf_task_storage_get(&threads, task, NULL, flags);
+}
+
+#endif

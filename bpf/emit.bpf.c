@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "emit.bpf.h"
+
+/* The kernel lends its helpers only to GPL-compatible programs. */
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+const volatile struct config cfg = {};
+__u32 last_gen = 0; /* generations are numbered from 1, over all processes */
+
+struct ring_map rb SEC(".maps");
+struct targets_map targets SEC(".maps");
+struct conns_map conns SEC(".maps");
+struct threads_map threads SEC(".maps");
+struct socks_map socks SEC(".maps");
+struct stats_map stats SEC(".maps");
+
+/* Puts the record types into the object's BTF, where tests/unit/test_abi.c compares them with the other compiler's. */
+#define ABI(type) struct type *abi_##type __attribute__((unused))
+ABI(ev_data);
+ABI(ev_gap);
+ABI(ev_conn_open);
+ABI(ev_conn_close);
+ABI(ev_handshake);
+ABI(ev_conn_sock);
+ABI(ev_sock);
+ABI(ev_exec);
+ABI(ev_fork);
+ABI(ev_exit);
+ABI(proc_identity);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef PERFBPF_EMIT_BPF_H
+#define PERFBPF_EMIT_BPF_H
+
+/*
+ * What every program shares: the maps (defined in emit.bpf.c), who is a target, and the way of a record into the ring.
+ *
+ * A record is reserved, filled, and submitted. A reserve that fails is counted here; whoever owns a position has moved
+ * it already, so that user space sees the hole. Wake-ups cost the traced thread up to 20 us each: there are none,
+ * except for urgent records and when the ring crosses half and three quarters full; user space drains on a timer.
+ */
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#include "event.h"
+
+#pragma clang diagnostic ignored "-Wunused-parameter" /* BPF_PROG() declares a ctx that few use */
+
+struct ring_map {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024); /* the loader sets the size */
+};
+
+struct targets_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LIMIT_TARGETS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* tgid */
+	__type(value, struct target);
+};
+
+struct conns_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LIMIT_CONNS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct conn_map_key);
+	__type(value, struct conn_state);
+};
+
+/* A TLS call that has not returned. */
+struct tls_call {
+	__u64 sp; /* stack pointer that the return will see */
+	__u64 ip; /* of the probe: tells a tail call from a stale entry */
+	__u64 obj;
+	__u64 buf;
+	__u64 len_ptr; /* where the moved length will be, unless it is the return value */
+	__u64 entry_ns;
+	__u64 inner;   /* first bytes of buf that calls inside this one reported already */
+	__u64 recv_ns; /* last receive inside, 0 none */
+	__u32 role;
+	__u32 inside; /* bit per direction: a socket call ran inside */
+};
+
+/* The last plaintext written by this thread, waiting for the send that carries it. */
+#define LAST_WRITE_MIXED 1 /* as obj: writes of several connections wait, nobody can tell */
+struct last_write {
+	__u64 obj; /* 0: none */
+	__u32 gen;
+	__u32 plain_len;
+};
+
+/* The last bytes received by this thread outside TLS calls, waiting for the read that decrypts them. */
+struct last_recv {
+	__u64 cookie; /* 0: none */
+	struct ev_addr addr;
+	__u32 wire_len; /* since the last vote */
+	__u32 fresh;	/* 1: no vote since */
+};
+
+struct thread {
+	struct tls_call calls[LIMIT_NEST];
+	__u32 depth;
+	__u32 pad;
+	struct last_write write;
+	struct last_recv recv;
+};
+
+struct threads_map {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+};
+
+/* What is known of a socket of a target. Softirq events find their owner here, never in the current task. */
+struct sock_info {
+	__u64 cookie;
+	__u64 begin_ns; /* connect(), 0 not seen */
+	__u64 rtt_ns;	/* when srtt_us was reported */
+	__u32 srtt_us;	/* as reported, 0 never */
+	__u32 tgid;
+	struct ev_addr addr; /* family 0: not complete yet */
+};
+
+struct socks_map {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct sock_info);
+};
+
+struct stats_map {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ST_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+};
+
+extern const volatile struct config cfg;
+extern __u32 last_gen;
+extern struct ring_map rb SEC(".maps");
+extern struct targets_map targets SEC(".maps");
+extern struct conns_map conns SEC(".maps");
+extern struct threads_map threads SEC(".maps");
+extern struct socks_map socks SEC(".maps");
+extern struct stats_map stats SEC(".maps");
+
+/* Atomic although per CPU: a program on a user thread can be preempted by another one on its CPU. */
+static __always_inline void stat_add(__u32 id, __u64 n)
+{
+	__u64 *value = bpf_map_lookup_elem(&stats, &id);
+
+	if (value)
+		__sync_fetch_and_add(value, n);
+}
+
+/* The entry of a traced process, NULL for all others. The start time guards against a reused pid. */
+static __always_inline struct target *target_of(struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+	struct target *t;
+
+	if (tgid == cfg.self_tgid)
+		return NULL;
+	t = bpf_map_lookup_elem(&targets, &tgid);
+	if (!t || t->start_ns != task->group_leader->start_boottime)
+		return NULL;
+	return t;
+}
+
+/* Room for a record of a constant size; NULL (counted) when the ring is full. */
+static __always_inline void *emit_reserve(__u64 size)
+{
+	void *record = bpf_ringbuf_reserve(&rb, size, 0);
+
+	if (!record)
+		stat_add(ST_RING_RECORDS, 1);
+	return record;
+}
+
+static __always_inline void emit_head(struct ev_head *h, __u32 size, __u16 kind, __u16 flags, __u64 ts_ns, __u32 tgid,
+				      __u32 tid)
+{
+	h->size = size;
+	h->kind = kind;
+	h->flags = flags;
+	h->ts_ns = ts_ns;
+	h->tgid = tgid;
+	h->tid = tid;
+}
+
+/* Flags for submitting a record of this size: wakes user space when the record takes the ring over a mark. */
+static __always_inline __u64 emit_wake(__u64 size)
+{
+	__u64 ring = bpf_ringbuf_query(&rb, BPF_RB_RING_SIZE);
+	__u64 used = bpf_ringbuf_query(&rb, BPF_RB_AVAIL_DATA);
+	__u64 before = used - ((size + 8 + 7) & ~7ull); /* 8: the ring's own header */
+
+	if ((used >= ring / 2 && before < ring / 2) || (used >= ring / 4 * 3 && before < ring / 4 * 3))
+		return BPF_RB_FORCE_WAKEUP;
+	return BPF_RB_NO_WAKEUP;
+}
+
+static __always_inline void emit_submit(void *record, __u64 size)
+{
+	bpf_ringbuf_submit(record, emit_wake(size));
+}
+
+#endif

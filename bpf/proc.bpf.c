@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Processes: children of targets become targets, programs are named, ends are told. Threads are no news.
+ */
+#include "emit.bpf.h"
+
+#define SIGNAL_GROUP_EXIT 4 /* signal_struct.flags: group_exit_code is the process's */
+
+/* --- fork -------------------------------------------------------------------------------------------------------- */
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(proc_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct target *t = target_of(parent), born = {};
+	__u32 tgid = child->tgid;
+	struct ev_fork *r;
+
+	if (!t || child->pid != child->tgid)
+		return 0;
+	born.start_ns = child->start_boottime;
+	born.provisional = t->provisional;
+	if (bpf_map_update_elem(&targets, &tgid, &born, BPF_ANY))
+		stat_add(ST_STATE_FULL, 1);
+	r = emit_reserve(sizeof(*r));
+	if (!r)
+		return 0;
+	emit_head(&r->h, sizeof(*r), EV_FORK, 0, bpf_ktime_get_boot_ns(), parent->tgid, parent->pid);
+	r->child_start_ns = born.start_ns;
+	r->child_tgid = tgid;
+	r->pad = 0;
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
+/* --- exec -------------------------------------------------------------------------------------------------------- */
+
+#define EXEC_ROOM (sizeof(struct ev_exec) + LIMIT_FILENAME_BYTES + LIMIT_ARGS_BYTES)
+
+/* The argument vector of a new program, at `to`; its length without the last NUL. */
+static __always_inline __u32 read_args(struct task_struct *task, void *to)
+{
+	unsigned long begin = BPF_CORE_READ(task, mm, arg_start);
+	__u64 len = BPF_CORE_READ(task, mm, arg_end) - begin;
+	bool whole = len <= LIMIT_ARGS_BYTES;
+
+	asm volatile("" : "+r"(len));
+	if (len > LIMIT_ARGS_BYTES)
+		len = LIMIT_ARGS_BYTES;
+	if (!len)
+		return 0;
+	if (bpf_probe_read_user(to, len, (const void *)begin)) {
+		stat_add(ST_FAULT, 1);
+		return 0;
+	}
+	return whole ? len - 1 : len;
+}
+
+static __always_inline void emit_exec(struct task_struct *task, const char *filename)
+{
+	struct task_struct *leader = task->group_leader;
+	struct ev_exec *r = emit_reserve(EXEC_ROOM);
+	__u64 filename_len;
+	long got;
+
+	if (!r)
+		return;
+	r->start_ns = leader->start_boottime;
+	r->exec_id = leader->self_exec_id;
+	r->ppid = task->real_parent->tgid;
+	bpf_get_current_comm(r->comm, sizeof(r->comm));
+	got = bpf_probe_read_kernel_str(r->bytes, LIMIT_FILENAME_BYTES, filename);
+	filename_len = got > 0 ? got - 1 : 0;
+	asm volatile("" : "+r"(filename_len));
+	if (filename_len > LIMIT_FILENAME_BYTES)
+		filename_len = LIMIT_FILENAME_BYTES;
+	r->filename_len = filename_len;
+	r->args_len = read_args(task, (void *)r + sizeof(*r) + filename_len);
+	emit_head(&r->h, (sizeof(*r) + r->filename_len + r->args_len + 7) & ~7u, EV_EXEC, 0, bpf_ktime_get_boot_ns(),
+		  task->tgid, task->pid);
+	/* Urgent: user space has to look at the new program's files before it speaks. */
+	bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	struct target provisional = {};
+	__u32 tgid = task->tgid;
+	struct thread *thread;
+
+	if (tgid == cfg.self_tgid)
+		return 0;
+	if (!target_of(task)) {
+		if (!cfg.follow_exec)
+			return 0;
+		provisional.start_ns = task->group_leader->start_boottime;
+		provisional.provisional = 1;
+		if (bpf_map_update_elem(&targets, &tgid, &provisional, BPF_ANY))
+			stat_add(ST_STATE_FULL, 1);
+	}
+	/* The thread lives on, its calls do not. */
+	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (thread) {
+		thread->depth = 0;
+		thread->write.obj = 0;
+		thread->recv.cookie = 0;
+	}
+	emit_exec(task, bprm->filename);
+	return 0;
+}
+
+/* --- exit -------------------------------------------------------------------------------------------------------- */
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(proc_exit, struct task_struct *task)
+{
+	struct task_struct *leader = task->group_leader;
+	struct signal_struct *signal = task->signal;
+	__u32 tgid = task->tgid;
+	struct ev_exit *r;
+	int code;
+
+	if (signal->live.counter || !target_of(task))
+		return 0;
+	/* Two last threads may both find none alive: the one that deletes reports. */
+	if (bpf_map_delete_elem(&targets, &tgid))
+		return 0;
+	r = emit_reserve(sizeof(*r));
+	if (!r)
+		return 0;
+	code = signal->flags & SIGNAL_GROUP_EXIT ? signal->group_exit_code : leader->exit_code;
+	emit_head(&r->h, sizeof(*r), EV_EXIT, 0, bpf_ktime_get_boot_ns(), tgid, task->pid);
+	r->start_ns = leader->start_boottime;
+	r->exec_id = leader->self_exec_id;
+	r->code = (code >> 8) & 0xff;
+	r->signal = code & 0x7f;
+	r->pad = 0;
+	r->cpu_ns = signal->sum_sched_runtime + task->se.sum_exec_runtime;
+	if (leader != task)
+		r->cpu_ns += leader->se.sum_exec_runtime;
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
+/* --- who is there already ---------------------------------------------------------------------------------------- */
+
+/* Read by probes_identify(): processes as the kernel knows them. /proc has their start to 10 ms only. */
+SEC("iter/task")
+int proc_list(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct proc_identity id = {};
+
+	if (!task || task->pid != task->tgid)
+		return 0;
+	id.start_ns = task->start_boottime;
+	id.exec_id = task->self_exec_id;
+	id.tgid = task->tgid;
+	bpf_seq_write(ctx->meta->seq, &id, sizeof(id));
+	return 0;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * TCP sockets of targets: life, resets, retransmits, round trip; and which TLS connection uses which socket. BTF
+ * tracepoints only: they hand over the socket itself, on every kernel, whatever its trace record looks like.
+ *
+ * Most of these run in a softirq, in whatever task happens to be current. The owner is what connect() or the first send
+ * or receive of a target wrote into the socket's storage.
+ */
+#include "conn.bpf.h"
+#include <bpf/bpf_endian.h>
+
+#define MSG_PEEK	    2
+#define RTT_MIN_INTERVAL_NS 100000000ull
+
+/* IPv4 in an IPv6 socket is reported as IPv4. */
+static __always_inline void addr_read(struct ev_addr *a, struct sock *sk)
+{
+	__u16 family = sk->__sk_common.skc_family;
+
+	__builtin_memset(a, 0, sizeof(*a));
+	a->lport = sk->__sk_common.skc_num;
+	a->rport = bpf_ntohs(sk->__sk_common.skc_dport);
+	if (family == AF_INET6 && bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
+		__u32 *r = (__u32 *)a->raddr;
+
+		bpf_probe_read_kernel(a->laddr, sizeof(a->laddr), &sk->__sk_common.skc_v6_rcv_saddr);
+		bpf_probe_read_kernel(a->raddr, sizeof(a->raddr), &sk->__sk_common.skc_v6_daddr);
+		a->family = AF_INET6;
+		if (r[0] || r[1] || r[2] != bpf_htonl(0xffff))
+			return;
+		__builtin_memset(a->laddr, 0, sizeof(a->laddr));
+		__builtin_memset(a->raddr, 0, sizeof(a->raddr));
+	} else if (family != AF_INET && family != AF_INET6) {
+		return;
+	}
+	a->family = AF_INET;
+	*(__u32 *)a->laddr = sk->__sk_common.skc_rcv_saddr;
+	*(__u32 *)a->raddr = sk->__sk_common.skc_daddr;
+}
+
+/* A socket that a target uses: its storage, made at the first sight. The first owner stays. */
+static __always_inline struct sock_info *sock_own(struct sock *sk, __u32 tgid)
+{
+	struct sock_info *info = bpf_sk_storage_get(&socks, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!info) {
+		stat_add(ST_STATE_FULL, 1);
+		return NULL;
+	}
+	if (!info->cookie) {
+		info->cookie = bpf_get_socket_cookie(sk);
+		info->tgid = tgid;
+	}
+	return info;
+}
+
+static __always_inline __u32 sock_srtt_us(struct sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	return tp ? tp->srtt_us >> 3 : 0;
+}
+
+static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, __u32 what, __u32 srtt_us)
+{
+	struct ev_sock *r = emit_reserve(sizeof(*r));
+	bool connect = what == EV_SK_CONNECTED || what == EV_SK_CONNECT_FAILED;
+
+	if (!r)
+		return;
+	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, bpf_ktime_get_boot_ns(), info->tgid, 0);
+	r->cookie = info->cookie;
+	r->begin_ns = connect ? info->begin_ns : 0;
+	r->what = what;
+	r->srtt_us = srtt_us;
+	/* A dying socket has given its port back already: what is complete is kept. */
+	if (!info->addr.family && sk->__sk_common.skc_num)
+		addr_read(&info->addr, sk);
+	if (info->addr.family)
+		r->addr = info->addr;
+	else
+		addr_read(&r->addr, sk);
+	emit_submit(r, sizeof(*r));
+}
+
+/* --- life -------------------------------------------------------------------------------------------------------- */
+
+static __always_inline void connect_began(struct sock *sk)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sock_info *info;
+
+	if (!target_of(task))
+		return;
+	info = sock_own(sk, task->tgid);
+	if (!info)
+		return;
+	info->tgid = task->tgid; /* a socket may connect again, in another process */
+	info->begin_ns = bpf_ktime_get_boot_ns();
+	info->srtt_us = 0;
+	info->addr.family = 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(sock_state, struct sock *sk, int old, int new)
+{
+	struct sock_info *info;
+
+	if (!sk || sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	if (old == TCP_CLOSE && new == TCP_SYN_SENT) {
+		connect_began(sk);
+		return 0;
+	}
+	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	if (!info)
+		return 0;
+	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
+		info->srtt_us = sock_srtt_us(sk);
+		info->rtt_ns = bpf_ktime_get_boot_ns();
+		addr_read(&info->addr, sk);
+		emit_sock(info, sk, EV_SK_CONNECTED, info->srtt_us);
+	} else if (old == TCP_SYN_SENT && new == TCP_CLOSE) {
+		emit_sock(info, sk, EV_SK_CONNECT_FAILED, 0);
+	} else if (old == TCP_ESTABLISHED && new == TCP_FIN_WAIT1) {
+		emit_sock(info, sk, EV_SK_CLOSE_LOCAL, sock_srtt_us(sk));
+	} else if (old == TCP_ESTABLISHED && new == TCP_CLOSE_WAIT) {
+		emit_sock(info, sk, EV_SK_CLOSE_REMOTE, sock_srtt_us(sk));
+	} else if (new == TCP_CLOSE && old != TCP_CLOSE) {
+		emit_sock(info, sk, EV_SK_CLOSED, sock_srtt_us(sk));
+	}
+	return 0;
+}
+
+static __always_inline int sock_event(struct sock *sk, __u32 what)
+{
+	struct sock_info *info;
+
+	if (!sk)
+		return 0;
+	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	if (info)
+		emit_sock(info, sk, what, sock_srtt_us(sk));
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(sock_retransmit, struct sock *sk)
+{
+	return sock_event(sk, EV_SK_RETRANSMIT);
+}
+
+SEC("tp_btf/tcp_send_reset")
+int BPF_PROG(sock_reset_sent, struct sock *sk)
+{
+	return sock_event(sk, EV_SK_RESET_SENT);
+}
+
+SEC("tp_btf/tcp_receive_reset")
+int BPF_PROG(sock_reset_received, struct sock *sk)
+{
+	return sock_event(sk, EV_SK_RESET_RECEIVED);
+}
+
+/* --- which connection uses it ------------------------------------------------------------------------------------ */
+
+/* The TLS call that the current thread is inside of. An entry that longjmp left behind is not deeper than this. */
+static __always_inline struct tls_call *call_around(struct task_struct *task, struct thread *t)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct tls_call *call;
+
+	if (!t->depth)
+		return NULL;
+	call = &t->calls[(t->depth - 1) & (LIMIT_NEST - 1)];
+	if (call->role == TLS_ROLE_NEW || PT_REGS_SP_CORE(regs) > call->sp)
+		return NULL;
+	return call;
+}
+
+static __noinline int bind_inside(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len)
+{
+	__u64 now = bpf_ktime_get_boot_ns();
+	struct ev_conn_sock what = {};
+	struct conn_state *state;
+	struct conn_map_key key;
+	bool known;
+
+	dir &= 1;
+	call->inside |= 1u << dir;
+	if (dir == EV_DIR_RX)
+		call->recv_ns = now;
+	conn_key(&key, bpf_get_current_task_btf(), call->obj);
+	state = conn_of_call(&key, call);
+	if (!state || state->cookie[dir] == info->cookie)
+		return 0;
+	/* Another socket after data went over the first one: SSL_clear, or a new connection in the same memory. Before
+	 * any data it is a callback's own business (OCSP), or a connect that was tried again. */
+	if (state->cookie[dir] && (state->pos[0] || state->pos[1])) {
+		conn_renew(state, &key, call->entry_ns, call->role == TLS_ROLE_HANDSHAKE);
+		state->first_call_ns = call->entry_ns;
+	}
+	known = state->cookie[!dir] == info->cookie;
+	state->cookie[dir] = info->cookie;
+	__sync_fetch_and_or(&state->flags, CONN_F_INSIDE);
+	if (known)
+		return 0;
+	conn_fill(&what.conn, &key, state->gen);
+	what.cookie = info->cookie;
+	what.addr = info->addr;
+	what.wire_len = wire_len;
+	what.how = EV_SOCK_INSIDE;
+	what.dir = dir;
+	return conn_emit_sock(&key, &what);
+}
+
+/* The first send after a TLS write carries it, as a rule: a vote. */
+static __noinline int vote_send(struct thread *t, struct sock_info *info, __u32 wire_len)
+{
+	struct last_write w = t->write;
+	struct ev_conn_sock what = {};
+	struct conn_state *state;
+	struct conn_map_key key;
+
+	t->write.obj = 0;
+	if (!w.obj || w.obj == LAST_WRITE_MIXED)
+		return 0;
+	conn_key(&key, bpf_get_current_task_btf(), w.obj);
+	state = bpf_map_lookup_elem(&conns, &key);
+	if (!state || state->gen != w.gen || (state->flags & CONN_F_INSIDE) || state->votes >= LIMIT_SOCK_VOTES)
+		return 0;
+	state->votes++;
+	conn_fill(&what.conn, &key, w.gen);
+	what.cookie = info->cookie;
+	what.addr = info->addr;
+	what.wire_len = wire_len;
+	what.plain_len = w.plain_len;
+	what.how = EV_SOCK_AFTER;
+	what.dir = EV_DIR_TX;
+	return conn_emit_sock(&key, &what);
+}
+
+static __always_inline void note_recv(struct thread *t, struct sock_info *info, __u32 wire_len)
+{
+	if (t->recv.cookie != info->cookie)
+		t->recv.wire_len = 0;
+	t->recv.cookie = info->cookie;
+	t->recv.addr = info->addr;
+	t->recv.wire_len += wire_len;
+	t->recv.fresh = 1;
+}
+
+/* Bytes moved over a socket in a system call of the current thread. */
+static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 wire_len)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sock_info *info;
+	struct tls_call *call;
+	struct thread *t;
+
+	if (!target_of(task))
+		return;
+	info = sock_own(sk, task->tgid);
+	if (!info)
+		return;
+	if (!info->addr.family)
+		addr_read(&info->addr, sk);
+	t = thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (!t)
+		return;
+	call = call_around(task, t);
+	if (call)
+		bind_inside(call, info, dir, wire_len);
+	else if (dir == EV_DIR_TX)
+		vote_send(t, info, wire_len);
+	else
+		note_recv(t, info, wire_len);
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(sock_sent, struct sock *sk, int ret)
+{
+	if (sk && ret > 0 && sk->sk_protocol == IPPROTO_TCP)
+		sock_moved(sk, EV_DIR_TX, ret);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
+{
+	if (sk && ret > 0 && !(flags & MSG_PEEK) && sk->sk_protocol == IPPROTO_TCP)
+		sock_moved(sk, EV_DIR_RX, ret);
+	return 0;
+}
+
+/* --- round trip -------------------------------------------------------------------------------------------------- */
+
+/* Runs in the reader's own context, once a receive: rarer than tcp_probe, which runs once a packet. */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(sock_rtt, struct sock *sk)
+{
+	struct sock_info *info;
+	__u32 srtt_us, before;
+	__u64 now;
+
+	if (!sk)
+		return 0;
+	if (!cfg.sock_length && sk->sk_protocol == IPPROTO_TCP)
+		sock_moved(sk, EV_DIR_RX, 0); /* Linux 6.1: at least receives bind */
+	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	if (!info)
+		return 0;
+	now = bpf_ktime_get_boot_ns();
+	srtt_us = sock_srtt_us(sk);
+	before = info->srtt_us;
+	if (!srtt_us || now - info->rtt_ns < RTT_MIN_INTERVAL_NS)
+		return 0;
+	if (before && (srtt_us > before ? srtt_us - before : before - srtt_us) < before / 10 + 1)
+		return 0;
+	info->srtt_us = srtt_us;
+	info->rtt_ns = now;
+	emit_sock(info, sk, EV_SK_RTT, srtt_us);
+	return 0;
+}

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * TLS library calls. One pair of handlers serves every function of every library: the attach cookie says what the
+ * function is and where the moved length will be. What counts is what was moved, never what was asked.
+ *
+ * Open calls of a thread are a stack, as the calls are: a write nests in a read (node), callbacks nest deeper, a
+ * wrapper calls the function that does the work. A return finds its entry by the stack pointer and the role; what lies
+ * above it there returned without us (longjmp, or a return probe that the kernel missed), is counted and marks its
+ * connection.
+ */
+#include "conn.bpf.h"
+
+extern bool bpf_session_is_return(void) __ksym __weak;
+extern int bpf_probe_read_user_dynptr(struct bpf_dynptr *ptr, __u64 off, __u64 size, const void *from) __ksym __weak;
+
+/* A call pushes the return address on x86: when the function has returned, the stack pointer is that much higher. */
+#if defined(__TARGET_ARCH_x86)
+#define RETURN_SP_SHIFT 8
+#else
+#define RETURN_SP_SHIFT 0
+#endif
+
+#define NO_DIR 2
+
+static __always_inline __u32 role_dir(__u32 role)
+{
+	return role == TLS_ROLE_WRITE ? EV_DIR_TX : role == TLS_ROLE_READ ? EV_DIR_RX : NO_DIR;
+}
+
+/* Argument n, from 1. The barriers keep clang from computing an address inside ctx, which the verifier refuses. */
+static __always_inline __u64 call_arg(struct pt_regs *ctx, __u32 n)
+{
+	__u64 value = 0;
+
+#define ARG(i)                                                                                                         \
+	if (n == (i)) {                                                                                                \
+		value = PT_REGS_PARM##i(ctx);                                                                          \
+		asm volatile("" : "+r"(value));                                                                        \
+	}
+	ARG(1)
+	ARG(2)
+	ARG(3)
+	ARG(4)
+	ARG(5)
+#undef ARG
+	return value;
+}
+
+/* --- data -------------------------------------------------------------------------------------------------------- */
+
+/* A run of bytes on its way out: the head of the next record, and what is left. */
+struct run {
+	__u64 buf;
+	__u64 left;
+	struct ev_data head;
+};
+
+static __noinline int run_lost(struct run *run)
+{
+	stat_add(ST_RING_RECORDS, 1);
+	stat_add(ST_RING_BYTES, run->head.orig_len);
+	return 0;
+}
+
+static __always_inline void run_fault(struct ev_data *head)
+{
+	stat_add(ST_FAULT, 1);
+	head->len = 0;
+	head->h.flags |= EV_F_FAULT;
+	head->h.size = sizeof(*head);
+}
+
+/* A record without bytes that says how many there were. */
+static __noinline int run_put_head(struct run *run)
+{
+	struct ev_data *r = bpf_ringbuf_reserve(&rb, sizeof(*r), 0);
+
+	if (!r)
+		return run_lost(run);
+	run->head.len = 0;
+	run->head.h.size = sizeof(*r);
+	__builtin_memcpy(r, &run->head, sizeof(*r));
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
+/* Exactly as long as the bytes: kernels with bpf_probe_read_user_dynptr. */
+static __noinline int run_put_dynptr(struct run *run)
+{
+	__u32 len = run->head.len;
+	__u32 size = sizeof(run->head) + ((len + 7) & ~7u);
+	struct ev_data head = run->head;
+	struct bpf_dynptr ptr;
+	__u64 zero = 0;
+
+	if (bpf_ringbuf_reserve_dynptr(&rb, size, 0, &ptr)) {
+		bpf_ringbuf_discard_dynptr(&ptr, 0); /* the verifier wants it even so */
+		return run_lost(run);
+	}
+	head.h.size = size;
+	if (len & 7)
+		bpf_dynptr_write(&ptr, size - 8, &zero, 8, 0);
+	if (bpf_probe_read_user_dynptr(&ptr, sizeof(head), len, (const void *)run->buf))
+		run_fault(&head);
+	bpf_dynptr_write(&ptr, 0, &head, sizeof(head), 0);
+	bpf_ringbuf_submit_dynptr(&ptr, emit_wake(size));
+	return 0;
+}
+
+/*
+ * Elsewhere a reserve must have a constant size: the smallest class that holds the bytes. A per-CPU scratch buffer is
+ * no way out, because a program on a user thread can be preempted.
+ */
+#define RUN_PUT_CLASS(bytes)                                                                                           \
+	static __noinline int run_put_##bytes(struct run *run)                                                         \
+	{                                                                                                              \
+		void *r = bpf_ringbuf_reserve(&rb, sizeof(struct ev_data) + (bytes), 0);                               \
+		struct ev_data *head = r;                                                                              \
+		__u64 len = run->head.len;                                                                             \
+                                                                                                                       \
+		if (!r)                                                                                                \
+			return run_lost(run);                                                                          \
+		__builtin_memcpy(r, &run->head, sizeof(*head));                                                        \
+		head->h.size = sizeof(*head) + ((len + 7) & ~7u);                                                      \
+		/* Unsigned, in one register, right before use: or some verifier calls it negative. */                 \
+		asm volatile("" : "+r"(len));                                                                          \
+		if (len > (bytes))                                                                                     \
+			len = (bytes);                                                                                 \
+		if (bpf_probe_read_user(r + sizeof(*head), len, (const void *)run->buf))                               \
+			run_fault(head);                                                                               \
+		emit_submit(r, sizeof(*head) + (bytes));                                                               \
+		return 0;                                                                                              \
+	}
+RUN_PUT_CLASS(256)
+RUN_PUT_CLASS(1024)
+RUN_PUT_CLASS(4096)
+RUN_PUT_CLASS(16384)
+EV_ASSERT(LIMIT_CHUNK_BYTES == 16384);
+
+static __always_inline int run_put(struct run *run)
+{
+	__u32 len = run->head.len;
+
+	if (cfg.read_dynptr) {
+		if (bpf_probe_read_user_dynptr)
+			return run_put_dynptr(run);
+	}
+	if (len <= 256)
+		return run_put_256(run);
+	if (len <= 1024)
+		return run_put_1024(run);
+	if (len <= 4096)
+		return run_put_4096(run);
+	return run_put_16384(run);
+}
+
+/* One record; 1 when the run is at its end. Called directly or by bpf_loop(). */
+static __noinline long run_step(__u32 index, struct run *run)
+{
+	__u64 n = run->left;
+
+	(void)index;
+	if (n > LIMIT_CHUNK_BYTES)
+		n = LIMIT_CHUNK_BYTES;
+	if (!n)
+		return 1;
+	run->head.len = n;
+	run->head.orig_len = n;
+	run_put(run);
+	run->left -= n;
+	run->buf += n;
+	run->head.pos += n;
+	return run->left == 0;
+}
+
+/* How many of `len` bytes are copied. Requests are copied up to a limit each; a read is a chunk or a few. */
+static __always_inline __u64 copy_budget(struct conn_state *state, __u32 dir, __u64 len)
+{
+	__u64 limit = LIMIT_REQUEST_BYTES, before = 0;
+
+	if (dir == EV_DIR_RX) {
+		state->request_bytes = 0;
+	} else {
+		limit = cfg.request_bytes;
+		if (limit > LIMIT_REQUEST_BYTES)
+			limit = LIMIT_REQUEST_BYTES;
+		before = __sync_fetch_and_add(&state->request_bytes, len);
+	}
+	limit = before < limit ? limit - before : 0;
+	return len < limit ? len : limit;
+}
+
+/* `len` bytes at `buf` moved. The position is taken once for all of them, so that what gets lost leaves a hole. */
+static __noinline int data_moved(struct conn_state *state, const struct conn_map_key *key, struct run *run, __u64 len)
+{
+	__u32 dir = run->head.dir & 1;
+	__u64 copy = copy_budget(state, dir, len);
+
+	conn_pay_gap(state, key, dir, run->head.h.ts_ns);
+	run->head.pos = __sync_fetch_and_add(&state->pos[dir], len);
+	run->left = copy;
+	if (copy > LIMIT_CHUNK_BYTES)
+		bpf_loop(LIMIT_CHUNKS_PER_CALL, run_step, run, 0);
+	else if (copy)
+		run_step(0, run);
+	if (copy < len) {
+		len -= copy;
+		run->head.orig_len = len < 0x80000000 ? len : 0x80000000; /* beyond: a hole in the positions */
+		run->head.h.flags |= EV_F_CAPPED;
+		run_put_head(run);
+	}
+	return 0;
+}
+
+/* --- handshakes -------------------------------------------------------------------------------------------------- */
+
+/* Once for a connection that was seen from its first byte. end_ns 0: not known, nothing is said. */
+static __noinline int handshake_done(struct conn_state *state, const struct conn_map_key *key, __u64 end_ns,
+				     __u32 flags)
+{
+	__u32 before = __sync_fetch_and_or(&state->flags, CONN_F_SHAKEN);
+	struct ev_handshake *r;
+
+	if ((before & CONN_F_SHAKEN) || !(before & CONN_F_FRESH) || !end_ns)
+		return 0;
+	r = emit_reserve(sizeof(*r));
+	if (!r)
+		return 0;
+	emit_head(&r->h, sizeof(*r), EV_HANDSHAKE, flags, end_ns, key->tgid, conn_tid());
+	conn_fill(&r->conn, key, state->gen);
+	r->begin_ns = state->first_call_ns;
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
+/*
+ * Programs that only read and write: the handshake was over when the last call failed before the first one succeeded
+ * (non-blocking), or when the first write had received the last of it (blocking). A blocking read does not tell.
+ */
+static __always_inline void handshake_guess(struct conn_state *state, const struct conn_map_key *key,
+					    const struct tls_call *call)
+{
+	__u64 end_ns = state->last_fail_ns;
+
+	if (state->flags & CONN_F_SHAKEN)
+		return;
+	if (call->role == TLS_ROLE_WRITE && call->recv_ns)
+		end_ns = call->recv_ns;
+	handshake_done(state, key, end_ns, EV_F_APPROX);
+}
+
+/* --- votes for a socket, where the library writes to memory ------------------------------------------------------ */
+
+static __always_inline void vote_after_write(struct thread *t, const struct conn_state *state,
+					     const struct tls_call *call, __u64 len)
+{
+	struct last_write *w = &t->write;
+
+	if (w->obj && (w->obj != call->obj || w->gen != state->gen)) {
+		w->obj = LAST_WRITE_MIXED;
+		return;
+	}
+	if (!w->obj)
+		w->plain_len = 0;
+	w->obj = call->obj;
+	w->gen = state->gen;
+	w->plain_len += len;
+}
+
+static __noinline int vote_before_read(struct thread *t, struct conn_state *state, const struct conn_map_key *key,
+				       __u64 len)
+{
+	struct ev_conn_sock what = {};
+
+	if (!t->recv.cookie || !t->recv.fresh || state->votes >= LIMIT_SOCK_VOTES)
+		return 0;
+	t->recv.fresh = 0;
+	state->votes++;
+	conn_fill(&what.conn, key, state->gen);
+	what.cookie = t->recv.cookie;
+	what.addr = t->recv.addr;
+	what.wire_len = t->recv.wire_len;
+	what.plain_len = len;
+	what.how = EV_SOCK_BEFORE;
+	what.dir = EV_DIR_RX;
+	t->recv.wire_len = 0;
+	return conn_emit_sock(key, &what);
+}
+
+/* --- the stack of open calls ------------------------------------------------------------------------------------- */
+
+/* A call whose return was not seen: its bytes, if any, are lost. */
+static __noinline int call_missed(const struct tls_call *call)
+{
+	__u32 dir = role_dir(call->role);
+	struct conn_map_key key;
+	struct conn_state *state;
+
+	stat_add(ST_MISSED_RETURN, 1);
+	if (dir == NO_DIR)
+		return 0;
+	conn_key(&key, bpf_get_current_task_btf(), call->obj);
+	state = conn_of_call(&key, call);
+	if (state)
+		conn_emit_gap(state, &key, dir, bpf_ktime_get_boot_ns());
+	return 0;
+}
+
+/* A call that could not be put on the stack: the same, under another counter. */
+static __noinline int call_refused(struct tls_call *call, __u32 stat)
+{
+	__u32 dir = role_dir(call->role);
+	struct conn_map_key key;
+	struct conn_state *state;
+
+	stat_add(stat, 1);
+	if (dir == NO_DIR)
+		return 0;
+	conn_key(&key, bpf_get_current_task_btf(), call->obj);
+	state = conn_of_call(&key, call);
+	if (state)
+		conn_emit_gap(state, &key, dir, call->entry_ns);
+	return 0;
+}
+
+/* Takes the entries off that cannot be callers of a call made now; the new depth. */
+static __always_inline __u32 calls_still_open(struct thread *t, __u64 sp, __u64 ip, __u32 role)
+{
+	__u32 depth = t->depth;
+	int i;
+
+	for (i = 0; i < LIMIT_NEST; i++) {
+		struct tls_call *top;
+
+		if (!depth)
+			break;
+		top = &t->calls[(depth - 1) & (LIMIT_NEST - 1)];
+		if (top->sp > sp)
+			break;
+		/* The same depth of stack: only a tail call (SSL_write_ex to SSL_write_ex2) leaves its caller open. */
+		if (top->sp == sp && top->ip != ip && top->role == role)
+			break;
+		call_missed(top);
+		depth--;
+	}
+	return depth;
+}
+
+/* 0: the return is wanted; 1: it is not. */
+static __always_inline int call_push(struct pt_regs *ctx, struct task_struct *task, __u64 cookie)
+{
+	__u32 role = TLS_COOKIE_ROLE(cookie), depth;
+	struct tls_call call = {};
+	struct thread *t;
+
+	call.sp = PT_REGS_SP(ctx) + RETURN_SP_SHIFT;
+	call.ip = PT_REGS_IP(ctx);
+	call.entry_ns = bpf_ktime_get_boot_ns();
+	call.role = role;
+	if (role != TLS_ROLE_NEW)
+		call.obj = PT_REGS_PARM1(ctx);
+	if (role == TLS_ROLE_READ || role == TLS_ROLE_WRITE) {
+		call.buf = PT_REGS_PARM2(ctx);
+		call.len_ptr = call_arg(ctx, TLS_COOKIE_LEN_ARG(cookie));
+	}
+	t = thread_of(task, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		call_refused(&call, ST_STATE_FULL);
+		return 1;
+	}
+	depth = calls_still_open(t, call.sp, call.ip, role);
+	if (depth >= LIMIT_NEST) {
+		t->depth = LIMIT_NEST;
+		call_refused(&call, ST_NEST_OVERFLOW);
+		return 1;
+	}
+	t->calls[depth & (LIMIT_NEST - 1)] = call;
+	t->depth = depth + 1;
+	return 0;
+}
+
+/* Takes the entry of this return off the stack; false: it has none. */
+static __always_inline bool call_pop(struct pt_regs *ctx, struct thread *t, __u32 role, struct tls_call *out)
+{
+	__u64 sp = PT_REGS_SP(ctx);
+	__u32 depth = t->depth, at = depth, found = 0;
+	int i;
+
+	for (i = 0; i < LIMIT_NEST; i++) {
+		const struct tls_call *call;
+
+		if (!at)
+			break;
+		at--;
+		call = &t->calls[at & (LIMIT_NEST - 1)];
+		if (call->sp == sp && call->role == role) {
+			*out = *call;
+			found = 1;
+			break;
+		}
+	}
+	if (!found)
+		return false;
+	for (i = 0; i < LIMIT_NEST; i++) {
+		if (depth <= at + 1)
+			break;
+		depth--;
+		call_missed(&t->calls[depth & (LIMIT_NEST - 1)]);
+	}
+	t->depth = at;
+	return true;
+}
+
+/*
+ * These bytes were reported: no open caller may report them again. A caller is a wrapper if it works on the same object
+ * in the same direction and the bytes go on where its own reported bytes end (a loop around partial writes does that
+ * too). A callback that reads into another buffer is not.
+ */
+static __always_inline void calls_tell_wrappers(struct thread *t, const struct tls_call *done, __u64 len)
+{
+	__u32 depth = t->depth, i;
+
+	for (i = 0; i < LIMIT_NEST; i++) {
+		struct tls_call *outer = &t->calls[i];
+
+		if (i >= depth)
+			break;
+		if (outer->obj == done->obj && outer->role == done->role &&
+		    outer->buf + outer->inner == done->buf + done->inner)
+			outer->inner += len;
+	}
+}
+
+/* --- returns ----------------------------------------------------------------------------------------------------- */
+
+/* Bytes that the call moved. *fault: it moved some, but how many could not be read. */
+static __always_inline __u64 moved_len(struct pt_regs *ctx, const struct tls_call *call, __u64 cookie, bool *fault)
+{
+	int ret = (int)PT_REGS_RC(ctx); /* an int: the upper half of the register is anything */
+	__u64 len = 0;
+
+	if (ret <= 0)
+		return 0;
+	if (TLS_COOKIE_LEN_ARG(cookie) == TLS_LEN_RET)
+		return ret;
+	if (bpf_probe_read_user(&len, sizeof(len), (const void *)call->len_ptr)) {
+		stat_add(ST_FAULT, 1);
+		*fault = true;
+	}
+	return len;
+}
+
+static __noinline int call_moved(struct thread *t, struct conn_state *state, const struct conn_map_key *key,
+				 const struct tls_call *call, __u64 len)
+{
+	__u64 now = bpf_ktime_get_boot_ns();
+	struct run run = {};
+
+	handshake_guess(state, key, call);
+	if (len <= call->inner)
+		return 0;
+	len -= call->inner;
+	calls_tell_wrappers(t, call, len);
+	emit_head(&run.head.h, 0, EV_DATA, 0, now, key->tgid, conn_tid());
+	conn_fill(&run.head.conn, key, state->gen);
+	run.head.entry_ns = call->entry_ns;
+	run.head.dir = role_dir(call->role) & 1;
+	run.buf = call->buf + call->inner;
+	data_moved(state, key, &run, len);
+	if (call->inside || (state->flags & CONN_F_INSIDE))
+		return 0;
+	if (call->role == TLS_ROLE_WRITE)
+		vote_after_write(t, state, call, len);
+	else
+		vote_before_read(t, state, key, len);
+	return 0;
+}
+
+static __always_inline void call_done(struct pt_regs *ctx, struct task_struct *task, struct thread *t,
+				      const struct tls_call *call, __u64 cookie)
+{
+	struct conn_state *state;
+	struct conn_map_key key;
+	bool fault = false;
+	__u64 len;
+
+	conn_key(&key, task, call->obj);
+	state = conn_of_call(&key, call);
+	if (!state)
+		return;
+	if (call->role == TLS_ROLE_HANDSHAKE) {
+		int ret = (int)PT_REGS_RC(ctx);
+
+		if (ret == (TLS_COOKIE_LEN_ARG(cookie) == TLS_HANDSHAKE_ZERO ? 0 : 1))
+			handshake_done(state, &key, bpf_ktime_get_boot_ns(), 0);
+	} else {
+		len = moved_len(ctx, call, cookie, &fault);
+		if (len)
+			call_moved(t, state, &key, call, len);
+		else if (fault)
+			conn_emit_gap(state, &key, role_dir(call->role), bpf_ktime_get_boot_ns());
+		else
+			state->last_fail_ns = bpf_ktime_get_boot_ns();
+	}
+	state->used_ns = bpf_ktime_get_boot_ns();
+}
+
+/* SSL_new: the returned address is a new object, whatever it was before. */
+static __always_inline void object_made(struct pt_regs *ctx, struct task_struct *task, const struct tls_call *call)
+{
+	struct conn_state *state;
+	struct conn_map_key key;
+	__u64 obj = PT_REGS_RC(ctx);
+
+	if (!obj)
+		return;
+	conn_key(&key, task, obj);
+	state = bpf_map_lookup_elem(&conns, &key);
+	if (state)
+		conn_renew(state, &key, call->entry_ns, true);
+	else
+		conn_make(&key, call->entry_ns, true);
+}
+
+static __always_inline void object_freed(struct pt_regs *ctx, struct task_struct *task)
+{
+	__u64 now = bpf_ktime_get_boot_ns();
+	struct conn_state *state;
+	struct conn_map_key key;
+	struct ev_conn_close *r;
+
+	conn_key(&key, task, PT_REGS_PARM1(ctx));
+	state = bpf_map_lookup_elem(&conns, &key);
+	if (!state || (__sync_fetch_and_or(&state->flags, CONN_F_FREED) & CONN_F_FREED))
+		return;
+	state->used_ns = now;
+	r = emit_reserve(sizeof(*r));
+	if (!r)
+		return;
+	emit_head(&r->h, sizeof(*r), EV_CONN_CLOSE, 0, now, key.tgid, conn_tid());
+	conn_fill(&r->conn, &key, state->gen);
+	r->pos[0] = state->pos[0];
+	r->pos[1] = state->pos[1];
+	emit_submit(r, sizeof(*r));
+}
+
+/* --- the programs ------------------------------------------------------------------------------------------------ */
+
+static __always_inline int tls_enter(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 cookie;
+
+	if (!target_of(task))
+		return 1;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (TLS_COOKIE_ROLE(cookie) == TLS_ROLE_FREE) {
+		object_freed(ctx, task);
+		return 1;
+	}
+	return call_push(ctx, task, cookie);
+}
+
+static __always_inline int tls_leave(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	struct thread *t = thread_of(task, 0);
+	struct tls_call call;
+
+	/* No state: the process is no target, or became one during the call. */
+	if (!t || !call_pop(ctx, t, TLS_COOKIE_ROLE(cookie), &call) || !target_of(task))
+		return 0;
+	if (call.role == TLS_ROLE_NEW)
+		object_made(ctx, task, &call);
+	else
+		call_done(ctx, task, t, &call, cookie);
+	return 0;
+}
+
+/* Linux 6.13 and later: entry and return in one; returning 1 at the entry spares the return probe. */
+SEC("uprobe")
+int tls_session(struct pt_regs *ctx)
+{
+	if (bpf_session_is_return && bpf_session_is_return())
+		return tls_leave(ctx);
+	return tls_enter(ctx);
+}
+
+/* Older: two links, by uprobe_multi (6.6) or perf events. Here the value returned means nothing. */
+SEC("uprobe")
+int tls_entry(struct pt_regs *ctx)
+{
+	tls_enter(ctx);
+	return 0;
+}
+
+SEC("uretprobe")
+int tls_return(struct pt_regs *ctx)
+{
+	return tls_leave(ctx);
+}
