@@ -90,8 +90,9 @@ UNIT_record := user/flow/record.c
 UNIT_stream := user/flow/stream.c
 UNIT_conn := user/flow/conn.c user/flow/stream.c
 UNIT_proc := user/flow/proc.c
-UNIT_http1 := user/flow/proto/http1.c user/flow/proto/http.c
-UNIT_proto := user/flow/proto/proto.c user/flow/proto/http1.c user/flow/proto/http.c
+HTTP1_SRCS := user/flow/proto/http1.c user/flow/proto/http1_message.c user/flow/proto/http1_head.c user/flow/proto/http.c
+UNIT_http1 := $(HTTP1_SRCS)
+UNIT_proto := user/flow/proto/proto.c $(HTTP1_SRCS)
 UNIT_decode := user/flow/proto/decode.c
 UNIT_sse := user/flow/proto/sse.c
 UNIT_jsonscan := user/flow/llm/jsonscan.c
@@ -104,8 +105,8 @@ UNIT_view := $(wildcard user/view/*.c) user/flow/llm/call.c user/flow/coverage.c
 UNIT_coverage := user/flow/coverage.c
 UNIT_elf := user/attach/elf.c
 UNIT_maps := user/attach/maps.c
-UNIT_site := user/attach/site.c user/attach/elf.c
-UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c) user/attach/site.c user/attach/elf.c
+UNIT_site := $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
+UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/insn.c user/attach/elf.c
 UNIT_target := user/attach/target.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
 UNIT_options := user/options.c
 UNIT_targets := user/targets.c user/attach/target.c user/attach/elf.c
@@ -124,12 +125,35 @@ $(O)/san/%.o: %.c $(STAMP)
 define unit_rule
 $(O)/tests/unit/$(1): $$(patsubst %.c,$(O)/%.o,tests/unit/test_$(1).c tests/unit/harness.c $$(UNIT_$(1)) $$(BASE_SRCS))
 	@mkdir -p $$(@D)
-	$$(call say,LD,$$@)$$(CC) $$(LDFLAGS) $(UNIT_WRAP) -o $$@ $$^ $$(UNIT_LIBS)
+	$$(call say,LD,$$@)$$(CC) $$(LDFLAGS) $(UNIT_WRAP) -o $$@ $$^ $$(UNIT_LIBS_$(1)) $$(UNIT_LIBS)
 $(O)/san/tests/unit/$(1): $$(patsubst %.c,$(O)/san/%.o,tests/unit/test_$(1).c tests/unit/harness.c $$(UNIT_$(1)) $$(BASE_SRCS))
 	@mkdir -p $$(@D)
-	$$(call say,LD,$$@)$$(CC) $$(LDFLAGS) $(SAN_FLAGS) $(UNIT_WRAP) -o $$@ $$^ $$(UNIT_LIBS)
+	$$(call say,LD,$$@)$$(CC) $$(LDFLAGS) $(SAN_FLAGS) $(UNIT_WRAP) -o $$@ $$^ $$(UNIT_LIBS_$(1)) $$(UNIT_LIBS)
 endef
 $(foreach t,$(UNIT_TESTS),$(eval $(call unit_rule,$(t))))
+UNIT_LIBS_abi := -lbpf
+$(O)/tests/unit/abi $(O)/san/tests/unit/abi: | $(O)/perfbpf.bpf.o
+
+# --- small libraries of special shapes, for the tests of the site resolver and the finder ------------------------------
+ifeq ($(MACHINE),x86_64)
+SHAPES := $(patsubst tests/unit/shapes/%.S,$(O)/tests/shapes/%.so,$(sort $(wildcard tests/unit/shapes/*.S))) \
+	$(patsubst %,$(O)/tests/shapes/compiled_%.so,O0 O2 Os cet frame)
+endif
+SHAPE_FLAGS_compiled_O0 := -O0
+SHAPE_FLAGS_compiled_O2 := -O2 -fcf-protection=none
+SHAPE_FLAGS_compiled_Os := -Os -fcf-protection=none
+SHAPE_FLAGS_compiled_cet := -O2 -fcf-protection=full -fstack-protector-strong
+SHAPE_FLAGS_compiled_frame := -O2 -fno-omit-frame-pointer
+SHAPE_LINK := -shared -nostdlib -Wl,-soname,libshape.so -Wl,--build-id
+
+$(O)/tests/shapes/%.so: tests/unit/shapes/%.S tests/unit/shapes/shape.inc $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,SHAPE,$@)$(CC) -Itests/unit/shapes -Wa,-Itests/unit/shapes $(SHAPE_LINK) -o $@ $<
+$(O)/tests/shapes/compiled_%.so: tests/unit/shapes/compiled.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,SHAPE,$@)$(CC) $(WARN) -fPIC -fvisibility=hidden $(SHAPE_FLAGS_compiled_$*) $(SHAPE_LINK) -o $@ $<
+
+$(foreach t,elf site tlsfind,$(O)/tests/unit/$(t) $(O)/san/tests/unit/$(t)): | $(SHAPES)
 
 unit: $(UNIT_TESTS:%=$(O)/tests/unit/%) $(UNIT_TESTS:%=$(O)/san/tests/unit/%)
 .PHONY: unit
@@ -154,7 +178,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (30)
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS := $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/tlsbench
+TEST_TOOLS := $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/tlsbench
 
 $(O)/tests/modelserver: $(O)/tests/tools/modelserver.o $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
@@ -168,6 +192,10 @@ $(O)/tests/tlsbench: $(O)/tests/bench/tlsbench.o $(O)/tests/tools/testcert.o
 $(O)/tests/jsonl2cap: $(O)/tests/tools/jsonl2cap.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
+
+$(O)/tests/bpftest: $(O)/tests/bpf/bpftest.o $(O)/user/attach/probes.o $(O)/user/attach/reclaim.o $(BASE_SRCS:%.c=$(O)/%.o)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto $(LIBS) -lpthread
 
 tools: $(TEST_TOOLS)
 .PHONY: tools

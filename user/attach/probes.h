@@ -3,8 +3,8 @@
 #define ATTACH_PROBES_H
 
 /*
- * The kernel side's only user: loads the BPF object, attaches probes, drains the ring, reads counters. Nobody else sees the
- * skeleton or libbpf.
+ * The kernel side's only user: loads the BPF object, attaches probes, drains the ring, reads counters. Nobody else sees
+ * the skeleton or libbpf.
  */
 
 #include <stdbool.h>
@@ -17,10 +17,10 @@
 enum probes_mode { PROBES_SESSION, PROBES_MULTI, PROBES_PERF };
 
 struct probes_config {
-	uint32_t ring_bytes; /* power of two */
-	bool follow_exec;    /* -n, -a: every exec is reported and provisionally traced */
+	uint32_t ring_bytes;	   /* power of two */
+	bool follow_exec;	   /* -n, -a: every exec is reported and provisionally traced */
 	enum probes_mode mode_max; /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
-	bool force_no_dynptr; /* for tests */
+	bool force_no_dynptr;	   /* for tests */
 	/* Called from probes_consume() once a record. Bytes are read-only and borrowed. */
 	void (*on_record)(void *ctx, const void *bytes, size_t len);
 	void *ctx;
@@ -36,17 +36,19 @@ struct probes_features {
 
 struct probes;
 
-/* Load. NULL with errno and *why (static or in probes_why()): EPERM (privileges), ENOENT (no BTF), EINVAL (verifier) … */
+/* Load. NULL with errno and *why (static or in probes_why()): EPERM (privileges), ENOENT (no BTF), EINVAL (verifier) …
+ */
 struct probes *probes_open(const struct probes_config *cfg);
-const char *probes_why(void);  /* one line of the last failure of probes_open, for the user */
-const char *probes_hint(void); /* what to do about it, or NULL */
+const char *probes_why(void);	      /* one line of the last failure of probes_open, for the user */
+const char *probes_hint(void);	      /* what to do about it, or NULL */
 void probes_detach(struct probes *p); /* every probe is removed; the ring and the counters can still be read */
 void probes_close(struct probes *p);  /* detaches everything; NULL is fine */
 
 const struct probes_features *probes_features(const struct probes *p);
 
-/* Probe a file's functions (each (device, inode) once; again returns 0). `path` must reach the very file (map_files, root, exe).
- * 0; -errno when no read or no write probe could be set, failures[] then names them. Results are kept for probes_each_file. */
+/* Probe a file's functions (each (device, inode) once; again returns 0). `path` must reach the very file (map_files,
+ * root, exe). 0; -errno when no read or no write probe could be set, failures[] then names them. Results are kept for
+ * probes_each_file. */
 int probes_attach_file(struct probes *p, const char *path, const char *shown_path, const struct elf *e,
 		       const struct tls_find *found);
 
@@ -59,16 +61,18 @@ struct probes_file {
 void probes_each_file(const struct probes *p, void (*fn)(void *ctx, const struct probes_file *f), void *ctx);
 bool probes_has_file(const struct probes *p, uint64_t dev, uint64_t ino);
 
-/* A process is traced from now on, with the children it makes. 0, -E2BIG (LIMIT_TARGETS). */
+/* A process is traced from now on, with the children it makes. start_ns: to 20 ms, 0 not known. 0, -E2BIG
+ * (LIMIT_TARGETS), -ESRCH (gone, or the pid is another process's by now), -EINVAL (perfbpf itself). */
 int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns);
 void probes_confirm_target(struct probes *p, pid_t tgid); /* provisional -> traced */
 void probes_drop_target(struct probes *p, pid_t tgid);
 /* One process that was there before the start, as the kernel sees it (exact start time, exec id). 0 or -ESRCH. */
 int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id);
 
-int probes_fd(const struct probes *p);	/* epoll-able: woken only on urgent records */
-int probes_consume(struct probes *p);	/* drains all; number of records or -errno. Call on a timer too */
+int probes_fd(const struct probes *p);		      /* epoll-able: woken only on urgent records */
+int probes_consume(struct probes *p);		      /* drains all; number of records or -errno. Call on a timer too */
 void probes_stats(struct probes *p, uint64_t *stats); /* ST_COUNT sums; see EV_STATS */
-void probes_tick(struct probes *p, uint64_t now_ns); /* deletes kernel state of closed connections and ended processes */
+void probes_tick(struct probes *p,
+		 uint64_t now_ns); /* deletes kernel state of closed connections and ended processes */
 
 #endif

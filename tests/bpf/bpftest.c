@@ -1,0 +1,1614 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The BPF side, for real: loads the object in one flavour, probes functions of this very program (whose return values
+ * are scripted) and of libssl, lets child processes call them, and compares the records with golden texts.
+ *
+ *   bpftest session|multi|perf [no-dynptr]
+ *
+ * Speaks TAP. Needs root and BPF; says SKIP where there is none, or where the kernel has no such flavour.
+ */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <linux/types.h>
+
+#include "attach/probes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "bpf/event.h"
+
+#define PAGE 4096
+#define BIG  (2u << 20)
+
+static const char *flavour;
+static unsigned test_number, failures;
+
+/* --- what the probed functions do -------------------------------------------------------------------------------- */
+
+#define PROBED __attribute__((noinline, noipa, noclone))
+
+static struct {
+	int ret;
+	size_t out;
+	void (*inside)(void); /* called before it returns, once */
+} script;
+
+static int perform(size_t *out)
+{
+	void (*inside)(void) = script.inside;
+	int ret = script.ret;
+	size_t n = script.out;
+
+	script.inside = NULL;
+	if (inside)
+		inside();
+	if (out)
+		*out = n;
+	return ret;
+}
+
+int fake_read(void *obj, void *buf, int n);
+int fake_read_ex(void *obj, void *buf, size_t n, size_t *out);
+int fake_write(void *obj, const void *buf, int n);
+int fake_write_ex(void *obj, const void *buf, size_t n, size_t *out);
+int fake_write_ex2(void *obj, const void *buf, size_t n, unsigned long flags, size_t *out);
+int fake_write_all(void *obj, const void *buf, int n);
+int fake_peek(void *obj, void *buf, int n);
+int fake_handshake(void *obj);
+int fake_handshake_zero(void *obj);
+void *fake_new(void *result);
+void fake_free(void *obj);
+
+PROBED int fake_read(void *obj, void *buf, int n)
+{
+	__asm__ volatile("" : : "r"(obj), "r"(buf), "r"(n) : "memory");
+	return perform(NULL);
+}
+
+PROBED int fake_read_ex(void *obj, void *buf, size_t n, size_t *out)
+{
+	__asm__ volatile("" : : "r"(obj), "r"(buf), "r"(n) : "memory");
+	return perform(out);
+}
+
+PROBED int fake_write(void *obj, const void *buf, int n)
+{
+	__asm__ volatile("" : : "r"(obj), "r"(buf), "r"(n) : "memory");
+	return perform(NULL);
+}
+
+PROBED int fake_write_ex2(void *obj, const void *buf, size_t n, unsigned long flags, size_t *out)
+{
+	__asm__ volatile("" : : "r"(obj), "r"(buf), "r"(n), "r"(flags) : "memory");
+	return perform(out);
+}
+
+/* A tail call, as in OpenSSL 3.3 and later. */
+PROBED __attribute__((optimize("O2"))) int fake_write_ex(void *obj, const void *buf, size_t n, size_t *out)
+{
+	return fake_write_ex2(obj, buf, n, 0, out);
+}
+
+/* A loop around partial writes: its own bytes were all told by the calls inside. */
+PROBED int fake_write_all(void *obj, const void *buf, int n)
+{
+	int done = 0;
+
+	while (done < n) {
+		script.ret = n - done < 4 ? n - done : 4;
+		done += fake_write(obj, (const char *)buf + done, n - done);
+	}
+	return done;
+}
+
+PROBED int fake_peek(void *obj, void *buf, int n)
+{
+	__asm__ volatile("" : : "r"(obj), "r"(buf), "r"(n) : "memory");
+	return perform(NULL);
+}
+
+PROBED int fake_handshake(void *obj)
+{
+	__asm__ volatile("" : : "r"(obj) : "memory");
+	return perform(NULL);
+}
+
+PROBED int fake_handshake_zero(void *obj)
+{
+	__asm__ volatile("" : : "r"(obj) : "memory");
+	return perform(NULL);
+}
+
+PROBED void *fake_new(void *result)
+{
+	__asm__ volatile("" : "+r"(result) : : "memory");
+	return result;
+}
+
+PROBED void fake_free(void *obj)
+{
+	__asm__ volatile("" : : "r"(obj) : "memory");
+}
+
+/* Calls with a scripted result. */
+static int do_read(void *obj, void *buf, int ret)
+{
+	script.ret = ret;
+	return fake_read(obj, buf, 4096);
+}
+
+static void do_read_ex(void *obj, void *buf, int ret, size_t out)
+{
+	size_t got = 0;
+
+	script.ret = ret;
+	script.out = out;
+	fake_read_ex(obj, buf, 16384, &got);
+}
+
+static int do_write(void *obj, const void *buf, int ret)
+{
+	script.ret = ret;
+	return fake_write(obj, buf, 1 << 30);
+}
+
+static void do_write_ex(void *obj, const void *buf, int ret, size_t out)
+{
+	size_t got = 0;
+
+	script.ret = ret;
+	script.out = out;
+	fake_write_ex(obj, buf, 1 << 20, &got);
+}
+
+static void do_handshake(void *obj, int ret)
+{
+	script.ret = ret;
+	fake_handshake(obj);
+}
+
+/* Objects, and bytes whose value follows from their place. */
+static char objects[4][16];
+#define A (&objects[0])
+#define B (&objects[1])
+static uint8_t *big;
+static char text[4096];
+
+static uint8_t pattern(uint64_t at)
+{
+	return (uint8_t)(at * 7 + (at >> 8) * 13 + 1);
+}
+
+/* --- records as text --------------------------------------------------------------------------------------------- */
+
+static char *got;
+static size_t got_len, got_size;
+static pid_t child_pid;
+static uint32_t gens[64];
+static unsigned gen_count;
+static uint64_t data_bytes, records_seen;
+static bool quiet_data;
+static uint64_t exec_ids[8];
+static unsigned exec_count;
+
+__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (got_size - got_len < 8192) {
+		got_size = got_size ? 2 * got_size : 65536;
+		got = realloc(got, got_size);
+		if (!got)
+			abort();
+	}
+	va_start(ap, fmt);
+	got_len += (size_t)vsnprintf(got + got_len, got_size - got_len, fmt, ap);
+	va_end(ap);
+}
+
+static unsigned gen_number(uint32_t gen)
+{
+	unsigned i;
+
+	for (i = 0; i < gen_count; i++)
+		if (gens[i] == gen)
+			return i + 1;
+	if (gen_count < ARRAY_SIZE(gens))
+		gens[gen_count++] = gen;
+	return gen_count;
+}
+
+static void note_conn(const char *what, const struct ev_head *h, const struct ev_conn *c)
+{
+	char object = c->obj == (uintptr_t)A ? 'A' : c->obj == (uintptr_t)B ? 'B' : 'x';
+
+	note("%s %c%u%s", what, object, gen_number(c->gen), h->tgid == (uint32_t)child_pid ? "" : " child");
+	if (!c->start_ns || c->start_ns > h->ts_ns)
+		note(" BADSTART");
+}
+
+static const char *dir_name(uint8_t dir)
+{
+	return dir == EV_DIR_TX ? "tx" : dir == EV_DIR_RX ? "rx" : "BADDIR";
+}
+
+static void note_bytes(const struct ev_data *d)
+{
+	uint32_t i;
+
+	if (!d->len)
+		return;
+	for (i = 0; i < d->len; i++)
+		if (d->bytes[i] != pattern(d->pos + i))
+			break;
+	if (i == d->len)
+		note(" pattern");
+	else if (d->len <= 64)
+		note(" '%.*s'", (int)d->len, (const char *)d->bytes);
+	else
+		note(" BADBYTES");
+}
+
+static void note_data(const struct ev_data *d, size_t len)
+{
+	data_bytes += d->len;
+	if (quiet_data)
+		return;
+	note_conn("data", &d->h, &d->conn);
+	note(" %s %llu+%u", dir_name(d->dir), d->pos, d->len);
+	if (d->orig_len != d->len)
+		note("/%u", d->orig_len);
+	if (sizeof(*d) + d->len > d->h.size)
+		note(" BADSIZE");
+	else
+		note_bytes(d);
+	if (d->entry_ns > d->h.ts_ns || d->entry_ns < d->conn.start_ns)
+		note(" BADTIME");
+	note("%s%s\n", d->h.flags & EV_F_CAPPED ? " capped" : "", d->h.flags & EV_F_FAULT ? " fault" : "");
+	(void)len;
+}
+
+static void note_exec(const struct ev_exec *e)
+{
+	const char *s = (const char *)e->bytes;
+	uint32_t i;
+
+	note("exec %.*s", (int)e->filename_len, s);
+	for (i = 0; i < e->args_len; i++) {
+		char c = s[e->filename_len + i];
+
+		note("%s%c", i ? "" : " ", c ? c : '|');
+	}
+	if (exec_count < ARRAY_SIZE(exec_ids))
+		exec_ids[exec_count++] = e->exec_id;
+	note("%s\n", sizeof(*e) + e->filename_len + e->args_len > e->h.size ? " BADSIZE" : "");
+}
+
+static const char *const sock_names[] = {"?",	   "connected",	 "connect-failed", "close-local",    "close-remote",
+					 "closed", "retransmit", "reset-sent",	   "reset-received", "rtt"};
+
+static void note_addr(const struct ev_addr *a)
+{
+	char local[INET6_ADDRSTRLEN] = "", remote[INET6_ADDRSTRLEN] = "";
+
+	inet_ntop(a->family, a->laddr, local, sizeof(local));
+	inet_ntop(a->family, a->raddr, remote, sizeof(remote));
+	note(" %s:%s>%s:%s", local, a->lport ? "L" : "0", remote, a->rport ? "R" : "0");
+}
+
+static bool show_rtt;
+
+static void note_sock(const struct ev_sock *s)
+{
+	if (s->what == EV_SK_RTT && !show_rtt)
+		return;
+	note("sock %s%s", s->what < ARRAY_SIZE(sock_names) ? sock_names[s->what] : "?",
+	     s->h.tgid == (uint32_t)child_pid ? "" : " WRONGOWNER");
+	note_addr(&s->addr);
+	if (s->what <= EV_SK_CONNECT_FAILED && (!s->begin_ns || s->begin_ns > s->h.ts_ns))
+		note(" BADBEGIN");
+	if (s->what == EV_SK_CONNECTED && !s->srtt_us)
+		note(" NORTT");
+	note("%s\n", s->cookie ? "" : " NOCOOKIE");
+}
+
+static void note_conn_sock(const struct ev_conn_sock *s)
+{
+	static const char *const how[] = {"?", "inside", "after", "before"};
+
+	note_conn(how[s->how & 3], &s->h, &s->conn);
+	note(" %s wire=%u plain=%u", dir_name(s->dir), s->wire_len, s->plain_len);
+	note_addr(&s->addr);
+	note("%s\n", s->cookie ? "" : " NOCOOKIE");
+}
+
+static void on_record(void *ctx, const void *bytes, size_t len)
+{
+	const struct ev_head *h = bytes;
+
+	(void)ctx;
+	records_seen++;
+	if (len < sizeof(*h) || h->size < sizeof(*h) || h->size > len || h->size % 8) {
+		note("BADRECORD kind %u size %u of %zu\n", h->kind, h->size, len);
+		return;
+	}
+	if (h->kind == EV_DATA) {
+		note_data(bytes, len);
+	} else if (h->kind == EV_GAP) {
+		const struct ev_gap *g = bytes;
+
+		note_conn("gap", h, &g->conn);
+		note(" %s at %llu\n", dir_name(g->dir), g->pos);
+	} else if (h->kind == EV_CONN_OPEN) {
+		note_conn("open", h, &((const struct ev_conn_open *)bytes)->conn);
+		note("%s\n", h->flags & EV_F_FRESH ? " fresh" : "");
+	} else if (h->kind == EV_CONN_CLOSE) {
+		const struct ev_conn_close *c = bytes;
+
+		note_conn("close", h, &c->conn);
+		note(" tx=%llu rx=%llu\n", c->pos[0], c->pos[1]);
+	} else if (h->kind == EV_HANDSHAKE) {
+		const struct ev_handshake *s = bytes;
+
+		note_conn("handshake", h, &s->conn);
+		note("%s%s\n", h->flags & EV_F_APPROX ? " approx" : "",
+		     s->begin_ns && s->begin_ns <= h->ts_ns ? "" : " BADTIME");
+	} else if (h->kind == EV_CONN_SOCK) {
+		note_conn_sock(bytes);
+	} else if (h->kind == EV_SOCK) {
+		note_sock(bytes);
+	} else if (h->kind == EV_EXEC) {
+		note_exec(bytes);
+	} else if (h->kind == EV_FORK) {
+		const struct ev_fork *f = bytes;
+
+		note("fork%s\n", f->child_tgid && f->child_start_ns ? "" : " BAD");
+	} else if (h->kind == EV_EXIT) {
+		const struct ev_exit *x = bytes;
+
+		note("exit%s %d signal %d\n", h->tgid == (uint32_t)child_pid ? "" : " child", x->code, x->signal);
+	} else {
+		note("kind %u\n", h->kind);
+	}
+}
+
+/* --- running a child --------------------------------------------------------------------------------------------- */
+
+static struct probes *probes;
+static bool consume_while_running = true;
+
+static void forget_records(void)
+{
+	got_len = 0;
+	gen_count = 0;
+	data_bytes = records_seen = 0;
+	exec_count = 0;
+	if (got)
+		got[0] = 0;
+}
+
+/* fn in a new process, as a target or not; its records are in `got` afterwards. */
+static void run_child(void (*fn)(void), bool target)
+{
+	int go[2], status;
+	char c = 0;
+
+	if (pipe(go))
+		abort();
+	forget_records();
+	child_pid = fork();
+	if (child_pid < 0)
+		abort();
+	if (child_pid == 0) {
+		close(go[1]);
+		if (read(go[0], &c, 1) != 1)
+			_exit(99);
+		fn();
+		_exit(0);
+	}
+	close(go[0]);
+	if (target && probes_add_target(probes, child_pid, 0))
+		note("ADD TARGET FAILED\n");
+	if (write(go[1], "g", 1) != 1)
+		abort();
+	close(go[1]);
+	while (waitpid(child_pid, &status, consume_while_running ? WNOHANG : 0) == 0) {
+		probes_consume(probes);
+		usleep(2000);
+	}
+	usleep(20000); /* softirq events of its sockets */
+	probes_consume(probes);
+}
+
+static void verdict(bool ok, const char *name)
+{
+	test_number++;
+	printf("%s %u - %s: %s\n", ok ? "ok" : "not ok", test_number, flavour, name);
+	if (!ok)
+		failures++;
+}
+
+static void print_lines(const char *title, const char *lines)
+{
+	printf("# %s\n", title);
+	while (*lines) {
+		int len = (int)strcspn(lines, "\n");
+
+		printf("#   %.*s\n", len, lines);
+		lines += len + (lines[len] == '\n');
+	}
+}
+
+static void expect(const char *name, const char *golden)
+{
+	bool ok = strcmp(got ? got : "", golden) == 0;
+
+	verdict(ok, name);
+	if (!ok) {
+		print_lines("expected", golden);
+		print_lines("got", got ? got : "");
+	}
+	fflush(stdout);
+}
+
+static void check(const char *name, const char *golden, void (*fn)(void))
+{
+	run_child(fn, true);
+	expect(name, golden);
+}
+
+static uint64_t stat_of(enum ev_stat id)
+{
+	uint64_t stats[ST_COUNT];
+
+	probes_stats(probes, stats);
+	return stats[id];
+}
+
+/* --- cases: data ------------------------------------------------------------------------------------------------- */
+
+/* BR-024: what the functions return, and where the length is. */
+static void case_lengths(void)
+{
+	do_read(A, text, 5);
+	do_read(A, text, -1);
+	do_read(A, text, 0);
+	do_read_ex(A, text, 1, 33);
+	do_read_ex(A, text, 0, 777);
+	do_read_ex(A, text, 1, 0);
+	script.ret = 40;
+	fake_peek(A, text, 40);
+	do_write(A, text, 7);
+	do_write_ex(A, text, 1, 12);
+	do_write_ex(A, text, -1, 12);
+	do_handshake(A, 1);
+}
+
+static const char golden_lengths[] = "open A1\n"
+				     "data A1 rx 0+5 'abcde'\n"
+				     "data A1 rx 5+33 'abcdefghijklmnopqrstuvwxyzabcdefg'\n"
+				     "data A1 tx 0+7 'abcdefg'\n"
+				     "data A1 tx 7+12 'abcdefghijkl'\n"
+				     "exit 0 signal 0\n";
+
+static void write_inside(void)
+{
+	do_write(A, text + 1, 3);
+	script.ret = 6; /* of the call around */
+}
+
+/* BR-040, and node: a write in a read on the same object; a read in a read into another buffer. */
+static void read_inside(void)
+{
+	do_read(A, text + 10, 2);
+}
+
+static void case_nested(void)
+{
+	script.inside = write_inside;
+	do_read(A, text, 6);
+	script.inside = read_inside;
+	do_read(A, text, 4);
+}
+
+static const char golden_nested[] = "open A1\n"
+				    "data A1 tx 0+3 'bcd'\n"
+				    "data A1 rx 0+6 'abcdef'\n"
+				    "data A1 rx 6+2 'kl'\n"
+				    "data A1 rx 8+4 'abcd'\n"
+				    "exit 0 signal 0\n";
+
+static void case_wrapper(void)
+{
+	fake_write_all(A, text, 10);
+	do_write_ex(A, text, 1, 5); /* a tail call: both probes, one record */
+	do_write(A, text, 2);
+}
+
+static const char golden_wrapper[] = "open A1\n"
+				     "data A1 tx 0+4 'abcd'\n"
+				     "data A1 tx 4+4 'efgh'\n"
+				     "data A1 tx 8+2 'ij'\n"
+				     "data A1 tx 10+5 'abcde'\n"
+				     "data A1 tx 15+2 'ab'\n"
+				     "exit 0 signal 0\n";
+
+static jmp_buf jump;
+
+static void jump_out(void)
+{
+	longjmp(jump, 1);
+}
+
+static void case_missed(void)
+{
+	do_read(A, text, 5);
+	script.inside = jump_out;
+	if (setjmp(jump) == 0)
+		do_read(A, text, 9);
+	do_read(A, text, 3);
+	/* and below another call, which finds it at its return */
+	do_write(B, text, 1);
+}
+
+static const char golden_missed[] = "open A1\n"
+				    "data A1 rx 0+5 'abcde'\n"
+				    "gap A1 rx at 5\n"
+				    "data A1 rx 5+3 'abc'\n"
+				    "open B2\n"
+				    "data B2 tx 0+1 'a'\n"
+				    "exit 0 signal 0\n";
+
+static int deep;
+
+static void deeper(void)
+{
+	if (deep++ < LIMIT_NEST) {
+		script.inside = deeper;
+		do_write(A, text + 26 * deep, 1); /* another buffer each: no wrappers */
+	}
+}
+
+static void case_overflow(void)
+{
+	script.inside = deeper;
+	do_write(A, text, 1); /* LIMIT_NEST + 1 deep: the last is refused */
+	do_write(A, text, 2);
+}
+
+static void case_chunks(void)
+{
+	do_write(A, big, 300 * 1024);
+	do_read(A, big, 16384 * 2 + 5);
+}
+
+static void golden_chunks(char *out, size_t size)
+{
+	size_t len = (size_t)snprintf(out, size, "open A1\n");
+	unsigned at, n;
+
+	for (at = 0; at < 300 * 1024; at += n) {
+		n = 300 * 1024 - at < LIMIT_CHUNK_BYTES ? 300 * 1024 - at : LIMIT_CHUNK_BYTES;
+		len += (size_t)snprintf(out + len, size - len, "data A1 tx %u+%u pattern\n", at, n);
+	}
+	snprintf(out + len, size - len,
+		 "data A1 rx 0+16384 pattern\ndata A1 rx 16384+16384 pattern\ndata A1 rx 32768+5 pattern\n"
+		 "exit 0 signal 0\n");
+}
+
+/* Every class of record sizes and its edges. */
+static void case_sizes(void)
+{
+	static const int sizes[] = {1, 7, 8, 255, 256, 257, 1023, 1024, 1025, 4096, 4097, 16383, 16384};
+	size_t i, at = 0;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		do_read(A, big + at, sizes[i]);
+		at += (size_t)sizes[i];
+	}
+}
+
+static void golden_sizes(char *out, size_t size)
+{
+	static const unsigned sizes[] = {1, 7, 8, 255, 256, 257, 1023, 1024, 1025, 4096, 4097, 16383, 16384};
+	size_t i, len = (size_t)snprintf(out, size, "open A1\n");
+	unsigned at = 0;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		len += (size_t)snprintf(out + len, size - len, "data A1 rx %u+%u pattern\n", at, sizes[i]);
+		at += sizes[i];
+	}
+	snprintf(out + len, size - len, "exit 0 signal 0\n");
+}
+
+static void case_capped(void)
+{
+	do_write(A, big, BIG);
+	do_write(A, big, 100);
+	do_read(A, text, 1);
+	do_write(A, text, 3);
+}
+
+static void case_fault(void)
+{
+	do_read(A, (void *)128, 5);
+	do_read(A, text, 2);
+}
+
+static const char golden_fault[] = "open A1\n"
+				   "data A1 rx 0+0/5 fault\n"
+				   "data A1 rx 5+2 'ab'\n"
+				   "exit 0 signal 0\n";
+
+static void case_len_fault(void)
+{
+	do_read(A, text, 2);
+	script.ret = 1;
+	fake_read_ex(A, text, 9, NULL); /* perform() writes nothing, the program reads address 0 */
+	do_read(A, text, 2);
+}
+
+static const char golden_len_fault[] = "open A1\n"
+				       "data A1 rx 0+2 'ab'\n"
+				       "gap A1 rx at 2\n"
+				       "data A1 rx 2+2 'ab'\n"
+				       "exit 0 signal 0\n";
+
+/* --- cases: connections ------------------------------------------------------------------------------------------ */
+
+static void case_generations(void)
+{
+	fake_new(A);
+	do_handshake(A, -1);
+	do_handshake(A, 1);
+	do_handshake(A, 1); /* some programs ask before every read */
+	do_write(A, text, 4);
+	do_read(A, text, 3);
+	do_handshake(A, 1);
+	fake_free(A);
+	fake_free(A);	     /* the second reference */
+	do_read(A, text, 1); /* late: freeing is only a hint */
+	fake_new(A);	     /* the same memory */
+	do_handshake(A, 1);
+	do_write(A, text, 2);
+	fake_free(A);
+	do_handshake(A, 1); /* the same memory, and nobody saw SSL_new */
+	do_write(A, text, 1);
+	fake_new(NULL);
+}
+
+static const char golden_generations[] = "open A1 fresh\n"
+					 "handshake A1\n"
+					 "data A1 tx 0+4 'abcd'\n"
+					 "data A1 rx 0+3 'abc'\n"
+					 "close A1 tx=4 rx=3\n"
+					 "data A1 rx 3+1 'a'\n"
+					 "open A2 fresh\n"
+					 "handshake A2\n"
+					 "data A2 tx 0+2 'ab'\n"
+					 "close A2 tx=2 rx=0\n"
+					 "open A3 fresh\n"
+					 "handshake A3\n"
+					 "data A3 tx 0+1 'a'\n"
+					 "exit 0 signal 0\n";
+
+static void case_handshakes(void)
+{
+	/* never calls it: the last failure before the first success */
+	fake_new(A);
+	do_read(A, text, -1);
+	do_read(A, text, -1);
+	do_write(A, text, 2);
+	do_read(A, text, -1);
+	do_read(A, text, 1);
+	/* GnuTLS: 0 is success */
+	script.ret = -28;
+	fake_handshake_zero(B);
+	script.ret = 0;
+	fake_handshake_zero(B);
+	do_read(B, text, 1);
+}
+
+static const char golden_handshakes[] = "open A1 fresh\n"
+					"handshake A1 approx\n"
+					"data A1 tx 0+2 'ab'\n"
+					"data A1 rx 0+1 'a'\n"
+					"open B2 fresh\n"
+					"handshake B2\n"
+					"data B2 rx 0+1 'a'\n"
+					"exit 0 signal 0\n";
+
+/* --- cases: processes -------------------------------------------------------------------------------------------- */
+
+static void case_processes(void)
+{
+	char *const args[] = {"/bin/sh", "-c", "exit 7", "one two", NULL};
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		do_write(B, text, 2);
+		execv("/bin/sh", args);
+		_exit(98);
+	}
+	waitpid(pid, NULL, 0);
+	pid = fork();
+	if (pid == 0) {
+		kill(getpid(), SIGKILL);
+		pause();
+	}
+	waitpid(pid, NULL, 0);
+	do_write(A, text, 1);
+	_exit(3);
+}
+
+static const char golden_processes[] = "fork\n"
+				       "open B1 child\n"
+				       "data B1 child tx 0+2 'ab'\n"
+				       "exec /bin/sh /bin/sh|-c|exit 7|one two\n"
+				       "exit child 7 signal 0\n"
+				       "fork\n"
+				       "exit child 0 signal 9\n"
+				       "open A2\n"
+				       "data A2 tx 0+1 'a'\n"
+				       "exit 3 signal 0\n";
+
+static void *thread_writes(void *ctx)
+{
+	(void)ctx;
+	do_write(A, text, 3);
+	return NULL;
+}
+
+static void case_threads(void)
+{
+	pthread_t t;
+
+	do_write(A, text, 1);
+	pthread_create(&t, NULL, thread_writes, NULL);
+	pthread_join(t, NULL);
+	do_write(A, text, 2);
+}
+
+static const char golden_threads[] = "open A1\n"
+				     "data A1 tx 0+1 'a'\n"
+				     "data A1 tx 1+3 'abc'\n"
+				     "data A1 tx 4+2 'ab'\n"
+				     "exit 0 signal 0\n";
+
+/* --- cases: sockets ---------------------------------------------------------------------------------------------- */
+
+static int listener;
+static uint16_t port;
+
+static void listen_somewhere(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(a);
+
+	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (listener < 0 || bind(listener, (void *)&a, sizeof(a)) || listen(listener, 64) ||
+	    getsockname(listener, (void *)&a, &len))
+		abort();
+	port = ntohs(a.sin_port);
+}
+
+static int connect_to(uint16_t to)
+{
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(to)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (connect(fd, (void *)&a, sizeof(a))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* The other end answers the closing in its own time, in a softirq: later records shall not overtake that. */
+static void close_and_settle(int fd)
+{
+	close(fd);
+	usleep(100000);
+}
+
+static int inside_fd;
+
+static void send_inside(void)
+{
+	if (send(inside_fd, "123456", 6, 0) != 6)
+		_exit(97);
+}
+
+static void recv_inside(void)
+{
+	char buf[64];
+
+	if (recv(inside_fd, buf, sizeof(buf), 0) < 0)
+		_exit(97);
+}
+
+/* An untraced process is the other end. */
+static void serve_echo(unsigned connections)
+{
+	char buf[4096];
+
+	while (connections--) {
+		int fd = accept(listener, NULL, NULL);
+		ssize_t n;
+
+		while ((n = read(fd, buf, sizeof(buf))) > 0)
+			if (write(fd, buf, (size_t)n) != n)
+				break;
+		close(fd);
+	}
+}
+
+static void case_inside(void)
+{
+	int first = connect_to(port), second;
+	char buf[64];
+
+	fake_new(A);
+	inside_fd = first;
+	script.inside = send_inside;
+	do_handshake(A, 1);
+	script.inside = recv_inside;
+	do_read(A, text, 1);
+	script.inside = send_inside;
+	do_write(A, text, 2);
+	if (recv(first, buf, sizeof(buf), 0) < 0)
+		_exit(97);
+	close_and_settle(first);
+	/* SSL_clear: the same object, another socket */
+	second = connect_to(port);
+	inside_fd = second;
+	script.inside = send_inside;
+	do_handshake(A, 1);
+	script.inside = recv_inside;
+	do_read(A, text, 3);
+	close_and_settle(second);
+}
+
+static const char golden_inside[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+				    "open A1 fresh\n"
+				    "inside A1 tx wire=6 plain=0 127.0.0.1:L>127.0.0.1:R\n"
+				    "handshake A1\n"
+				    "data A1 rx 0+1 'a'\n"
+				    "data A1 tx 0+2 'ab'\n"
+				    "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+				    "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+				    "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+				    "open A2 fresh\n"
+				    "inside A2 tx wire=6 plain=0 127.0.0.1:L>127.0.0.1:R\n"
+				    "handshake A2\n"
+				    "data A2 rx 0+3 'abc'\n"
+				    "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+				    "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+				    "exit 0 signal 0\n";
+
+static void case_votes(void)
+{
+	char buf[64];
+	int fd = connect_to(port), i;
+
+	do_write(A, text, 2);
+	do_write(A, text, 3);
+	if (send(fd, "1234567", 7, 0) != 7 || recv(fd, buf, sizeof(buf), 0) != 7)
+		_exit(97);
+	do_read(A, text, -1);
+	do_read(A, text, 4);
+	do_read(A, text, 1); /* no new receive: no vote */
+	/* two connections wait for one send: nobody knows whose it is */
+	do_write(A, text, 1);
+	do_write(B, text, 1);
+	if (send(fd, "12", 2, 0) != 2)
+		_exit(97);
+	quiet_data = true;
+	for (i = 0; i < 2 * LIMIT_SOCK_VOTES; i++) {
+		do_write(A, text, 1);
+		if (send(fd, "1", 1, 0) != 1)
+			_exit(97);
+	}
+	close_and_settle(fd);
+}
+
+static void case_sockets(void)
+{
+	struct linger reset = {.l_onoff = 1, .l_linger = 0};
+	char buf[64];
+	int fd;
+
+	/* refused: a port that nobody listens on */
+	fd = connect_to(1);
+	if (fd >= 0)
+		_exit(97);
+	/* the peer closes first */
+	fd = connect_to(port);
+	if (send(fd, "bye", 3, 0) != 3 || recv(fd, buf, 3, MSG_WAITALL) != 3)
+		_exit(97);
+	if (recv(fd, buf, 1, 0) != 0)
+		_exit(96);
+	close_and_settle(fd);
+	/* we reset */
+	fd = connect_to(port);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+	close_and_settle(fd);
+	/* the peer resets */
+	fd = connect_to(port);
+	if (send(fd, "rst", 3, 0) != 3)
+		_exit(97);
+	while (recv(fd, buf, 1, 0) > 0)
+		;
+	close_and_settle(fd);
+}
+
+static const char golden_sockets[] = "sock reset-received 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock connect-failed 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock close-remote 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock reset-sent 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock reset-received 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+				     "exit 0 signal 0\n";
+
+/* The other end of case_sockets: answers, closes first; resets when it is told to. */
+static void serve_sockets(unsigned connections)
+{
+	struct linger reset = {.l_onoff = 1, .l_linger = 0};
+	char buf[4] = "";
+
+	while (connections--) {
+		int fd = accept(listener, NULL, NULL);
+		ssize_t n = read(fd, buf, 3);
+
+		if (n == 3 && memcmp(buf, "rst", 3) == 0)
+			setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+		else if (n == 3 && write(fd, buf, 3) != 3)
+			break;
+		close(fd);
+	}
+}
+
+static void check_served(const char *name, const char *golden, void (*fn)(void), void (*serve)(unsigned), unsigned n)
+{
+	pid_t server = fork();
+
+	if (server == 0) {
+		serve(n);
+		_exit(0);
+	}
+	run_child(fn, true);
+	kill(server, SIGKILL);
+	waitpid(server, NULL, 0);
+	expect(name, golden);
+}
+
+/* --- case: libssl ------------------------------------------------------------------------------------------------ */
+
+static EVP_PKEY *tls_key;
+static X509 *tls_cert;
+
+static void make_certificate(void)
+{
+	X509_NAME *name;
+
+	tls_key = EVP_EC_gen("P-256");
+	tls_cert = X509_new();
+	X509_set_version(tls_cert, 2);
+	ASN1_INTEGER_set(X509_get_serialNumber(tls_cert), 1);
+	X509_gmtime_adj(X509_getm_notBefore(tls_cert), -3600);
+	X509_gmtime_adj(X509_getm_notAfter(tls_cert), 3600);
+	X509_set_pubkey(tls_cert, tls_key);
+	name = X509_get_subject_name(tls_cert);
+	X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"localhost", -1, -1, 0);
+	X509_set_issuer_name(tls_cert, name);
+	X509_sign(tls_cert, tls_key, EVP_sha256());
+}
+
+static void serve_tls(unsigned connections)
+{
+	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+	char buf[16384];
+
+	SSL_CTX_use_certificate(ctx, tls_cert);
+	SSL_CTX_use_PrivateKey(ctx, tls_key);
+	while (connections--) {
+		int fd = accept(listener, NULL, NULL), n;
+		SSL *ssl = SSL_new(ctx);
+
+		SSL_set_fd(ssl, fd);
+		if (SSL_accept(ssl) == 1)
+			while ((n = SSL_read(ssl, buf, sizeof(buf))) > 0)
+				SSL_write(ssl, buf, n);
+		while (read(fd, buf, sizeof(buf)) > 0) /* the client closes first */
+			;
+		SSL_free(ssl);
+		close(fd);
+	}
+}
+
+static void case_libssl(void)
+{
+	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+	int fd = connect_to(port);
+	SSL *ssl = SSL_new(ctx);
+	size_t len = 0;
+	char buf[64];
+
+	SSL_set_fd(ssl, fd);
+	if (SSL_connect(ssl) != 1 || SSL_write(ssl, "hello", 5) != 5 || SSL_read(ssl, buf, sizeof(buf)) != 5)
+		_exit(97);
+	if (SSL_write_ex(ssl, "hi", 2, &len) != 1 || SSL_peek(ssl, buf, sizeof(buf)) != 2 ||
+	    SSL_read_ex(ssl, buf, sizeof(buf), &len) != 1)
+		_exit(97);
+	SSL_shutdown(ssl);
+	SSL_free(ssl);
+	close_and_settle(fd);
+}
+
+static const char golden_libssl[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+				    "open x1 fresh\n"
+				    "inside x1 tx wire=%u plain=0 127.0.0.1:L>127.0.0.1:R\n"
+				    "handshake x1\n"
+				    "data x1 tx 0+5 'hello'\n"
+				    "data x1 rx 0+5 'hello'\n"
+				    "data x1 tx 5+2 'hi'\n"
+				    "data x1 rx 5+2 'hi'\n"
+				    "close x1 tx=7 rx=7\n"
+				    "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+				    "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+				    "exit 0 signal 0\n";
+
+/* Memory BIO: what the library wants to send, and what it shall read. */
+static void flush_bio(SSL *ssl, int fd)
+{
+	char buf[32768];
+	int n;
+
+	while ((n = BIO_read(SSL_get_wbio(ssl), buf, sizeof(buf))) > 0)
+		if (send(fd, buf, (size_t)n, 0) != n)
+			_exit(97);
+}
+
+static void fill_bio(SSL *ssl, int fd)
+{
+	char buf[32768];
+	ssize_t n = recv(fd, buf, sizeof(buf), 0);
+
+	if (n <= 0)
+		_exit(97);
+	BIO_write(SSL_get_rbio(ssl), buf, (int)n);
+}
+
+static void case_memory_bio(void)
+{
+	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+	int fd = connect_to(port), n;
+	SSL *ssl = SSL_new(ctx);
+	char buf[64];
+
+	SSL_set_bio(ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+	SSL_set_connect_state(ssl);
+	while ((n = SSL_write(ssl, "hello", 5)) <= 0) { /* handshakes without being asked to, as node does */
+		flush_bio(ssl, fd);
+		fill_bio(ssl, fd);
+	}
+	flush_bio(ssl, fd);
+	while ((n = SSL_read(ssl, buf, sizeof(buf))) <= 0)
+		fill_bio(ssl, fd);
+	SSL_shutdown(ssl);
+	flush_bio(ssl, fd);
+	SSL_free(ssl);
+	close_and_settle(fd);
+}
+
+/* Lengths on the wire are the library's business: out of the text. */
+static void hide_wire(void)
+{
+	char *p = got;
+
+	while ((p = strstr(p, "wire="))) {
+		size_t digits = strspn(p + 5, "0123456789");
+
+		if (digits && strncmp(p + 5, "0 ", 2) != 0) {
+			memmove(p + 6, p + 5 + digits, strlen(p + 5 + digits) + 1);
+			p[5] = 'W';
+		}
+		p += 5;
+	}
+	got_len = strlen(got);
+}
+
+static const char golden_memory_bio[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+					"open x1 fresh\n"
+					"handshake x1 approx\n"
+					"data x1 tx 0+5 'hello'\n"
+					"after x1 tx wire=W plain=5 127.0.0.1:L>127.0.0.1:R\n"
+					"data x1 rx 0+5 'hello'\n"
+					"before x1 rx wire=W plain=5 127.0.0.1:L>127.0.0.1:R\n"
+					"close x1 tx=5 rx=5\n"
+					"sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+					"sock closed 127.0.0.1:L>127.0.0.1:R\n"
+					"exit 0 signal 0\n";
+
+/* --- attaching --------------------------------------------------------------------------------------------------- */
+
+static int find_offset(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	uint64_t *address = ctx; /* in: address; out: file offset */
+	int i;
+
+	(void)size;
+	for (i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+		uint64_t begin = info->dlpi_addr + ph->p_vaddr;
+
+		if (ph->p_type == PT_LOAD && *address >= begin && *address < begin + ph->p_filesz) {
+			*address = *address - begin + ph->p_offset;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static void add_function(struct tls_find *found, uint32_t role, uint32_t len_arg, void *function)
+{
+	struct tls_func *f = &found->funcs[found->count];
+	uint64_t at = (uintptr_t)function;
+
+	if (!function || !dl_iterate_phdr(find_offset, &at))
+		return;
+	found->count++;
+	f->role = role;
+	f->len_arg = len_arg;
+	f->site.off = f->site.func_off = at;
+}
+
+static int attach(const char *path, const struct tls_find *found)
+{
+	struct elf e = {.fd = -1};
+	struct stat st;
+
+	if (stat(path, &st))
+		return -errno;
+	e.dev = st.st_dev;
+	e.ino = st.st_ino;
+	return probes_attach_file(probes, path, path, &e, found);
+}
+
+static int attach_self(void)
+{
+	struct tls_find found = {.stack = "test"};
+	struct tls_find zero = {.stack = "gnutls"};
+	int err;
+
+	add_function(&found, TLS_ROLE_READ, 0, fake_read);
+	add_function(&found, TLS_ROLE_READ, 4, fake_read_ex);
+	add_function(&found, TLS_ROLE_WRITE, 0, fake_write);
+	add_function(&found, TLS_ROLE_WRITE, 0, fake_write_all);
+	add_function(&found, TLS_ROLE_WRITE, 4, fake_write_ex);
+	add_function(&found, TLS_ROLE_WRITE, 5, fake_write_ex2);
+	add_function(&found, TLS_ROLE_HANDSHAKE, 0, fake_handshake);
+	add_function(&found, TLS_ROLE_NEW, 0, fake_new);
+	add_function(&found, TLS_ROLE_FREE, 0, fake_free);
+	err = attach("/proc/self/exe", &found);
+	if (err)
+		return err;
+	/* GnuTLS's convention, as a second "file" */
+	add_function(&zero, TLS_ROLE_HANDSHAKE, 0, fake_handshake_zero);
+	{
+		struct elf e = {.fd = -1, .dev = 1, .ino = 1};
+
+		probes_attach_file(probes, "/proc/self/exe", "gnutls", &e, &zero); /* -ENOENT: no read, no write */
+	}
+	return 0;
+}
+
+static int attach_libssl(void)
+{
+	struct tls_find found = {.stack = "openssl 3"};
+	Dl_info info;
+	void *read_function = dlsym(RTLD_DEFAULT, "SSL_read");
+
+	if (!read_function || !dladdr(read_function, &info))
+		return -ENOENT;
+	add_function(&found, TLS_ROLE_READ, 0, read_function);
+	add_function(&found, TLS_ROLE_READ, 4, dlsym(RTLD_DEFAULT, "SSL_read_ex"));
+	add_function(&found, TLS_ROLE_WRITE, 0, dlsym(RTLD_DEFAULT, "SSL_write"));
+	add_function(&found, TLS_ROLE_WRITE, 4, dlsym(RTLD_DEFAULT, "SSL_write_ex"));
+	add_function(&found, TLS_ROLE_HANDSHAKE, 0, dlsym(RTLD_DEFAULT, "SSL_do_handshake"));
+	add_function(&found, TLS_ROLE_NEW, 0, dlsym(RTLD_DEFAULT, "SSL_new"));
+	add_function(&found, TLS_ROLE_FREE, 0, dlsym(RTLD_DEFAULT, "SSL_free"));
+	return attach(info.dli_fname, &found);
+}
+
+/* --- the runs ---------------------------------------------------------------------------------------------------- */
+
+static struct probes_config config = {.ring_bytes = 8 << 20, .on_record = on_record};
+
+static bool open_probes(void)
+{
+	int err;
+
+	probes = probes_open(&config);
+	if (!probes) {
+		printf("# %s (%s)\n", probes_why(), probes_hint() ? probes_hint() : "no hint");
+		return false;
+	}
+	err = attach_self();
+	if (err) {
+		printf("# attach: %s\n", strerror(-err));
+		return false;
+	}
+	return true;
+}
+
+/* Entries of our own `conns` map: other tracers may run on this machine. */
+static unsigned conns_in_kernel(void)
+{
+	unsigned count = 0;
+	int fd;
+
+	for (fd = 3; fd < 256; fd++) {
+		struct bpf_map_info info = {0};
+		struct conn_map_key key, *at = NULL;
+		uint32_t len = sizeof(info);
+		char path[64], target[64] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (readlink(path, target, sizeof(target) - 1) < 0 || !strstr(target, "bpf-map"))
+			continue;
+		if (bpf_obj_get_info_by_fd(fd, &info, &len) || strcmp(info.name, "conns") != 0)
+			continue;
+		for (; bpf_map_get_next_key(fd, at, &key) == 0; at = &key)
+			count++;
+	}
+	return count;
+}
+
+static void case_closing(void)
+{
+	fake_new(A);
+	do_write(A, text, 1);
+	fake_new(B);
+	do_write(B, text, 1);
+	fake_free(A);
+	usleep(1500000);
+}
+
+/* State of closed connections goes 1 s later, of ended processes at once. */
+static void test_reclaim(void)
+{
+	unsigned before = conns_in_kernel(), with_one, after;
+	int go[2];
+	char c;
+
+	forget_records();
+	if (pipe(go))
+		abort();
+	child_pid = fork();
+	if (child_pid == 0) {
+		if (read(go[0], &c, 1) != 1)
+			_exit(99);
+		case_closing();
+		_exit(0);
+	}
+	probes_add_target(probes, child_pid, 0);
+	if (write(go[1], "g", 1) != 1)
+		abort();
+	usleep(1300000);
+	probes_consume(probes);
+	probes_tick(probes, clock_boot_ns());
+	with_one = conns_in_kernel();
+	waitpid(child_pid, NULL, 0);
+	probes_consume(probes);
+	probes_tick(probes, clock_boot_ns());
+	after = conns_in_kernel();
+	close(go[0]);
+	close(go[1]);
+	verdict(before == 0 && with_one == 1 && after == 0, "kernel state is reclaimed");
+	if (before || with_one != 1 || after)
+		printf("# %u before, %u after the close, %u after the exit\n", before, with_one, after);
+}
+
+static void test_identity(void)
+{
+	uint64_t start_ns = 0, self_ns = 0;
+	uint32_t exec_id = 0, self_exec_id = 0;
+	int self = probes_identify(probes, getpid(), &self_ns, &self_exec_id);
+	int parent = probes_identify(probes, getppid(), &start_ns, &exec_id);
+	int nobody = probes_identify(probes, 0x3fffff, &start_ns, &exec_id);
+	int add_self = probes_add_target(probes, getpid(), 0);
+	int add_other = probes_add_target(probes, getppid(), self_ns + 1000000000); /* another process by now */
+	bool ok = !self && self_ns && self_ns < clock_boot_ns() && self_exec_id > 0 && !parent && start_ns < self_ns &&
+		  nobody == -ESRCH && add_self == -EINVAL && add_other == -ESRCH;
+
+	verdict(ok, "processes are identified");
+	if (!ok)
+		printf("# %d %d %d %d %d, start %llu, exec %u\n", self, parent, nobody, add_self, add_other,
+		       (unsigned long long)self_ns, self_exec_id);
+}
+
+static void test_stats(const char *name, void (*fn)(void), const char *golden, enum ev_stat id, uint64_t add)
+{
+	uint64_t before = stat_of(id);
+
+	run_child(fn, true);
+	if (stat_of(id) - before != add)
+		note("COUNTED %llu, not %llu\n", (unsigned long long)(stat_of(id) - before), (unsigned long long)add);
+	expect(name, golden);
+}
+
+static void run_data_tests(void)
+{
+	static char golden[65536];
+	size_t len;
+	unsigned i;
+
+	check("lengths are what was moved (BR-024, BR-025, BR-026)", golden_lengths, case_lengths);
+	check("calls nest (BR-040)", golden_nested, case_nested);
+	check("a wrapper's bytes are told once", golden_wrapper, case_wrapper);
+	test_stats("a missed return is counted and marked (BR-039)", case_missed, golden_missed, ST_MISSED_RETURN, 1);
+	len = (size_t)snprintf(golden, sizeof(golden), "open A1\ngap A1 tx at 0\n");
+	for (i = 0; i < LIMIT_NEST; i++)
+		len += (size_t)snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+1 'a'\n", i);
+	snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+2 'ab'\nexit 0 signal 0\n", i);
+	test_stats("too deep nesting is counted and marked", case_overflow, golden, ST_NEST_OVERFLOW, 1);
+	golden_sizes(golden, sizeof(golden));
+	check("records of every size", golden, case_sizes);
+	golden_chunks(golden, sizeof(golden));
+	check("a large write comes in chunks", golden, case_chunks);
+	len = (size_t)snprintf(golden, sizeof(golden), "open A1\n");
+	for (i = 0; i < LIMIT_CHUNKS_PER_CALL; i++)
+		len += (size_t)snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+%u pattern\n",
+					i * LIMIT_CHUNK_BYTES, LIMIT_CHUNK_BYTES);
+	snprintf(golden + len, sizeof(golden) - len,
+		 "data A1 tx %u+0/%u capped\ndata A1 tx %u+0/100 capped\ndata A1 rx 0+1 'a'\ndata A1 tx %u+3 'abc'\n"
+		 "exit 0 signal 0\n",
+		 LIMIT_REQUEST_BYTES, BIG - LIMIT_REQUEST_BYTES, BIG, BIG + 100);
+	check("a huge request is capped", golden, case_capped);
+	test_stats("unreadable bytes are counted and marked", case_fault, golden_fault, ST_FAULT, 1);
+	test_stats("an unreadable length is counted and marked", case_len_fault, golden_len_fault, ST_FAULT, 1);
+	run_child(case_lengths, false);
+	expect("a process that is no target stays unseen", "");
+	check("threads share a connection", golden_threads, case_threads);
+}
+
+static void run_conn_tests(void)
+{
+	check("generations (BR-106)", golden_generations, case_generations);
+	check("handshakes", golden_handshakes, case_handshakes);
+	check("fork, exec, exit", golden_processes, case_processes);
+	test_identity();
+	test_reclaim();
+}
+
+static void run_sock_tests(void)
+{
+	listen_somewhere();
+	check_served("socket calls inside TLS calls bind", golden_inside, case_inside, serve_echo, 2);
+	check_served("a socket's life has one owner (BR-121)", golden_sockets, case_sockets, serve_sockets, 3);
+}
+
+/* A ring of 64 KiB and nobody who reads. */
+static void case_flood(void)
+{
+	int i;
+
+	for (i = 0; i < 40; i++)
+		do_write(A, big + i * 8192, 8192);
+	fake_free(A);
+}
+
+static void test_full_ring(void)
+{
+	uint64_t lost_records, lost_bytes;
+	bool ok;
+
+	consume_while_running = false;
+	quiet_data = true;
+	run_child(case_flood, true);
+	consume_while_running = true;
+	quiet_data = false;
+	lost_records = stat_of(ST_RING_RECORDS);
+	lost_bytes = stat_of(ST_RING_BYTES);
+	ok = lost_records > 30 && lost_bytes + data_bytes == 40 * 8192 && lost_bytes % 8192 == 0;
+	verdict(ok, "a full ring loses and counts: bytes seen + bytes lost = bytes moved");
+	if (!ok)
+		printf("# %llu records, %llu bytes lost, %llu seen\n", (unsigned long long)lost_records,
+		       (unsigned long long)lost_bytes, (unsigned long long)data_bytes);
+	check("and afterwards all is well", golden_lengths, case_lengths);
+}
+
+static void case_exec(void)
+{
+	char *const args[] = {"/bin/true", "argument", NULL};
+
+	execv("/bin/true", args);
+	_exit(98);
+}
+
+static void test_follow_exec(void)
+{
+	char want[] = "exec /bin/true /bin/true|argument\nexit 0 signal 0\n";
+
+	run_child(case_exec, false);
+	/* other programs of this machine may start meanwhile */
+	verdict(got && strstr(got, want) != NULL, "with follow_exec every exec is reported and provisionally traced");
+	if (!got || !strstr(got, want))
+		print_lines("got", got);
+}
+
+static void run_libssl_tests(void)
+{
+	int err = attach_libssl();
+	char *percent, golden[2048];
+
+	if (err) {
+		verdict(false, "attach to libssl");
+		printf("# %s\n", strerror(-err));
+		return;
+	}
+	make_certificate();
+	snprintf(golden, sizeof(golden), "%s", golden_libssl);
+	percent = strstr(golden, "%u");
+	memmove(percent + 1, percent + 2, strlen(percent + 2) + 1);
+	percent[0] = 'W';
+	{
+		pid_t server = fork();
+
+		if (server == 0) {
+			serve_tls(2);
+			_exit(0);
+		}
+		run_child(case_libssl, true);
+		hide_wire();
+		expect("libssl over a socket", golden);
+		if (probes_features(probes)->sock_length) {
+			run_child(case_memory_bio, true);
+			hide_wire();
+			expect("libssl over memory (BR-034)", golden_memory_bio);
+		}
+		kill(server, SIGKILL);
+		waitpid(server, NULL, 0);
+	}
+}
+
+static void test_votes(void)
+{
+	char *p;
+	unsigned votes = 0;
+	static const char begin[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+				    "open A1\n"
+				    "data A1 tx 0+2 'ab'\n"
+				    "data A1 tx 2+3 'abc'\n"
+				    "after A1 tx wire=7 plain=5 127.0.0.1:L>127.0.0.1:R\n"
+				    "data A1 rx 0+4 'abcd'\n"
+				    "before A1 rx wire=7 plain=4 127.0.0.1:L>127.0.0.1:R\n"
+				    "data A1 rx 4+1 'a'\n"
+				    "data A1 tx 5+1 'a'\n"
+				    "open B2\n"
+				    "data B2 tx 0+1 'a'\n"
+				    "data A1 tx 6+1 'a'\n"
+				    "after A1 tx wire=1 plain=1 127.0.0.1:L>127.0.0.1:R\n";
+	pid_t server = fork();
+
+	if (server == 0) {
+		serve_echo(1);
+		_exit(0);
+	}
+	run_child(case_votes, true);
+	kill(server, SIGKILL);
+	waitpid(server, NULL, 0);
+	for (p = got; (p = strstr(p, "after A1")); p++)
+		votes++;
+	for (p = got; (p = strstr(p, "before A1")); p++)
+		votes++;
+	verdict(strncmp(got, begin, sizeof(begin) - 1) == 0, "socket calls next to TLS calls vote");
+	if (strncmp(got, begin, sizeof(begin) - 1) != 0)
+		print_lines("got", got);
+	verdict(votes == LIMIT_SOCK_VOTES, "at most LIMIT_SOCK_VOTES times");
+	if (votes != LIMIT_SOCK_VOTES)
+		printf("# %u votes\n", votes);
+}
+
+static void skip_all(const char *why)
+{
+	printf("ok 1 - %s # SKIP %s\n1..1\n", flavour, why);
+	exit(0);
+}
+
+static enum probes_mode parse_flavour(int argc, char **argv)
+{
+	static char name[64];
+
+	snprintf(name, sizeof(name), "%s%s", argc > 1 ? argv[1] : "session", argc > 2 ? " without dynptr" : "");
+	flavour = name;
+	config.force_no_dynptr = argc > 2;
+	if (argc > 1 && strcmp(argv[1], "multi") == 0)
+		return PROBES_MULTI;
+	if (argc > 1 && strcmp(argv[1], "perf") == 0)
+		return PROBES_PERF;
+	return PROBES_SESSION;
+}
+
+static void make_bytes(void)
+{
+	size_t i;
+
+	big = malloc(BIG);
+	if (!big)
+		abort();
+	for (i = 0; i < BIG; i++)
+		big[i] = pattern(i);
+	for (i = 0; i < sizeof(text); i++)
+		text[i] = (char)('a' + i % 26);
+}
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	config.mode_max = parse_flavour(argc, argv);
+	if (getenv("BPFTEST_VERBOSE"))
+		log_set_level(LOG_VERBOSE);
+	if (geteuid() != 0)
+		skip_all("needs root");
+	if (access("/sys/kernel/btf/vmlinux", R_OK))
+		skip_all("this kernel has no BTF");
+	make_bytes();
+	if (!open_probes()) {
+		if (probes)
+			probes_close(probes);
+		verdict(false, "load and attach");
+		return 1;
+	}
+	if (probes_features(probes)->mode != config.mode_max)
+		skip_all("this kernel does not have it");
+	verdict(probes_features(probes)->read_dynptr || argc > 2 || config.mode_max != PROBES_SESSION,
+		"load and attach");
+	if (probes_features(probes)->degraded[0])
+		printf("# degraded: %s\n", probes_features(probes)->degraded);
+	run_data_tests();
+	run_conn_tests();
+	if (probes_features(probes)->sock_length) {
+		run_sock_tests();
+		test_votes();
+	} else {
+		listen_somewhere();
+	}
+	run_libssl_tests();
+	probes_close(probes);
+	config.ring_bytes = 65536;
+	verdict(open_probes(), "load again, with a small ring");
+	test_full_ring();
+	probes_close(probes);
+	config.ring_bytes = 1 << 20;
+	config.follow_exec = true;
+	verdict(open_probes(), "load again, to follow every exec");
+	test_follow_exec();
+	probes_close(probes);
+	printf("1..%u\n", test_number);
+	free(big);
+	free(got);
+	return failures ? 1 : 0;
+}

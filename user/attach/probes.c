@@ -1,0 +1,688 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "probes.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <linux/bpf.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "bpf/event.h"
+#include "perfbpf.skel.h"
+#include "reclaim.h"
+
+/* Newer than the headers of Debian 12. */
+#define ATTACH_UPROBE_MULTI   48 /* Linux 6.6 */
+#define ATTACH_UPROBE_SESSION 57 /* Linux 6.13 */
+#define UPROBE_MULTI_RETURN   1
+#define START_TOLERANCE_NS    20000000ull /* /proc tells start times in clock ticks */
+#define SWEEP_INTERVAL_NS     30000000000ull
+#define LOCKDOWN_FILE	      "/sys/kernel/security/lockdown"
+#define BTF_FILE	      "/sys/kernel/btf/vmlinux"
+
+struct link_create { /* union bpf_attr.link_create with uprobe_multi, as of Linux 6.6 */
+	uint32_t prog_fd, target_fd, attach_type, flags;
+	uint64_t path, offsets, ref_ctr_offsets, cookies;
+	uint32_t count, multi_flags, pid, zero;
+};
+
+struct file {
+	struct file *next;
+	struct probes_file pub;
+	struct tls_find found;
+	char *shown_path;
+	int fds[2 * TLSFIND_MAX]; /* raw links */
+	unsigned fd_count;
+	struct bpf_link *links[2 * TLSFIND_MAX]; /* libbpf's, by perf events */
+	unsigned link_count;
+};
+
+struct probes {
+	struct probes_config cfg;
+	struct probes_features features;
+	struct perfbpf_bpf *skel;
+	struct ring_buffer *ring;
+	struct file *files; /* newest first */
+	struct reclaim *reclaim;
+	uint64_t next_sweep_ns;
+	int cpus;
+};
+
+/* --- what went wrong, for the user ------------------------------------------------------------------------------- */
+
+static char why_text[256];
+static char hint_text[256];
+static char first_warning[160]; /* libbpf's, since probes_open() began */
+
+const char *probes_why(void)
+{
+	return why_text;
+}
+
+const char *probes_hint(void)
+{
+	return hint_text[0] ? hint_text : NULL;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(char text[256], const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, 256, fmt, ap);
+	va_end(ap);
+}
+
+/* libbpf's messages, one level down: what it calls a warning is often tried on purpose. */
+__attribute__((format(printf, 2, 0))) static int on_libbpf_print(enum libbpf_print_level level, const char *fmt,
+								 va_list ap)
+{
+	char line[1024];
+	size_t len;
+
+	if (level == LIBBPF_DEBUG && log_get_level() < LOG_DEBUG)
+		return 0;
+	vsnprintf(line, sizeof(line), fmt, ap);
+	len = strlen(line);
+	while (len && line[len - 1] == '\n')
+		line[--len] = 0;
+	if (level == LIBBPF_WARN) {
+		if (!first_warning[0])
+			snprintf(first_warning, sizeof(first_warning), "%.150s", line);
+		log_verbose("%s", line);
+	} else {
+		log_debug("%s", line);
+	}
+	return 0;
+}
+
+static bool lockdown_confidentiality(void)
+{
+	char text[128] = "";
+	int fd = open(LOCKDOWN_FILE, O_RDONLY | O_CLOEXEC);
+	ssize_t len;
+
+	if (fd < 0)
+		return false;
+	len = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	return len > 0 && strstr(text, "[confidentiality]");
+}
+
+/* Names the cause of a failed load; the errno that probes_open() gives. */
+static int explain_load(int err)
+{
+	hint_text[0] = 0;
+	if (access(BTF_FILE, F_OK) && errno == ENOENT) {
+		say(why_text, "this kernel has no type information (%s)", BTF_FILE);
+		say(hint_text, "run a kernel built with CONFIG_DEBUG_INFO_BTF=y");
+		return ENOENT;
+	}
+	if (lockdown_confidentiality()) {
+		say(why_text, "kernel lockdown is in mode 'confidentiality': BPF programs must not read memory");
+		say(hint_text, "boot with lockdown=integrity or none");
+		return EPERM;
+	}
+	if (err == EPERM || err == EACCES) {
+		if (geteuid() != 0)
+			say(hint_text, "run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE");
+		else
+			say(hint_text, "root without CAP_BPF or CAP_SYS_ADMIN, as in a container? add --privileged");
+		say(why_text, "not permitted to load BPF programs");
+		return EPERM;
+	}
+	say(why_text, "the kernel refused the BPF programs: %s%s%s", strerror(err), first_warning[0] ? ": " : "",
+	    first_warning);
+	if (err == ENOMEM)
+		say(hint_text, "a smaller ring buffer, or a higher memory limit (memlock on kernels before 5.11)");
+	return err;
+}
+
+/* --- what this kernel can do ------------------------------------------------------------------------------------- */
+
+static int link_create(struct link_create *attr)
+{
+	/* The kernel takes a size without the padding at the end as well as one with it: it is zero. */
+	int fd = syscall(__NR_bpf, BPF_LINK_CREATE, attr, sizeof(*attr));
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Whether a link of this type can be made: tries it on a directory, which a kernel that knows the type refuses as such.
+ */
+static bool link_type_works(uint32_t attach_type)
+{
+	struct bpf_insn insns[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = (enum bpf_attach_type)attach_type);
+	uint64_t offset = 0;
+	struct link_create attr = {
+		.attach_type = attach_type, .path = (uintptr_t) "/", .offsets = (uintptr_t)&offset, .count = 1};
+	int err, fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "perfbpf_try", "GPL", insns, ARRAY_SIZE(insns), &opts);
+
+	if (fd < 0)
+		return false;
+	attr.prog_fd = (uint32_t)fd;
+	err = link_create(&attr);
+	close(fd);
+	if (err >= 0)
+		close(err);
+	return err == -EBADF || err >= 0;
+}
+
+static bool btf_has(const struct btf *btf, const char *name, uint32_t kind)
+{
+	return btf__find_by_name_kind(btf, name, kind) > 0;
+}
+
+static bool has_tracepoint(const struct btf *btf, const char *name)
+{
+	char type[96];
+
+	snprintf(type, sizeof(type), "btf_trace_%s", name);
+	return btf_has(btf, type, BTF_KIND_TYPEDEF);
+}
+
+static void find_mode(struct probes *p, const struct btf *btf)
+{
+	p->features.mode = PROBES_PERF;
+	if (p->cfg.mode_max == PROBES_SESSION && btf_has(btf, "bpf_session_is_return", BTF_KIND_FUNC) &&
+	    link_type_works(ATTACH_UPROBE_SESSION))
+		p->features.mode = PROBES_SESSION;
+	else if (p->cfg.mode_max <= PROBES_MULTI && link_type_works(ATTACH_UPROBE_MULTI))
+		p->features.mode = PROBES_MULTI;
+}
+
+static void add_degraded(struct probes_features *f, const char *what)
+{
+	size_t len = strlen(f->degraded);
+
+	snprintf(f->degraded + len, sizeof(f->degraded) - len, "%s%s", len ? "; " : "", what);
+}
+
+static void find_features(struct probes *p, const struct btf *btf)
+{
+	struct probes_features *f = &p->features;
+
+	find_mode(p, btf);
+	f->read_dynptr = !p->cfg.force_no_dynptr && btf_has(btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC);
+	f->sock_length = has_tracepoint(btf, "sock_send_length") && has_tracepoint(btf, "sock_recv_length");
+	f->tcp_rtt = has_tracepoint(btf, "tcp_rcv_space_adjust");
+	f->tcp_retransmit = has_tracepoint(btf, "tcp_retransmit_skb");
+	f->tcp_reset = has_tracepoint(btf, "tcp_send_reset") && has_tracepoint(btf, "tcp_receive_reset");
+	if (f->mode == PROBES_PERF)
+		add_degraded(f, "no uprobe_multi links: attaching and detaching are slow");
+	if (!f->sock_length)
+		add_degraded(f, "no sock_send_length: connections that the program did not open itself, or that use "
+				"memory buffers, are rarely tied to a socket");
+	if (!f->tcp_rtt)
+		add_degraded(f, "no TCP round trip times");
+	if (!f->tcp_retransmit)
+		add_degraded(f, "no TCP retransmits");
+	if (!f->tcp_reset)
+		add_degraded(f, "no TCP resets");
+}
+
+/* --- load -------------------------------------------------------------------------------------------------------- */
+
+static void prepare(struct probes *p)
+{
+	const struct probes_features *f = &p->features;
+	struct perfbpf_bpf *skel = p->skel;
+	bool session = f->mode == PROBES_SESSION;
+
+	bpf_program__set_autoload(skel->progs.tls_session, session);
+	bpf_program__set_autoload(skel->progs.tls_entry, !session);
+	bpf_program__set_autoload(skel->progs.tls_return, !session);
+	if (session) {
+		bpf_program__set_expected_attach_type(skel->progs.tls_session, ATTACH_UPROBE_SESSION);
+	} else if (f->mode == PROBES_MULTI) {
+		bpf_program__set_expected_attach_type(skel->progs.tls_entry, ATTACH_UPROBE_MULTI);
+		bpf_program__set_expected_attach_type(skel->progs.tls_return, ATTACH_UPROBE_MULTI);
+	}
+	bpf_program__set_autoload(skel->progs.sock_sent, f->sock_length);
+	bpf_program__set_autoload(skel->progs.sock_received, f->sock_length);
+	bpf_program__set_autoload(skel->progs.sock_rtt, f->tcp_rtt);
+	bpf_program__set_autoload(skel->progs.sock_retransmit, f->tcp_retransmit);
+	bpf_program__set_autoload(skel->progs.sock_reset_sent, f->tcp_reset);
+	bpf_program__set_autoload(skel->progs.sock_reset_received, f->tcp_reset);
+	bpf_map__set_max_entries(skel->maps.rb, p->cfg.ring_bytes);
+	skel->rodata->cfg.self_tgid = (uint32_t)getpid();
+	skel->rodata->cfg.follow_exec = p->cfg.follow_exec;
+	skel->rodata->cfg.read_dynptr = f->read_dynptr;
+	skel->rodata->cfg.sock_length = f->sock_length;
+	skel->rodata->cfg.request_bytes = LIMIT_REQUEST_BYTES;
+}
+
+/* The tracepoints: those of sockets and processes. TLS probes come with their files. */
+static int attach_tracepoints(struct probes *p)
+{
+	struct perfbpf_bpf *skel = p->skel;
+	struct {
+		struct bpf_program *program;
+		struct bpf_link **link;
+	} all[] = {
+		{skel->progs.proc_fork, &skel->links.proc_fork},
+		{skel->progs.proc_exec, &skel->links.proc_exec},
+		{skel->progs.proc_exit, &skel->links.proc_exit},
+		{skel->progs.sock_state, &skel->links.sock_state},
+		{skel->progs.sock_sent, &skel->links.sock_sent},
+		{skel->progs.sock_received, &skel->links.sock_received},
+		{skel->progs.sock_rtt, &skel->links.sock_rtt},
+		{skel->progs.sock_retransmit, &skel->links.sock_retransmit},
+		{skel->progs.sock_reset_sent, &skel->links.sock_reset_sent},
+		{skel->progs.sock_reset_received, &skel->links.sock_reset_received},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(all); i++) {
+		if (!bpf_program__autoload(all[i].program))
+			continue;
+		*all[i].link = bpf_program__attach(all[i].program);
+		if (!*all[i].link)
+			return -errno;
+	}
+	return 0;
+}
+
+static int on_sample(void *ctx, void *bytes, size_t len)
+{
+	const struct ev_head *h = bytes;
+	struct probes *p = ctx;
+
+	/* Rooms of a constant size: the record says how much of it counts. */
+	if (len >= sizeof(*h) && h->size >= sizeof(*h) && h->size < len)
+		len = h->size;
+	reclaim_note(p->reclaim, bytes, len);
+	p->cfg.on_record(p->cfg.ctx, bytes, len);
+	return 0;
+}
+
+static int load(struct probes *p)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	int err;
+
+	if (!btf)
+		return -errno;
+	find_features(p, btf);
+	btf__free(btf);
+	p->skel = perfbpf_bpf__open();
+	if (!p->skel)
+		return -errno;
+	prepare(p);
+	err = perfbpf_bpf__load(p->skel);
+	if (err)
+		return err;
+	err = attach_tracepoints(p);
+	if (err)
+		return err;
+	p->ring = ring_buffer__new(bpf_map__fd(p->skel->maps.rb), on_sample, p, NULL);
+	if (!p->ring)
+		return -errno;
+	p->cpus = libbpf_num_possible_cpus();
+	if (p->cpus < 0)
+		return p->cpus;
+	p->reclaim = reclaim_new(bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.targets));
+	return p->reclaim ? 0 : -ENOMEM;
+}
+
+struct probes *probes_open(const struct probes_config *cfg)
+{
+	struct probes *p = calloc(1, sizeof(*p));
+	int err;
+
+	why_text[0] = hint_text[0] = first_warning[0] = 0;
+	if (!p) {
+		say(why_text, "out of memory");
+		errno = ENOMEM;
+		return NULL;
+	}
+	p->cfg = *cfg;
+	libbpf_set_print(on_libbpf_print);
+	err = load(p);
+	if (err) {
+		err = explain_load(-err);
+		probes_close(p);
+		errno = err;
+		return NULL;
+	}
+	return p;
+}
+
+static void file_detach(struct file *f)
+{
+	unsigned i;
+
+	for (i = 0; i < f->fd_count; i++)
+		close(f->fds[i]);
+	for (i = 0; i < f->link_count; i++)
+		bpf_link__destroy(f->links[i]);
+	f->fd_count = f->link_count = 0;
+}
+
+static void file_free(struct file *f)
+{
+	file_detach(f);
+	free(f->shown_path);
+	free(f);
+}
+
+void probes_detach(struct probes *p)
+{
+	for (struct file *f = p->files; f; f = f->next)
+		file_detach(f);
+	perfbpf_bpf__detach(p->skel);
+}
+
+void probes_close(struct probes *p)
+{
+	struct file *f;
+
+	if (!p)
+		return;
+	while ((f = p->files)) {
+		p->files = f->next;
+		file_free(f);
+	}
+	ring_buffer__free(p->ring);
+	perfbpf_bpf__destroy(p->skel);
+	reclaim_free(p->reclaim);
+	free(p);
+}
+
+const struct probes_features *probes_features(const struct probes *p)
+{
+	return &p->features;
+}
+
+/* --- TLS probes of a file ---------------------------------------------------------------------------------------- */
+
+static uint64_t cookie_of(const struct tls_find *found, const struct tls_func *func)
+{
+	uint32_t len_arg = func->len_arg;
+
+	if (func->role == TLS_ROLE_HANDSHAKE)
+		len_arg = found->stack && strncmp(found->stack, "gnutls", 6) == 0 ? TLS_HANDSHAKE_ZERO : 0;
+	return TLS_COOKIE(func->role, len_arg);
+}
+
+static bool has_return(const struct tls_func *func)
+{
+	return func->role != TLS_ROLE_FREE;
+}
+
+/* One link over functions [first, first + count) of the file; 0 or -errno. */
+static int attach_multi(struct file *f, const char *path, const struct bpf_program *program, uint32_t type,
+			bool returns, unsigned first, unsigned count)
+{
+	uint64_t offsets[TLSFIND_MAX], cookies[TLSFIND_MAX];
+	struct link_create attr = {
+		.prog_fd = (uint32_t)bpf_program__fd(program),
+		.attach_type = type,
+		.path = (uintptr_t)path,
+		.offsets = (uintptr_t)offsets,
+		.cookies = (uintptr_t)cookies,
+		.multi_flags = returns ? UPROBE_MULTI_RETURN : 0,
+	};
+	unsigned i;
+	int fd;
+
+	for (i = first; i < first + count; i++) {
+		const struct tls_func *func = &f->found.funcs[i];
+
+		if (returns && !has_return(func))
+			continue;
+		offsets[attr.count] = func->site.off;
+		cookies[attr.count++] = cookie_of(&f->found, func);
+	}
+	if (!attr.count)
+		return 0;
+	fd = link_create(&attr);
+	if (fd < 0)
+		return fd;
+	f->fds[f->fd_count++] = fd;
+	return 0;
+}
+
+/* Entries and returns of functions [first, first + count), by session or multi links. */
+static int attach_links(struct probes *p, struct file *f, const char *path, unsigned first, unsigned count)
+{
+	struct perfbpf_bpf *skel = p->skel;
+	int err;
+
+	if (p->features.mode == PROBES_SESSION)
+		return attach_multi(f, path, skel->progs.tls_session, ATTACH_UPROBE_SESSION, false, first, count);
+	/* Returns first: a return without its entry is ignored, an entry without its return would be counted as missed.
+	 */
+	err = attach_multi(f, path, skel->progs.tls_return, ATTACH_UPROBE_MULTI, true, first, count);
+	if (err)
+		return err;
+	err = attach_multi(f, path, skel->progs.tls_entry, ATTACH_UPROBE_MULTI, false, first, count);
+	if (err && f->fd_count) /* of the returns */
+		close(f->fds[--f->fd_count]);
+	return err;
+}
+
+static int attach_perf(struct file *f, const char *path, const struct bpf_program *program, bool returns, unsigned i)
+{
+	const struct tls_func *func = &f->found.funcs[i];
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(&f->found, func), .retprobe = returns);
+	struct bpf_link *link;
+
+	if (returns && !has_return(func))
+		return 0;
+	link = bpf_program__attach_uprobe_opts(program, -1, path, func->site.off, &opts);
+	if (!link)
+		return -errno;
+	f->links[f->link_count++] = link;
+	return 0;
+}
+
+static int attach_one(struct probes *p, struct file *f, const char *path, unsigned i)
+{
+	int err;
+
+	if (p->features.mode != PROBES_PERF)
+		return attach_links(p, f, path, i, 1);
+	err = attach_perf(f, path, p->skel->progs.tls_return, true, i);
+	return err ? err : attach_perf(f, path, p->skel->progs.tls_entry, false, i);
+}
+
+static int attach_all(struct probes *p, struct file *f, const char *path)
+{
+	unsigned i, works[TLS_ROLE_FREE + 1] = {0};
+	int err = 0;
+
+	/* One link for the whole file: detaching costs tens of milliseconds a link. */
+	if (p->features.mode == PROBES_PERF || attach_links(p, f, path, 0, f->found.count)) {
+		for (i = 0; i < f->found.count; i++) {
+			f->pub.status[i] = attach_one(p, f, path, i);
+			if (f->pub.status[i])
+				err = f->pub.status[i];
+		}
+	}
+	for (i = 0; i < f->found.count; i++)
+		if (!f->pub.status[i] && f->found.funcs[i].role <= TLS_ROLE_FREE)
+			works[f->found.funcs[i].role]++;
+	if (works[TLS_ROLE_READ] && works[TLS_ROLE_WRITE])
+		return 0;
+	return err ? err : -ENOENT;
+}
+
+bool probes_has_file(const struct probes *p, uint64_t dev, uint64_t ino)
+{
+	const struct file *f;
+
+	for (f = p->files; f; f = f->next)
+		if (f->pub.dev == dev && f->pub.ino == ino)
+			return true;
+	return false;
+}
+
+int probes_attach_file(struct probes *p, const char *path, const char *shown_path, const struct elf *e,
+		       const struct tls_find *found)
+{
+	struct file *f;
+
+	if (probes_has_file(p, e->dev, e->ino))
+		return 0;
+	if (found->count > TLSFIND_MAX)
+		return -EINVAL;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	f->found = *found;
+	f->shown_path = strdup(shown_path);
+	if (!f->shown_path) {
+		free(f);
+		return -ENOMEM;
+	}
+	f->pub.shown_path = f->shown_path;
+	f->pub.dev = e->dev;
+	f->pub.ino = e->ino;
+	f->pub.found = &f->found;
+	f->next = p->files;
+	p->files = f;
+	return attach_all(p, f, path);
+}
+
+void probes_each_file(const struct probes *p, void (*fn)(void *ctx, const struct probes_file *f), void *ctx)
+{
+	const struct file *f;
+
+	for (f = p->files; f; f = f->next)
+		fn(ctx, &f->pub);
+}
+
+/* --- targets ----------------------------------------------------------------------------------------------------- */
+
+/* Reads what proc_list writes until the process comes. */
+static int read_identity(int fd, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id)
+{
+	struct proc_identity ids[64];
+	size_t have = 0;
+	ssize_t got;
+
+	while ((got = read(fd, (char *)ids + have, sizeof(ids) - have)) > 0) {
+		size_t i, n;
+
+		have += (size_t)got;
+		n = have / sizeof(ids[0]);
+		for (i = 0; i < n; i++) {
+			if (ids[i].tgid != (uint32_t)tgid)
+				continue;
+			*start_ns = ids[i].start_ns;
+			*exec_id = ids[i].exec_id;
+			return 0;
+		}
+		have -= n * sizeof(ids[0]);
+		memmove(ids, ids + n, have);
+	}
+	return got < 0 ? -errno : -ESRCH;
+}
+
+int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id)
+{
+	union bpf_iter_link_info info = {.task = {.pid = (uint32_t)tgid}};
+	LIBBPF_OPTS(bpf_iter_attach_opts, opts, .link_info = &info, .link_info_len = sizeof(info));
+	struct bpf_link *link = bpf_program__attach_iter(p->skel->progs.proc_list, &opts);
+	int fd, err;
+
+	if (!link && errno == ESRCH)
+		return -ESRCH;
+	if (!link) /* before 6.1 there is no filter: all processes are listed */
+		link = bpf_program__attach_iter(p->skel->progs.proc_list, NULL);
+	if (!link)
+		return -errno;
+	fd = bpf_iter_create(bpf_link__fd(link));
+	err = fd < 0 ? -errno : read_identity(fd, tgid, start_ns, exec_id);
+	if (fd >= 0)
+		close(fd);
+	bpf_link__destroy(link);
+	return err;
+}
+
+int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns)
+{
+	struct target t = {0};
+	uint32_t exec_id, key = (uint32_t)tgid;
+	uint64_t exact_ns;
+	int err;
+
+	if (tgid == getpid())
+		return -EINVAL;
+	err = probes_identify(p, tgid, &exact_ns, &exec_id);
+	if (err)
+		return err;
+	if (start_ns && (exact_ns > start_ns ? exact_ns - start_ns : start_ns - exact_ns) > START_TOLERANCE_NS)
+		return -ESRCH; /* the pid was given to another process */
+	t.start_ns = exact_ns;
+	return bpf_map_update_elem(bpf_map__fd(p->skel->maps.targets), &key, &t, BPF_ANY) ? -errno : 0;
+}
+
+void probes_confirm_target(struct probes *p, pid_t tgid)
+{
+	int fd = bpf_map__fd(p->skel->maps.targets);
+	uint32_t key = (uint32_t)tgid;
+	struct target t;
+
+	if (bpf_map_lookup_elem(fd, &key, &t))
+		return;
+	t.provisional = 0;
+	bpf_map_update_elem(fd, &key, &t, BPF_EXIST);
+}
+
+void probes_drop_target(struct probes *p, pid_t tgid)
+{
+	uint32_t key = (uint32_t)tgid;
+
+	bpf_map_delete_elem(bpf_map__fd(p->skel->maps.targets), &key);
+	reclaim_process(p->reclaim, key);
+}
+
+/* --- records ----------------------------------------------------------------------------------------------------- */
+
+int probes_fd(const struct probes *p)
+{
+	return ring_buffer__epoll_fd(p->ring);
+}
+
+int probes_consume(struct probes *p)
+{
+	return ring_buffer__consume(p->ring);
+}
+
+void probes_stats(struct probes *p, uint64_t *stats)
+{
+	int fd = bpf_map__fd(p->skel->maps.stats), i;
+	uint64_t *per_cpu = calloc((size_t)p->cpus, sizeof(*per_cpu));
+	uint32_t id;
+
+	for (id = 0; id < ST_COUNT; id++) {
+		stats[id] = 0;
+		if (!per_cpu || bpf_map_lookup_elem(fd, &id, per_cpu))
+			continue;
+		for (i = 0; i < p->cpus; i++)
+			stats[id] += per_cpu[i];
+	}
+	free(per_cpu);
+}
+
+void probes_tick(struct probes *p, uint64_t now_ns)
+{
+	reclaim_tick(p->reclaim, now_ns);
+	if (now_ns < p->next_sweep_ns)
+		return;
+	if (p->next_sweep_ns)
+		reclaim_sweep(p->reclaim);
+	p->next_sweep_ns = now_ns + SWEEP_INTERVAL_NS;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "reclaim.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <linux/types.h>
+
+#define uthash_nonfatal_oom 1
+#define uthash_malloc(size) malloc(size)
+#include <uthash.h>
+#include <utlist.h>
+
+#include "bpf/event.h"
+
+/* A connection whose state the kernel holds, as far as its CONN_OPEN came through. */
+struct known {
+	struct conn_map_key key;
+	uint64_t closed_ns; /* 0: not in the queue */
+	UT_hash_handle hh;
+	struct known *prev, *next;   /* of its process */
+	struct known *qprev, *qnext; /* in the queue of closed ones, oldest first */
+};
+
+struct process {
+	uint32_t tgid;
+	struct known *conns;
+	UT_hash_handle hh;
+};
+
+struct reclaim {
+	int conns_fd, targets_fd;
+	struct known *conns;
+	struct process *processes;
+	struct known *closed;
+};
+
+struct reclaim *reclaim_new(int conns_fd, int targets_fd)
+{
+	struct reclaim *r = calloc(1, sizeof(*r));
+
+	if (r) {
+		r->conns_fd = conns_fd;
+		r->targets_fd = targets_fd;
+	}
+	return r;
+}
+
+static struct known *find(struct reclaim *r, const struct conn_map_key *key)
+{
+	struct known *k;
+
+	HASH_FIND(hh, r->conns, key, sizeof(*key), k);
+	return k;
+}
+
+static struct process *process_of(struct reclaim *r, uint32_t tgid)
+{
+	struct process *p;
+
+	HASH_FIND(hh, r->processes, &tgid, sizeof(tgid), p);
+	return p;
+}
+
+/* Out of our tables, not out of the kernel. The process entry goes with its last connection. */
+static void forget(struct reclaim *r, struct known *k)
+{
+	struct process *p = process_of(r, k->key.tgid);
+
+	if (k->closed_ns)
+		DL_DELETE2(r->closed, k, qprev, qnext);
+	if (p) {
+		DL_DELETE(p->conns, k);
+		if (!p->conns) {
+			HASH_DEL(r->processes, p);
+			free(p);
+		}
+	}
+	HASH_DEL(r->conns, k);
+	free(k);
+}
+
+static void drop(struct reclaim *r, struct known *k)
+{
+	bpf_map_delete_elem(r->conns_fd, &k->key);
+	forget(r, k);
+}
+
+void reclaim_free(struct reclaim *r)
+{
+	struct known *k, *next;
+
+	if (!r)
+		return;
+	HASH_ITER (hh, r->conns, k, next) {
+		forget(r, k);
+	}
+	free(r);
+}
+
+static struct process *process_add(struct reclaim *r, uint32_t tgid)
+{
+	struct process *p = process_of(r, tgid);
+
+	if (p)
+		return p;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->tgid = tgid;
+	HASH_ADD(hh, r->processes, tgid, sizeof(p->tgid), p);
+	if (!p->hh.tbl) {
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+/* Without memory it stays unknown: reclaim_sweep() finds it when its process is gone. */
+static void add(struct reclaim *r, const struct conn_map_key *key)
+{
+	struct known *k = find(r, key);
+	struct process *p;
+
+	if (k) { /* the object lives again */
+		if (k->closed_ns)
+			DL_DELETE2(r->closed, k, qprev, qnext);
+		k->closed_ns = 0;
+		return;
+	}
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return;
+	k->key = *key;
+	p = process_add(r, key->tgid);
+	if (!p) {
+		free(k);
+		return;
+	}
+	HASH_ADD(hh, r->conns, key, sizeof(k->key), k);
+	if (!k->hh.tbl) {
+		if (!p->conns) {
+			HASH_DEL(r->processes, p);
+			free(p);
+		}
+		free(k);
+		return;
+	}
+	DL_APPEND(p->conns, k);
+}
+
+static void closed(struct reclaim *r, const struct conn_map_key *key, uint64_t ts_ns)
+{
+	struct known *k = find(r, key);
+
+	if (!k || k->closed_ns)
+		return;
+	k->closed_ns = ts_ns ? ts_ns : 1;
+	DL_APPEND2(r->closed, k, qprev, qnext);
+}
+
+void reclaim_process(struct reclaim *r, uint32_t tgid)
+{
+	struct process *p;
+
+	while ((p = process_of(r, tgid)))
+		drop(r, p->conns);
+}
+
+/* The process runs another program: the connections of the one before are unreachable. */
+static void program_ended(struct reclaim *r, uint32_t tgid, uint32_t exec_id)
+{
+	struct process *p = process_of(r, tgid);
+	struct known *k = p ? p->conns : NULL, *next;
+
+	for (; k; k = next) {
+		next = k->next;
+		if (k->key.exec_id != exec_id)
+			drop(r, k);
+	}
+}
+
+static struct conn_map_key key_of(const struct ev_head *h, const struct ev_conn *c)
+{
+	return (struct conn_map_key){.obj = c->obj, .start_ns = c->start_ns, .tgid = h->tgid, .exec_id = c->exec_id};
+}
+
+void reclaim_note(struct reclaim *r, const void *bytes, size_t len)
+{
+	const struct ev_head *h = bytes;
+	struct conn_map_key key;
+
+	if (len < sizeof(*h))
+		return;
+	switch (h->kind) {
+	case EV_CONN_OPEN:
+		key = key_of(h, &((const struct ev_conn_open *)bytes)->conn);
+		add(r, &key);
+		break;
+	case EV_CONN_CLOSE:
+		key = key_of(h, &((const struct ev_conn_close *)bytes)->conn);
+		closed(r, &key, h->ts_ns);
+		break;
+	case EV_EXEC:
+		program_ended(r, h->tgid, ((const struct ev_exec *)bytes)->exec_id);
+		break;
+	case EV_EXIT:
+		reclaim_process(r, h->tgid);
+		break;
+	}
+}
+
+void reclaim_tick(struct reclaim *r, uint64_t now_ns)
+{
+	struct conn_state state;
+	struct known *k;
+
+	while ((k = r->closed) && k->closed_ns + RECLAIM_AFTER_NS <= now_ns) {
+		if (bpf_map_lookup_elem(r->conns_fd, &k->key, &state)) {
+			forget(r, k);
+			continue;
+		}
+		if ((state.flags & CONN_F_FREED) && state.used_ns + RECLAIM_AFTER_NS <= now_ns) {
+			/* Between the look and the deletion the address can be given to a new connection, within a
+			 * microsecond after a second of rest: that one would be seen as a connection without a
+			 * beginning. */
+			drop(r, k);
+			continue;
+		}
+		DL_DELETE2(r->closed, k, qprev, qnext);
+		k->closed_ns = 0;
+		if (state.flags & CONN_F_FREED)
+			closed(r, &k->key, now_ns);
+	}
+}
+
+static bool is_target(struct reclaim *r, uint32_t tgid)
+{
+	struct target t;
+
+	return bpf_map_lookup_elem(r->targets_fd, &tgid, &t) == 0;
+}
+
+void reclaim_sweep(struct reclaim *r)
+{
+	struct conn_map_key key, next;
+	struct process *p, *after;
+	bool more = bpf_map_get_next_key(r->conns_fd, NULL, &next) == 0;
+
+	HASH_ITER (hh, r->processes, p, after) {
+		if (!is_target(r, p->tgid))
+			reclaim_process(r, p->tgid);
+	}
+	/* A key that is deleted before its successor was asked for would start the walk again. */
+	while (more) {
+		key = next;
+		more = bpf_map_get_next_key(r->conns_fd, &key, &next) == 0;
+		if (!is_target(r, key.tgid))
+			bpf_map_delete_elem(r->conns_fd, &key);
+	}
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef ATTACH_RECLAIM_H
+#define ATTACH_RECLAIM_H
+
+/*
+ * Deletes kernel state of connections that nobody uses any more: the kernel cannot know, because SSL_free fires before
+ * the last reference drops. Watches the records that pass by. Private child of probes.c.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RECLAIM_AFTER_NS 1000000000ull /* unused that long since CONN_CLOSE */
+
+struct reclaim;
+
+/* File descriptors of the maps `conns` and `targets`, borrowed. NULL: no memory. */
+struct reclaim *reclaim_new(int conns_fd, int targets_fd);
+void reclaim_free(struct reclaim *r); /* NULL is fine; the maps stay as they are */
+
+/* Every record, in order. */
+void reclaim_note(struct reclaim *r, const void *bytes, size_t len);
+/* The process is not traced any more: all its connections. */
+void reclaim_process(struct reclaim *r, uint32_t tgid);
+void reclaim_tick(struct reclaim *r, uint64_t now_ns);
+/* State whose process is no target, seen or not: for records that were lost. Walks the whole map, so not often. */
+void reclaim_sweep(struct reclaim *r);
+
+#endif
