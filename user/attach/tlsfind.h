@@ -3,8 +3,8 @@
 #define ATTACH_TLSFIND_H
 
 /*
- * The finder: which functions of a file carry TLS plaintext, and where to probe them. One file a method (tlsfind_symbols.c
- * now), one result type. Ambiguous roles are refused with a reason.
+ * The finder: which functions of a file carry TLS plaintext, and where to probe them. One file a method
+ * (tlsfind_symbols.c now), one result type. Ambiguous roles are refused with a reason.
  */
 
 #include "site.h"
@@ -15,7 +15,7 @@ struct tls_func {
 	uint32_t role;	  /* enum tls_role of bpf/event.h */
 	uint32_t len_arg; /* TLS_LEN_RET or argument number */
 	struct site site;
-	char name[48];	  /* "SSL_read", "ssl_read_internal (SSL_read, SSL_read_ex)" */
+	char name[48]; /* "SSL_read", "ssl_read_internal (SSL_read, SSL_read_ex)" */
 };
 
 struct tls_find {
@@ -26,7 +26,8 @@ struct tls_find {
 	char reason[160];   /* why nothing (or not all) can be probed; "" otherwise */
 };
 
-/* 0: probes found (reading and writing both); -ENOENT: no TLS functions in this file; -EINVAL: refused, see reason. */
+/* 0: probes found (reading and writing both); -ENOENT: no TLS functions in this file; -EINVAL: refused, see reason;
+ * -ENOMEM. */
 int tlsfind_symbols(const struct elf *e, struct tls_find *out);
 
 /* All methods in order. */

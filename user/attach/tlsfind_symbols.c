@@ -69,6 +69,7 @@ struct finder {
 	const struct elf *e;
 	struct tls_find *out;
 	struct function f[NAMES];
+	bool no_memory; /* then nothing is known of who calls whom */
 };
 
 static bool note_symbol(void *ctx, const struct elf_symbol *s)
@@ -165,7 +166,7 @@ static unsigned length_handed_on(enum name n)
 
 /* SSL_write_ex that is only a way into SSL_write_ex2 (gnutls_record_send into _send2): probing both would count each
  * call twice. */
-static bool is_way_into(const struct finder *find, enum name n, enum name other)
+static bool is_way_into(struct finder *find, enum name n, enum name other)
 {
 	const struct function *f = &find->f[n];
 	uint64_t target = 0;
@@ -175,14 +176,17 @@ static bool is_way_into(const struct finder *find, enum name n, enum name other)
 		return false;
 	if (site_tail_target(find->e, f->off, &target, &plt) && target == find->f[other].off)
 		return true;
-	for (unsigned at = 4; at <= 5; at++)
-		if (!site_forward(find->e, f->off, f->size, at, length_handed_on(n), &target) &&
-		    target == find->f[other].off)
+	for (unsigned at = 4; at <= 5; at++) {
+		int err = site_forward(find->e, f->off, f->size, at, length_handed_on(n), &target);
+
+		if (!err && target == find->f[other].off)
 			return true;
+		find->no_memory |= err == -ENOMEM;
+	}
 	return false;
 }
 
-static void collect(const struct finder *find, struct direction *d, const enum name *names, unsigned count)
+static void collect(struct finder *find, struct direction *d, const enum name *names, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
 		bool way = false;
@@ -269,6 +273,8 @@ static void add_direction(struct finder *find, const struct direction *d)
 
 static int add_both(struct finder *find, struct direction *read, struct direction *write)
 {
+	if (find->no_memory)
+		return -ENOMEM;
 	resolve_public(find, read);
 	resolve_public(find, write);
 	if (!read->count || !write->count) {
