@@ -1,0 +1,625 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "attach/ldcache.h"
+#include "attach/target.h"
+
+static struct proc_stat proc; /* large */
+
+/* --- /proc/PID/stat
+ * --------------------------------------------------------------------------------------------------- */
+
+static void show_stat(struct tlog *log, const char *text, size_t len)
+{
+	struct guard g = {0};
+	struct proc_stat p = {0};
+	int err = target_parse_stat((struct sv){(const char *)guard_copy(&g, text, len), len}, &p);
+
+	if (err) {
+		tlog_printf(log, "%s\n", err == -EBADMSG ? "bad" : "?");
+	} else {
+		tlog_printf(log, "%d %d %llu ", (int)p.pid, (int)p.ppid, (unsigned long long)p.start_ns);
+		tlog_escaped(log, p.comm, strlen(p.comm));
+		tlog_printf(log, "\n");
+	}
+	guard_free(&g);
+}
+
+#define REST "S 41 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 9 0 123456 1000 200 18446744073709551615\n"
+
+static void stat_lines(void **state)
+{
+	static const char *const lines[] = {
+		"42 (node) " REST,
+		"42 (a) R 7 (b)) " REST, /* what looks like the end of the name is not */
+		"42 (x (y) z) " REST,
+		"42 (\xff\n\x01) " REST,
+		"42 () " REST,
+		"42 (node " REST,
+		"42 node) " REST,
+		"42 (node) S",
+		"42 (node) S 41 42",
+		"42 (node) S x1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 9 0 123456 1000",
+		"",
+	};
+	struct tlog log = {0};
+
+	(void)state;
+	assert_int_equal(sysconf(_SC_CLK_TCK), 100);
+	for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		show_stat(&log, lines[i], strlen(lines[i]));
+	assert_log(&log, "42 41 1234560000000 node\n"
+			 "42 41 1234560000000 a) R 7 (b)\n"
+			 "42 41 1234560000000 x (y) z\n"
+			 "42 41 1234560000000 \\xff\\x0a\\x01\n"
+			 "42 41 1234560000000 \n"
+			 "bad\nbad\nbad\nbad\nbad\nbad\n");
+	tlog_free(&log);
+}
+
+static void a_stat_line_cut_anywhere(void **state)
+{
+	static const char line[] = "42 (a) b) " REST;
+	struct tlog log = {0};
+
+	(void)state;
+	for (size_t len = 0; len < sizeof(line); len++)
+		show_stat(&log, line, len);
+	assert_null(strchr(log.text, '?'));
+	tlog_free(&log);
+}
+
+/* --- processes
+ * -------------------------------------------------------------------------------------------------------- */
+
+/* A child that waits; `how` prepares it. */
+static pid_t start(void (*how)(void))
+{
+	int ready[2];
+	char c;
+	pid_t pid;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(ready[0]);
+		if (how)
+			how();
+		if (write(ready[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void stop(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void odd_name(void)
+{
+	prctl(PR_SET_NAME, "a) (b \n\xfe");
+}
+
+static void reading_a_process(void **state)
+{
+	char self[512];
+	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	pid_t pid = start(odd_name);
+
+	(void)state;
+	assert_true(len > 0);
+	self[len] = '\0';
+	assert_int_equal(target_read(pid, &proc), 0);
+	assert_int_equal(proc.pid, pid);
+	assert_int_equal(proc.ppid, getpid());
+	assert_string_equal(proc.comm, "a) (b \n\xfe");
+	assert_string_equal(proc.exe, self);
+	assert_true(proc.args_len > 0 && proc.args[proc.args_len - 1] != '\0');
+	assert_true(proc.start_ns > 0);
+	assert_true(target_start_matches(&proc, proc.start_ns));
+	assert_true(target_start_matches(&proc, proc.start_ns + 9999999));
+	assert_false(target_start_matches(&proc, proc.start_ns + 10000000));
+	assert_false(target_start_matches(&proc, proc.start_ns - 1));
+	stop(pid);
+	assert_int_equal(target_read(pid, &proc), -ENOENT);
+	assert_int_equal(target_read(INT_MAX, &proc), -ENOENT);
+	assert_int_equal(target_read(2147483, &proc) == 0, access("/proc/2147483", F_OK) == 0);
+}
+
+static pid_t grandchild;
+static int grandchild_pipe[2];
+
+static void make_child(void)
+{
+	grandchild = start(NULL);
+	if (write(grandchild_pipe[1], &grandchild, sizeof(grandchild)) != sizeof(grandchild))
+		_exit(1);
+}
+
+struct seen {
+	pid_t pids[64];
+	unsigned count;
+	pid_t stop_at;
+};
+
+static void see_tree(void *ctx, const struct proc_stat *p)
+{
+	struct seen *s = ctx;
+
+	if (s->count < 64)
+		s->pids[s->count++] = p->pid;
+}
+
+static bool see_each(void *ctx, const struct proc_stat *p)
+{
+	struct seen *s = ctx;
+
+	s->count++;
+	return p->pid != s->stop_at;
+}
+
+static void a_tree_parents_first(void **state)
+{
+	struct seen s = {0};
+	bool hit = true;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(grandchild_pipe), 0);
+	pid = start(make_child);
+	assert_int_equal(read(grandchild_pipe[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
+	assert_int_equal(target_tree(pid, see_tree, &s), 0);
+	assert_int_equal(s.count, 2);
+	assert_int_equal(s.pids[0], pid);
+	assert_int_equal(s.pids[1], grandchild);
+	for (unsigned n = 1; hit; n++) {
+		int err;
+
+		fail_nth(n);
+		err = target_tree(pid, see_tree, &s);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		assert_int_equal(err, hit ? -ENOMEM : 0);
+	}
+	kill(grandchild, SIGKILL);
+	stop(pid);
+	assert_int_equal(target_tree(pid, see_tree, &s), -ENOENT);
+	s = (struct seen){.stop_at = getpid()};
+	assert_int_equal(target_each(see_each, &s), 0);
+	assert_true(s.count >= 1);
+}
+
+/* --- by name
+ * ---------------------------------------------------------------------------------------------------------- */
+
+#define ARGS(text) ((struct sv){text, sizeof(text) - 1})
+
+static void names(void **state)
+{
+	static const struct {
+		const char *pattern;
+		struct sv exe, args;
+		bool match;
+	} cases[] = {
+		{"^node$", SV("/usr/bin/node"), ARGS("node\0/srv/app.js"), true},
+		{"^node$", SV("/usr/lib/node/bin/other"), ARGS("other"), false}, /* a directory is not the name */
+		{"node", SV("/usr/bin/python3"), ARGS("python3\0node.py"), true},
+		{"^claude$", SV("/usr/bin/node"), ARGS("node\0/usr/local/bin/claude\0--print"), true},
+		{"^claude$", SV("/usr/bin/node"), ARGS("node\0--max-old-space-size=4096\0/opt/claude"), true},
+		{"^claude$", SV("/usr/bin/python3.11"), ARGS("/usr/bin/python3\0/opt/claude"), true},
+		{"^claude$", SV("/usr/bin/grep"), ARGS("grep\0/opt/claude"), false}, /* no interpreter */
+		{"app\\.js --port 80", SV("/usr/bin/node"), ARGS("node\0app.js\0--port\00080"), true},
+		{"codex|gemini", SV("/opt/gemini"), ARGS("/opt/gemini"), true},
+		{"codex|gemini", SV("/opt/claude"), ARGS("/opt/claude"), false},
+		{"x", SV_NONE, SV_NONE, false},
+		{".*", SV_NONE, SV_NONE, false}, /* a kernel thread: nothing to match */
+		{"^kworker", SV_NONE, ARGS(""), false},
+	};
+	char why[128];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct target_filter f;
+
+		assert_int_equal(target_filter_init(&f, cases[i].pattern, why, sizeof(why)), 0);
+		if (target_filter_match_text(&f, cases[i].exe, cases[i].args) != cases[i].match)
+			fail_msg("case %u: %s", i, cases[i].pattern);
+		target_filter_release(&f);
+	}
+}
+
+static void bad_patterns(void **state)
+{
+	struct target_filter f;
+	char why[128], tall[TARGET_PATTERN_MAX + 1];
+
+	(void)state;
+	assert_int_equal(target_filter_init(&f, "(", why, sizeof(why)), -EINVAL);
+	assert_true(why[0] != '\0');
+	target_filter_release(&f);
+	assert_int_equal(target_filter_init(&f, "", why, sizeof(why)), -EINVAL);
+	assert_string_equal(why, "the pattern is empty");
+	memset(tall, 'a', sizeof(tall) - 1);
+	tall[sizeof(tall) - 1] = '\0';
+	assert_int_equal(target_filter_init(&f, tall, why, sizeof(why)), -EINVAL);
+}
+
+/* A shell runs this program as `… starters PATTERN`; it says which of its ancestors the filter would take. */
+static int report_starters(const char *pattern)
+{
+	struct target_filter f;
+	pid_t pid = getpid();
+	char why[64];
+
+	if (target_filter_init(&f, pattern, why, sizeof(why)))
+		return 99;
+	for (unsigned i = 0; i < 3 && pid > 1 && !target_read(pid, &proc); i++) {
+		printf("%d", target_filter_match(&f, pid, sv_of(proc.exe), (struct sv){proc.args, proc.args_len}));
+		pid = proc.ppid;
+	}
+	printf("\n");
+	target_filter_release(&f);
+	return 0;
+}
+
+/* The command finds this program in $SELF and the pattern in $PATTERN, so that neither is in its own text. */
+static void run_starters(const char *command, const char *pattern, char *out, size_t size)
+{
+	char self[512];
+	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	FILE *p;
+
+	assert_true(len > 0);
+	self[len] = '\0';
+	setenv("SELF", self, 1);
+	setenv("PATTERN", pattern, 1);
+	setenv("INNER", "\"$SELF\" starters \"$PATTERN\"; true", 1);
+	p = popen(command, "re");
+	assert_non_null(p);
+	out[0] = '\0';
+	assert_non_null(fgets(out, (int)size, p));
+	out[strcspn(out, "\n")] = '\0';
+	assert_int_equal(pclose(p), 0);
+}
+
+static void never_its_own_starters(void **state)
+{
+	char out[16];
+
+	(void)state;
+	if (access("/bin/bash", X_OK))
+		skip();
+	/* the program itself, though its name matches; and the test above, which started it, is a target like any other
+	 */
+	run_starters("exec \"$SELF\" starters \"$PATTERN\"", "^target$", out, sizeof(out));
+	assert_true(out[0] == '0' && out[1] == '1');
+	/* the shell right above is never meant, though its name matches */
+	run_starters("exec /bin/bash -c '\"$SELF\" starters \"$PATTERN\"; true'", "^bash$", out, sizeof(out));
+	assert_true(out[0] == '0' && out[1] == '0');
+	/* but one further up is */
+	run_starters("exec /bin/bash -c 'sh -c \"$INNER\"; true'", "^bash$", out, sizeof(out));
+	assert_memory_equal(out, "001", 3);
+	/* unless its command line carries the invocation, as that of sudo and of `bash -c` does */
+	run_starters("exec /bin/bash -c 'sh -c \"$INNER\"; true; : target -n zzqq.*'", "zzqq.*", out, sizeof(out));
+	assert_memory_equal(out, "000", 3);
+}
+
+/* --- ld.so.cache
+ * ------------------------------------------------------------------------------------------------------ */
+
+struct cache {
+	uint8_t bytes[1024];
+	size_t len, strings;
+};
+
+/* As ldconfig writes it; `skip` bytes of the older table before. */
+static void cache_begin(struct cache *c, size_t skip, uint32_t count)
+{
+	memset(c, 0, sizeof(*c));
+	if (skip) {
+		uint32_t old = 1;
+
+		memcpy(c->bytes, "ld.so-1.7.0", 12);
+		memcpy(c->bytes + 12, &old, 4);
+	}
+	memcpy(c->bytes + skip, "glibc-ld.so.cache1.1", 20);
+	memcpy(c->bytes + skip + 20, &count, 4);
+	c->strings = 48 + count * 24;
+	c->len = skip + c->strings;
+}
+
+static void cache_add(struct cache *c, size_t skip, unsigned i, int32_t flags, const char *soname, const char *path)
+{
+	uint8_t *entry = c->bytes + skip + 48 + i * 24;
+	uint32_t key = (uint32_t)(c->len - skip), value;
+
+	memcpy(c->bytes + c->len, soname, strlen(soname) + 1);
+	c->len += strlen(soname) + 1;
+	value = (uint32_t)(c->len - skip);
+	memcpy(c->bytes + c->len, path, strlen(path) + 1);
+	c->len += strlen(path) + 1;
+	memcpy(entry, &flags, 4);
+	memcpy(entry + 4, &key, 4);
+	memcpy(entry + 8, &value, 4);
+}
+
+static int log_library(void *ctx, const char *soname, const char *path)
+{
+	tlog_printf(ctx, "%s %s\n", soname, path);
+	return 0;
+}
+
+static int stop_here(void *ctx, const char *soname, const char *path)
+{
+	(void)ctx, (void)soname, (void)path;
+	return 7;
+}
+
+static void make_cache(struct cache *c, size_t skip)
+{
+	cache_begin(c, skip, 4);
+	cache_add(c, skip, 0, 0x0303, "libssl.so.3", "/lib/x/libssl.so.3");
+	cache_add(c, skip, 1, 0x0003, "libssl.so.3", "/lib/i386/libssl.so.3"); /* 32-bit */
+	cache_add(c, skip, 2, 0x0a03, "libssl.so.3", "/lib/arm/libssl.so.3");
+	cache_add(c, skip, 3, 0x0303, "libz.so.1", "/lib/x/libz.so.1");
+}
+
+static void cache_files(void **state)
+{
+	static struct cache c;
+	uint32_t out_of_file = 5000;
+
+	(void)state;
+	for (size_t skip = 0; skip <= 32; skip += 32) {
+		struct tlog log = {0};
+
+		make_cache(&c, skip);
+		assert_int_equal(ldcache_each(c.bytes, c.len, EM_X86_64, log_library, &log), 0);
+		assert_log(&log, "libssl.so.3 /lib/x/libssl.so.3\nlibz.so.1 /lib/x/libz.so.1\n");
+		tlog_free(&log);
+		assert_int_equal(ldcache_each(c.bytes, c.len, EM_AARCH64, log_library, &log), 0);
+		assert_log(&log, "libssl.so.3 /lib/arm/libssl.so.3\n");
+		tlog_free(&log);
+		assert_int_equal(ldcache_each(c.bytes, c.len, EM_X86_64, stop_here, NULL), 7);
+	}
+	make_cache(&c, 0);
+	memcpy(c.bytes + 48 + 4, &out_of_file, 4);
+	{
+		struct tlog log = {0};
+
+		assert_int_equal(ldcache_each(c.bytes, c.len, EM_X86_64, log_library, &log), -EBADMSG);
+		assert_log(&log, "libz.so.1 /lib/x/libz.so.1\n"); /* the others are still read */
+		tlog_free(&log);
+	}
+}
+
+static void a_cache_cut_or_changed_anywhere(void **state)
+{
+	static struct cache c;
+	struct guard g = {0};
+
+	(void)state;
+	make_cache(&c, 32);
+	for (size_t len = 0; len <= c.len; len++) {
+		struct tlog log = {0};
+
+		ldcache_each(guard_copy(&g, c.bytes, len), len, EM_X86_64, log_library, &log);
+		tlog_free(&log);
+	}
+	for (size_t at = 0; at < c.len; at++)
+		for (unsigned v = 0; v < 4; v++) {
+			struct tlog log = {0};
+			uint8_t *p = (uint8_t *)(uintptr_t)guard_copy(&g, c.bytes, c.len);
+
+			p[at] = (uint8_t[]){0, 1, 0x80, 0xff}[v];
+			ldcache_each(p, c.len, EM_X86_64, log_library, &log);
+			tlog_free(&log);
+		}
+	guard_free(&g);
+}
+
+/* --- files of a command
+ * ----------------------------------------------------------------------------------------------- */
+
+static void log_path(void *ctx, const char *path)
+{
+	tlog_printf(ctx, "%s\n", path);
+}
+
+static bool has_line(const struct tlog *log, const char *part)
+{
+	return log->text && strstr(log->text, part);
+}
+
+static unsigned repeated_lines(const struct tlog *log)
+{
+	unsigned repeated = 0;
+	char *copy = strdup(log->text), *rest = copy, *line;
+
+	assert_non_null(copy);
+	while ((line = strsep(&rest, "\n")))
+		for (char *at = line[0] && rest ? strstr(rest, line) : NULL; at; at = strstr(at + 1, line))
+			repeated += (at == rest || at[-1] == '\n') && at[strlen(line)] == '\n';
+	free(copy);
+	return repeated;
+}
+
+static void files(struct tlog *log, const char *program, int expect)
+{
+	tlog_free(log);
+	*log = (struct tlog){0};
+	assert_int_equal(target_files_of_command(program, log_path, log), expect);
+}
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+	assert_int_equal(chmod(path, mode), 0);
+}
+
+static void files_of_programs(void **state)
+{
+	char dir[] = "/tmp/perfbpf-target-XXXXXX", path[256], inner[256], text[512];
+	struct tlog log = {0};
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	files(&log, "sh", 0);
+	assert_true(has_line(&log, "/libc.so.6\n"));
+	assert_true(has_line(&log, "/ld-linux")); /* the program interpreter */
+	assert_int_equal(repeated_lines(&log), 0);
+
+	/* a script of a script, by way of env */
+	snprintf(path, sizeof(path), "%s/script", dir);
+	write_file(path, "#!/usr/bin/env -S X=1 sh -e\ntrue\n", 0755);
+	files(&log, path, 0);
+	assert_true(has_line(&log, "/libc.so.6\n"));
+	assert_false(has_line(&log, "script\n"));
+	snprintf(inner, sizeof(inner), "%s/outer", dir);
+	snprintf(text, sizeof(text), "#! %s\n", path);
+	write_file(inner, text, 0755);
+	files(&log, inner, 0);
+	assert_true(has_line(&log, "/libc.so.6\n"));
+
+	/* what execvp() would say */
+	snprintf(path, sizeof(path), "%s/plain", dir);
+	write_file(path, "#!/bin/sh\n", 0644);
+	files(&log, path, -EACCES);
+	files(&log, dir, -EACCES);
+	files(&log, "perfbpf-no-such-program", -ENOENT);
+	files(&log, "/perfbpf/no/such/program", -ENOENT);
+	files(&log, "", -ENOENT);
+
+	/* an interpreter that is not there: nothing to find, nothing to say */
+	write_file(path, "#!/perfbpf/none\n", 0755);
+	files(&log, path, 0);
+	write_file(path, "#!", 0755);
+	files(&log, path, 0);
+	tlog_free(&log);
+	snprintf(text, sizeof(text), "rm -rf %s", dir);
+	assert_int_equal(system(text), 0);
+}
+
+/* A library in a directory of its own, found by $ORIGIN as ld.so does. */
+static void run_paths(void **state)
+{
+	char dir[] = "/tmp/perfbpf-target-XXXXXX", text[2048], path[256];
+	struct tlog log = {0};
+
+	(void)state;
+	if (system("cc --version > /dev/null 2>&1")) {
+		print_message("# no cc\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	snprintf(
+		text, sizeof(text),
+		"cd %s && mkdir lib && echo 'int one(void); int one(void) { return 1; }' > one.c && "
+		"cc -shared -fPIC -o lib/libperfbpfone.so one.c && "
+		"echo 'int one(void); int main(void) { return one(); }' > main.c && "
+		"cc -o runpath main.c -Llib -lperfbpfone -Wl,--enable-new-dtags,-rpath,'$ORIGIN/none:${ORIGIN}/lib' && "
+		"cc -o rpath main.c -Llib -lperfbpfone -Wl,--disable-new-dtags,-rpath,'$ORIGIN/lib' && "
+		"cc -o bare main.c -Llib -lperfbpfone",
+		dir);
+	assert_int_equal(system(text), 0);
+	snprintf(path, sizeof(path), "%s/runpath", dir);
+	files(&log, path, 0);
+	assert_true(has_line(&log, "/lib/libperfbpfone.so\n"));
+	snprintf(path, sizeof(path), "%s/rpath", dir);
+	files(&log, path, 0);
+	assert_true(has_line(&log, "/lib/libperfbpfone.so\n"));
+	snprintf(path, sizeof(path), "%s/bare", dir);
+	files(&log, path, 0);
+	assert_false(has_line(&log, "libperfbpfone"));
+	snprintf(text, sizeof(text), "%s/lib", dir);
+	setenv("LD_LIBRARY_PATH", text, 1);
+	files(&log, path, 0);
+	assert_true(has_line(&log, "/lib/libperfbpfone.so\n"));
+	unsetenv("LD_LIBRARY_PATH");
+	tlog_free(&log);
+	snprintf(text, sizeof(text), "rm -rf %s", dir);
+	assert_int_equal(system(text), 0);
+}
+
+static void tls_libraries_of_the_system(void **state)
+{
+	struct tlog tls = {0}, log = {0};
+
+	(void)state;
+	target_system_tls(log_path, &tls);
+	if (!access("/usr/lib/x86_64-linux-gnu/libssl.so.3", R_OK))
+		assert_true(has_line(&tls, "/libssl.so.3"));
+	if (!tls.text)
+		skip();
+	assert_int_equal(repeated_lines(&tls), 0);
+	/* an interpreter may load any of them later */
+	files(&log, "sh", 0);
+	for (char *line = strtok(tls.text, "\n"); line; line = strtok(NULL, "\n"))
+		assert_true(has_line(&log, line));
+	tlog_free(&tls);
+	tlog_free(&log);
+}
+
+static void no_memory(void **state)
+{
+	bool hit = true;
+
+	(void)state;
+	for (unsigned n = 1; hit; n++) {
+		struct tlog log = {0};
+		int err;
+
+		fail_nth(n);
+		err = target_files_of_command("sh", log_path, &log);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		assert_int_equal(err, hit ? -ENOMEM : 0);
+		tlog_free(&log);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stat_lines),
+		cmocka_unit_test(a_stat_line_cut_anywhere),
+		cmocka_unit_test(reading_a_process),
+		cmocka_unit_test(a_tree_parents_first),
+		cmocka_unit_test(names),
+		cmocka_unit_test(bad_patterns),
+		cmocka_unit_test(never_its_own_starters),
+		cmocka_unit_test(cache_files),
+		cmocka_unit_test(a_cache_cut_or_changed_anywhere),
+		cmocka_unit_test(files_of_programs),
+		cmocka_unit_test(run_paths),
+		cmocka_unit_test(tls_libraries_of_the_system),
+		cmocka_unit_test(no_memory),
+	};
+
+	if (argc == 3 && !strcmp(argv[1], "starters"))
+		return report_starters(argv[2]);
+	return cmocka_run_group_tests_name("target", tests, NULL, NULL);
+}
