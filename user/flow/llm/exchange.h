@@ -11,10 +11,10 @@
 #include "call.h"
 #include "flow/proto/http.h"
 
-#define EXCHANGE_MAX 65536		/* pending at once; more: the longest silent one is evicted */
-#define EXCHANGE_DOC_MAX (8u << 20)	/* unary response document, decoded; longer: undecoded "json over 8 MiB" */
-#define EXCHANGE_TEXT_MAX (1u << 20)	/* visible answer kept with content; the rest is cut */
-#define EXCHANGE_ID_MAX 128		/* session ids and the like; longer ones are cut */
+#define EXCHANGE_MAX	  65536	     /* pending at once; more: the longest silent one is evicted */
+#define EXCHANGE_DOC_MAX  (8u << 20) /* unary response document, decoded; longer: undecoded "json over 8 MiB" */
+#define EXCHANGE_TEXT_MAX (1u << 20) /* visible answer kept with content; the rest is cut */
+#define EXCHANGE_ID_MAX	  128	     /* session ids and the like; longer ones are cut */
 
 struct exchange_config {
 	uint64_t stale_ns; /* an exchange silent this long is evicted */
@@ -26,7 +26,7 @@ struct exchange_config {
 struct exchange_conn {
 	struct conn_key key;
 	uint64_t conn_id;
-	bool fresh;	     /* seen from its first byte */
+	bool fresh;	       /* seen from its first byte */
 	struct sock_addr peer; /* family 0 until bound */
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
 	bool tls_approximate;

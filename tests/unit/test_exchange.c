@@ -1,0 +1,1587 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include <math.h>
+#include <netinet/in.h>
+#include <zlib.h>
+
+#include "base/err.h"
+#include "flow/llm/exchange.h"
+
+/* --- rig: scripted HTTP events in, call records as text out
+ * ------------------------------------------------------------ */
+
+#define MS	1000000ull
+#define BASE_MS 1000000ull
+#define AT(ms)	((struct stamp){(BASE_MS + (ms)) * MS, (BASE_MS + (ms)) * MS, 42, 0})
+
+struct rig {
+	struct tlog log;
+	struct lost lost;
+	struct exchange_conn conn;
+	struct exchanges *table;
+	struct exchange_flow *flow;
+	struct http_sink http;
+};
+
+static void put(struct tlog *l, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	tlog_printf(l, " %s=", name);
+	tlog_escaped(l, value, strlen(value));
+}
+
+static void put_n(struct tlog *l, const char *name, int64_t n)
+{
+	if (n != UNKNOWN_COUNT)
+		tlog_printf(l, " %s=%lld", name, (long long)n);
+}
+
+static void put_ms(struct tlog *l, const char *name, uint64_t ns)
+{
+	if (ns != UNKNOWN_NS)
+		tlog_printf(l, " %s=%lld", name, (long long)(ns / MS) - (long long)BASE_MS);
+}
+
+static void put_rate(struct tlog *l, const char *name, double value)
+{
+	if (!isnan(value))
+		tlog_printf(l, " %s=%.4g", name, value);
+}
+
+static void put_usage(struct tlog *l, const struct usage *u)
+{
+	if (u->source == USAGE_NONE)
+		return;
+	tlog_printf(l, "  usage=%s", usage_source_name(u->source));
+	put_n(l, "uncached", u->input_uncached);
+	put_n(l, "read", u->cache_read);
+	put_n(l, "write", u->cache_write);
+	put_n(l, "input", u->input_total);
+	put_n(l, "output", u->output_total);
+	put_n(l, "reasoning", u->reasoning);
+	tlog_printf(l, "\n");
+}
+
+static void put_request(struct tlog *l, const struct call *c)
+{
+	tlog_printf(l, "  request");
+	put_n(l, "messages", c->request.messages);
+	put_n(l, "tools", c->request.tools);
+	put_n(l, "system", c->request.system_bytes);
+	put_n(l, "max", c->request.max_tokens);
+	put_n(l, "thinking", c->request.thinking);
+	put_n(l, "sent", c->request_bytes);
+	put_n(l, "got", c->response_bytes);
+	tlog_printf(l, "\n");
+}
+
+static void put_flags(struct tlog *l, const struct call *c)
+{
+	tlog_printf(l, "%s%s%s%s%s", c->hidden_reasoning ? " hidden" : "", c->unfinished ? " unfinished" : "",
+		    c->lossy ? " lossy" : "", c->mid_attach ? " mid_attach" : "",
+		    c->request_truncated ? " truncated" : "");
+	if (c->lossy)
+		tlog_printf(l, " lost=%lld", (long long)c->lost_bytes);
+	put(l, "undecoded", c->undecoded);
+	if (c->attempt != 1)
+		tlog_printf(l, " attempt=%d retry_of=%llu wait=%lld", c->attempt, (unsigned long long)c->retry_of,
+			    (long long)(c->retry_wait_ns < 0 ? -1 : c->retry_wait_ns / (int64_t)MS));
+	if (c->end == END_PROCESS_EXIT)
+		tlog_printf(l, " exit=%d/%d", c->exit_code, c->exit_signal);
+}
+
+/* Everything that is known of a call. */
+static void put_call(struct tlog *l, const struct call *c)
+{
+	tlog_printf(l, "call %llu", (unsigned long long)c->id);
+	put(l, "proto", c->protocol);
+	put(l, "method", c->method);
+	put(l, "path", c->path);
+	put(l, "host", c->host);
+	tlog_printf(l, " status=%d api=%s provider=%s op=%s class=%s stream=%d\n", c->status, c->api, c->provider,
+		    c->operation, call_class_name(c->class), c->stream);
+	tlog_printf(l, " ");
+	put(l, "model", c->model);
+	put(l, "asked", c->request_model);
+	put(l, "session", c->session_id);
+	put(l, "agent", c->agent_id);
+	put(l, "parent", c->parent_agent_id);
+	put(l, "stop", c->stop_reason);
+	put(l, "error", c->error);
+	put(l, "end", end_reason_name(c->end));
+	put_flags(l, c);
+	tlog_printf(l, "\n  ");
+	put_ms(l, "start", c->start_ns);
+	put_ms(l, "send", c->send_end_ns);
+	put_ms(l, "ttfb", c->ttfb_ns);
+	put_ms(l, "first", c->first_token_ns);
+	put_ms(l, "visible", c->first_visible_ns);
+	put_ms(l, "last", c->last_token_ns);
+	put_ms(l, "end", c->end_ns);
+	put(l, "kind", token_kind_name(c->first_kind));
+	put_n(l, "chunks", c->chunks);
+	put_n(l, "stalls", c->stalls);
+	put_n(l, "gap", c->max_gap_ns < 0 ? -1 : c->max_gap_ns / (int64_t)MS);
+	put_rate(l, "decode", call_decode_tok_s(c));
+	tlog_printf(l, "\n");
+	put_request(l, c);
+	put_usage(l, &c->usage);
+	for (size_t i = 0; i < c->tool_count; i++) {
+		tlog_printf(l, " ");
+		put(l, "tool", c->tools[i].id ? c->tools[i].id : "-");
+		put(l, "name", c->tools[i].name);
+		tlog_printf(l, "\n");
+	}
+	if (c->text) {
+		assert_int_equal(strlen(c->text), c->text_len);
+		put(l, " text", c->text);
+		tlog_printf(l, "\n");
+	}
+}
+
+static void on_call(void *ctx, const struct call *c)
+{
+	struct rig *r = ctx;
+
+	put_call(&r->log, c);
+}
+
+static const struct exchange_config default_config = {
+	.stale_ns = 1800000 * MS,
+	.sweep_ns = 60000 * MS,
+	.content = true,
+};
+
+static struct exchange_conn conn_default(void)
+{
+	return (struct exchange_conn){
+		.key = {.tgid = 7, .start_ns = 1, .obj = 0x100},
+		.conn_id = 1,
+		.fresh = true,
+		.connect_begin_ns = UNKNOWN_NS,
+		.connect_end_ns = UNKNOWN_NS,
+		.tls_begin_ns = UNKNOWN_NS,
+		.tls_end_ns = UNKNOWN_NS,
+	};
+}
+
+static bool rig_try(struct rig *r, const struct exchange_config *cfg)
+{
+	const struct exchange_sink sink = {.ctx = r, .on_call = on_call};
+
+	*r = (struct rig){.conn = conn_default()};
+	r->table = exchanges_new(cfg, &r->lost, &sink);
+	if (!r->table)
+		return false;
+	r->flow = exchanges_conn_new(r->table, &r->conn);
+	if (!r->flow)
+		return false;
+	r->http = exchanges_http_sink(r->flow);
+	return true;
+}
+
+static void rig_open(struct rig *r)
+{
+	assert_true(rig_try(r, &default_config));
+}
+
+static void rig_close(struct rig *r)
+{
+	exchanges_conn_free(r->flow);
+	exchanges_free(r->table);
+	tlog_free(&r->log);
+}
+
+/* "name: value\n…" into a head. */
+static void head_of(struct http_head *h, struct http_header *headers, const char *text)
+{
+	struct sv rest = sv_of(text), line, value;
+
+	h->headers = headers;
+	h->protocol = "http/1.1";
+	while (rest.len) {
+		line = sv_cut(rest, '\n', &rest);
+		headers[h->header_count].name = sv_cut(line, ':', &value);
+		headers[h->header_count].value = sv_trim(value);
+		if (sv_ieq(headers[h->header_count].name, SV("host")))
+			h->host = headers[h->header_count].value;
+		h->header_count++;
+	}
+}
+
+static void req_head(struct rig *r, uint64_t xid, const char *method, const char *target, const char *headers,
+		     uint64_t ms)
+{
+	struct http_header store[16];
+	struct http_head h = {.method = sv_of(method), .target = sv_of(target)};
+
+	head_of(&h, store, headers);
+	r->http.on_request(r->http.ctx, xid, &h, &AT(ms));
+}
+
+static void req_body(struct rig *r, uint64_t xid, const char *body, uint64_t ms)
+{
+	r->http.on_body(r->http.ctx, xid, HTTP_REQUEST, (const uint8_t *)body, strlen(body), &AT(ms));
+}
+
+static void req_end(struct rig *r, uint64_t xid, uint64_t carried, uint64_t ms)
+{
+	r->http.on_request_end(r->http.ctx, xid, carried, &AT(ms));
+}
+
+static void req(struct rig *r, uint64_t xid, const char *target, const char *headers, const char *body, uint64_t ms)
+{
+	req_head(r, xid, "POST", target, headers, ms);
+	if (*body)
+		req_body(r, xid, body, ms);
+	req_end(r, xid, 192, ms);
+}
+
+static void resp_head(struct rig *r, uint64_t xid, int status, const char *headers, uint64_t ms)
+{
+	struct http_header store[16];
+	struct http_head h = {.status = status};
+
+	head_of(&h, store, headers);
+	r->http.on_response(r->http.ctx, xid, &h, &AT(ms));
+}
+
+static void resp_bytes(struct rig *r, uint64_t xid, const void *ptr, size_t len, uint64_t ms)
+{
+	r->http.on_body(r->http.ctx, xid, HTTP_RESPONSE, ptr, len, &AT(ms));
+}
+
+static void resp(struct rig *r, uint64_t xid, const char *body, uint64_t ms)
+{
+	resp_bytes(r, xid, body, strlen(body), ms);
+}
+
+static void resp_end(struct rig *r, uint64_t xid, uint64_t carried, uint64_t ms)
+{
+	r->http.on_response_end(r->http.ctx, xid, carried, &AT(ms));
+}
+
+static void gap(struct rig *r, uint64_t xid, enum http_side side, uint64_t len, enum http_gap why, uint64_t ms)
+{
+	r->http.on_body_gap(r->http.ctx, xid, side, len, why, &AT(ms));
+}
+
+static void abort_at(struct rig *r, uint64_t xid, enum http_abort why, uint64_t ms)
+{
+	r->http.on_abort(r->http.ctx, xid, why, 50, AT(ms).ts_ns);
+}
+
+/* --- pieces of wire
+ * ---------------------------------------------------------------------------------------------------- */
+
+#define HOST   "host: api.anthropic.test\n"
+#define STREAM "content-type: text/event-stream; charset=utf-8\n"
+#define JSON   "content-type: application/json\n"
+#define ASK                                                                                                            \
+	"{\"model\":\"claude-x\",\"max_tokens\":64,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":"      \
+	"\"hi\"}]}"
+#define ASK_UNARY "{\"model\":\"claude-x\",\"max_tokens\":64,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"
+#define CHAT	  "{\"model\":\"gpt-x\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"
+
+#define EVENT(type, rest) "event: " type "\ndata: {\"type\":\"" type "\"" rest "}\n\n"
+#define START(usage)	  EVENT("message_start", ",\"message\":{\"model\":\"claude-x-1\",\"usage\":{" usage "}}")
+#define USAGE10                                                                                                        \
+	"\"input_tokens\":10,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,\"output_tokens\":1"
+#define TEXT(t) EVENT("content_block_delta", ",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"" t "\"}")
+#define THINK(t)                                                                                                       \
+	EVENT("content_block_delta", ",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"" t "\"}")
+#define BLOCK(b) EVENT("content_block_start", ",\"index\":0,\"content_block\":{" b "}")
+#define PING	 EVENT("ping", "")
+#define STOP(n)	 EVENT("message_delta", ",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":" n "}")
+#define DONE	 EVENT("message_stop", "")
+#define DELTA(d)                                                                                                       \
+	"data: {\"object\":\"chat.completion.chunk\",\"model\":\"gpt-x-1\",\"choices\":[{\"index\":0,\"delta\":" d     \
+	"}]}\n\n"
+
+#define ANTHROPIC                                                                                                      \
+	"proto=http/1.1 method=POST path=/v1/messages host=api.anthropic.test status=200 api=anthropic "               \
+	"provider=anthropic op=chat class=main "
+
+/* --- tests
+ * --------------------------------------------------------------------------------------------------------------- */
+
+static void test_stream(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req_head(&r, 1, "POST", "/v1/messages?beta=true&key=SECRET", HOST, 10);
+	req_body(&r, 1,
+		 "{\"model\":\"claude-x\",\"max_tokens\":64,\"stream\":true,\"system\":[{\"type\":\"text\",\"text\":"
+		 "\"be kind\"},"
+		 "{\"type\":\"text\",\"text\":\"\\u00e9\"}],\"tools\":[{\"name\":\"Read\",\"input_schema\":{}},{"
+		 "\"name\":\"ls\"}],"
+		 "\"thinking\":{\"type\":\"adaptive\"},\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{}]}",
+		 11);
+	req_end(&r, 1, 321, 12);
+	assert_int_equal(exchanges_conn_calls(r.flow), 1);
+	assert_int_equal(exchanges_open_count(r.table), 1);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10) PING BLOCK("\"type\":\"thinking\",\"thinking\":\"\""), 110);
+	resp(&r, 1, THINK("") THINK("hm"), 200);
+	resp(&r, 1, TEXT("a\xc3\xa9") TEXT("b"), 1500);
+	resp(&r, 1, BLOCK("\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"Read\",\"input\":{}"), 1600);
+	resp(&r, 1, TEXT("c") STOP("52") DONE, 1700);
+	resp_end(&r, 1, 4321, 1800);
+	assert_log(&r.log, "call 1 proto=http/1.1 method=POST path=/v1/messages?beta=true&key=* "
+			   "host=api.anthropic.test status=200 "
+			   "api=anthropic provider=anthropic op=chat class=main stream=1\n"
+			   "  model=claude-x-1 asked=claude-x stop=end_turn\n"
+			   "   start=10 send=12 ttfb=100 first=200 visible=1500 last=1700 end=1800 kind=reasoning "
+			   "chunks=4 stalls=1 "
+			   "gap=1300 decode=34\n"
+			   "  request messages=2 tools=2 system=9 max=64 thinking=1 sent=321 got=4321\n"
+			   "  usage=reported uncached=10 read=0 write=0 input=10 output=52\n"
+			   "  tool=toolu_1 name=Read\n"
+			   "  text=a\\xc3\\xa9bc\n");
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	assert_int_equal(lost_total(&r.lost), 0);
+	rig_close(&r);
+}
+
+static void test_unary(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK_UNARY, 0);
+	resp_head(&r, 1, 200, JSON, 700);
+	resp(&r, 1,
+	     "\n\n {\"type\":\"message\",\"model\":\"claude-x-1\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"},"
+	     "{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"Bash\"}],\"stop_reason\":\"tool_use\",\"usage\":{",
+	     710);
+	resp(&r, 1,
+	     "\"input_tokens\":16,\"cache_read_input_tokens\":4,\"cache_creation_input_tokens\":2,\"output_tokens\":1}"
+	     "}",
+	     800);
+	resp_end(&r, 1, 300, 800);
+	assert_log(&r.log, "call 1 " ANTHROPIC "stream=0\n"
+			   "  model=claude-x-1 asked=claude-x stop=tool_use\n"
+			   "   start=0 send=0 ttfb=700 end=800\n"
+			   "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192 got=300\n"
+			   "  usage=reported uncached=16 read=4 write=2 input=22 output=1\n"
+			   "  tool=t name=Bash\n"
+			   "  text=hi\n");
+	rig_close(&r);
+}
+
+/* Counts of one exchange: the last one, never a sum, 0 never over a positive one; what was not said stays unknown. */
+static void test_usage_merge(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 1);
+	resp(&r, 1,
+	     START("\"input_tokens\":27,\"cache_creation_input_tokens\":200,\"cache_read_input_tokens\":1000,\"output_"
+		   "tokens\":3"),
+	     2);
+	resp(&r, 1,
+	     EVENT("message_delta",
+		   ",\"usage\":{\"input_tokens\":0,\"cache_read_input_tokens\":1000,\"output_tokens\":47}") DONE,
+	     3);
+	resp_end(&r, 1, 9, 4);
+	assert_non_null(strstr(r.log.text, "usage=reported uncached=27 read=1000 write=200 input=1227 output=47\n"));
+	tlog_free(&r.log);
+	/* a gateway says the real counts at the end; one without cache counts leaves them unknown */
+	req(&r, 2, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 2, 200, STREAM, 1);
+	resp(&r, 2,
+	     START("\"input_tokens\":0,\"output_tokens\":0")
+		     EVENT("message_delta", ",\"usage\":{\"input_tokens\":500,\"output_tokens\":20}") DONE,
+	     3);
+	resp_end(&r, 2, 9, 4);
+	assert_non_null(strstr(r.log.text, "usage=reported uncached=500 input=500 output=20\n"));
+	tlog_free(&r.log);
+	/* OpenAI: the input has the cached ones inside */
+	req(&r, 3, "/v1/chat/completions", HOST, CHAT, 0);
+	resp_head(&r, 3, 200, STREAM, 1);
+	resp(&r, 3,
+	     "data: "
+	     "{\"choices\":[],\"usage\":{\"prompt_tokens\":17903,\"completion_tokens\":10,\"prompt_tokens_details\":"
+	     "{\"cached_tokens\":17817},\"completion_tokens_details\":{\"reasoning_tokens\":0}}}\n\ndata: [DONE]\n\n",
+	     2);
+	resp_end(&r, 3, 9, 4);
+	assert_non_null(strstr(r.log.text,
+			       "usage=reported uncached=86 read=17817 write=0 input=17903 output=10 reasoning=0\n"));
+	tlog_free(&r.log);
+	/* without cache details the uncached part is not known either; no usage at all is no usage */
+	req(&r, 4, "/v1/chat/completions", HOST, CHAT, 0);
+	resp_head(&r, 4, 200, STREAM, 1);
+	resp(&r, 4,
+	     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":8,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n", 2);
+	resp_end(&r, 4, 9, 4);
+	assert_non_null(strstr(r.log.text, "usage=reported write=0 input=8 output=2\n"));
+	tlog_free(&r.log);
+	req(&r, 5, "/v1/chat/completions", HOST, CHAT, 0);
+	resp_head(&r, 5, 200, STREAM, 1);
+	resp(&r, 5, DELTA("{\"content\":\"hi\"}") "data: [DONE]\n\n", 2);
+	resp_end(&r, 5, 9, 4);
+	assert_null(strstr(r.log.text, "usage="));
+	rig_close(&r);
+}
+
+/* What is no token moves no token time. */
+static void test_first_token(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/chat/completions", HOST, CHAT, 0);
+	resp_head(&r, 1, 200, STREAM, 50);
+	resp(&r, 1, ": keep-alive\n\n" DELTA("{\"role\":\"assistant\",\"content\":\"\"}"), 60);
+	resp(&r, 1, DELTA("{\"content\":null}"), 70);
+	resp(&r, 1, DELTA("{\"reasoning_content\":\"hm\",\"content\":null}"), 1175);
+	resp(&r, 1, DELTA("{\"content\":\"ans\"}"), 1200);
+	resp(&r, 1, DELTA("{\"content\":\"wer\"}"), 2175);
+	resp(&r, 1,
+	     "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":null}\n\n"
+	     "data: "
+	     "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":101,\"completion_tokens_details\":"
+	     "{\"reasoning_tokens\":90}}}\n\n",
+	     2200);
+	resp_end(&r, 1, 500, 7000); /* without [DONE]: a stop reason and a clean end are as good */
+	assert_log(
+		&r.log,
+		"call 1 proto=http/1.1 method=POST path=/v1/chat/completions host=api.anthropic.test status=200 "
+		"api=openai.chat provider=openai op=chat class=main stream=1\n"
+		"  model=gpt-x-1 asked=gpt-x stop=stop\n"
+		"   start=0 send=0 ttfb=50 first=1175 visible=1200 last=2175 end=7000 kind=reasoning chunks=3 stalls=0 "
+		"gap=975 decode=100\n"
+		"  request messages=1 tools=0 system=0 sent=192 got=500\n"
+		"  usage=reported write=0 input=9 output=101 reasoning=90\n"
+		"  text=answer\n");
+	rig_close(&r);
+}
+
+/* Reasoning that was counted, or begun, and never shown: the rate over the shown part would be wrong. */
+static void test_hidden_reasoning(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 1);
+	resp(&r, 1, START(USAGE10) BLOCK("\"type\":\"thinking\",\"thinking\":\"\""), 2);
+	resp(&r, 1, TEXT("a"), 1000);
+	resp(&r, 1, TEXT("b") STOP("900") DONE, 2000);
+	resp_end(&r, 1, 1, 2001);
+	assert_non_null(strstr(r.log.text, " hidden\n"));
+	assert_null(strstr(r.log.text, "decode="));
+	tlog_free(&r.log);
+	req(&r, 2, "/v1/responses", HOST, "{\"model\":\"gpt-x\",\"stream\":true,\"input\":\"hi\"}", 0);
+	resp_head(&r, 2, 200, STREAM, 1);
+	resp(&r, 2, EVENT("response.output_text.delta", ",\"delta\":\"a\""), 10);
+	resp(&r, 2, EVENT("response.output_text.delta", ",\"delta\":\"b\""), 20);
+	resp(&r, 2,
+	     EVENT("response.completed",
+		   ",\"response\":{\"model\":\"gpt-x-1\",\"status\":\"completed\",\"usage\":{"
+		   "\"input_tokens\":100,\"input_tokens_details\":{\"cached_tokens\":64},\"output_tokens\":50,"
+		   "\"output_tokens_details\":{\"reasoning_tokens\":20}}}"),
+	     30);
+	resp_end(&r, 2, 1, 31);
+	assert_log(&r.log,
+		   "call 2 proto=http/1.1 method=POST path=/v1/responses host=api.anthropic.test status=200 "
+		   "api=openai.responses provider=openai op=chat class=main stream=1\n"
+		   "  model=gpt-x-1 asked=gpt-x stop=completed hidden\n"
+		   "   start=0 send=0 ttfb=1 first=10 visible=10 last=20 end=31 kind=text chunks=2 stalls=0 gap=10\n"
+		   "  request messages=1 tools=0 system=0 sent=192 got=1\n"
+		   "  usage=reported uncached=36 read=64 write=0 input=100 output=50 reasoning=20\n"
+		   "  text=ab\n");
+	rig_close(&r);
+}
+
+static void test_errors(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	/* an error status with a body */
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 400, JSON, 5);
+	resp(&r, 1, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"SECRET\"}}", 5);
+	resp_end(&r, 1, 80, 6);
+	assert_log(&r.log, "call 1 proto=http/1.1 method=POST path=/v1/messages host=api.anthropic.test status=400 "
+			   "api=anthropic provider=anthropic op=chat class=main stream=1\n"
+			   "  model=claude-x asked=claude-x error=invalid_request_error\n"
+			   "   start=0 send=0 ttfb=5 end=6\n"
+			   "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192 got=80\n");
+	tlog_free(&r.log);
+	/* in the stream, after content, and the peer goes away */
+	req(&r, 2, "/v1/messages", HOST, ASK_UNARY, 100);
+	resp_head(&r, 2, 200, STREAM, 200);
+	resp(&r, 2, START(USAGE10) TEXT("part"), 300);
+	resp(&r, 2, EVENT("error", ",\"error\":{\"type\":\"overloaded_error\"}"), 400);
+	abort_at(&r, 2, HTTP_ABORT_SERVER, 410);
+	assert_non_null(strstr(r.log.text, " error=overloaded_error end=server_abort\n"));
+	assert_non_null(strstr(r.log.text, "end=410 kind=text chunks=1 stalls=0\n"));
+	assert_non_null(strstr(r.log.text, "usage=partial uncached=10 read=0 write=0 input=10 output=1\n"));
+	tlog_free(&r.log);
+	/* a document under a stream's type, and a stream that says no type */
+	req(&r, 3, "/v1/chat/completions", HOST, CHAT, 0);
+	resp_head(&r, 3, 200, STREAM, 1);
+	resp(&r, 3, "{\"error\":{\"message\":\"m\",\"type\":null,\"code\":\"model_not_found\"}}", 1);
+	resp_end(&r, 3, 1, 2);
+	assert_non_null(strstr(r.log.text, "error=model_not_found\n"));
+	assert_null(strstr(r.log.text, "chunks="));
+	tlog_free(&r.log);
+	req(&r, 4, "/v1/chat/completions", HOST, CHAT, 0);
+	resp_head(&r, 4, 200, "", 1);
+	resp(&r, 4, "\n" DELTA("{\"content\":\"x\"}"), 2);
+	resp_end(&r, 4, 1, 3);
+	assert_non_null(strstr(r.log.text, "first=2 "));
+	tlog_free(&r.log);
+	/* a gateway's page */
+	req(&r, 5, "/v1/chat/completions", HOST, CHAT, 0);
+	resp_head(&r, 5, 502, "content-type: text/html\n", 1);
+	resp(&r, 5, "<html>data: {}</html>", 2);
+	resp_end(&r, 5, 1, 3);
+	assert_non_null(strstr(r.log.text, "status=502"));
+	assert_null(strstr(r.log.text, "chunks="));
+	rig_close(&r);
+}
+
+/* --- ends
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+static void test_ends(void **state)
+{
+	static const struct {
+		enum http_abort why;
+		const char *want;
+	} rows[] = {
+		{HTTP_ABORT_CLIENT, " end=client_abort\n"},
+		{HTTP_ABORT_SERVER, " end=server_abort\n"},
+		{HTTP_ABORT_CLOSED, " end=connection_closed\n"},
+		{HTTP_ABORT_EXIT, " end=process_exit exit=3/9\n"},
+		{HTTP_ABORT_LOSS, " end=capture_loss lossy lost=-1\n"},
+		{HTTP_ABORT_CAPTURE_END, " end=capture_end unfinished\n"},
+		{HTTP_ABORT_PARSE, " end=capture_loss undecoded=http/1.1\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct rig r;
+
+		rig_open(&r);
+		r.conn.exit_code = 3;
+		r.conn.exit_signal = 9;
+		req(&r, 1, "/v1/messages", HOST, ASK, 0);
+		abort_at(&r, 1, rows[i].why, 500);
+		if (!strstr(r.log.text, rows[i].want))
+			fail_msg("row %zu: want %s in %s", i, rows[i].want, r.log.text);
+		assert_non_null(strstr(r.log.text, "status=0 "));
+		assert_non_null(strstr(r.log.text, "start=0 send=0 end=500\n"));
+		assert_int_equal(exchanges_open_count(r.table), 0);
+		rig_close(&r);
+	}
+}
+
+/* A handshake to a protocol that is not read yet leaves a mark, not silence. */
+static void test_websocket(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req_head(&r, 1, "GET", "/v1/responses", HOST "upgrade: websocket\n", 0);
+	req_end(&r, 1, 90, 0);
+	abort_at(&r, 1, HTTP_ABORT_UPGRADE, 30);
+	assert_log(&r.log, "call 1 proto=websocket method=GET path=/v1/responses host=api.anthropic.test status=0 "
+			   "api=openai.responses provider=openai op=chat class=main stream=-1\n"
+			   "  undecoded=websocket\n"
+			   "   start=0 send=0 end=30\n"
+			   "  request sent=90 got=50\n");
+	rig_close(&r);
+}
+
+/* Bodies in codings: gzip by pieces, one that nobody knows. */
+static size_t gzip(uint8_t *out, size_t size, const char *const *pieces, size_t count, size_t *ends)
+{
+	z_stream z = {0};
+
+	assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	z.next_out = out;
+	z.avail_out = (uInt)size;
+	for (size_t i = 0; i < count; i++) {
+		z.next_in = (Bytef *)pieces[i];
+		z.avail_in = (uInt)strlen(pieces[i]);
+		deflate(&z, i + 1 == count ? Z_FINISH : Z_SYNC_FLUSH);
+		ends[i] = size - z.avail_out;
+	}
+	deflateEnd(&z);
+	return size - z.avail_out;
+}
+
+static void test_codings(void **state)
+{
+	static const char *const pieces[] = {START(USAGE10), TEXT("o"), TEXT("k") STOP("5") DONE};
+	static const char *const ask[] = {ASK};
+	uint8_t out[4096];
+	size_t ends[3], len;
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	len = gzip(out, sizeof(out), ask, 1, ends);
+	req_head(&r, 1, "POST", "/v1/messages", HOST "Content-Encoding: gzip\n", 0);
+	r.http.on_body(r.http.ctx, 1, HTTP_REQUEST, out, len, &AT(0));
+	req_end(&r, 1, 192, 0);
+	len = gzip(out, sizeof(out), pieces, 3, ends);
+	resp_head(&r, 1, 200, STREAM "content-encoding: gzip\n", 100);
+	resp_bytes(&r, 1, out, ends[0], 110);
+	resp_bytes(&r, 1, out + ends[0], ends[1] - ends[0], 200);
+	resp_bytes(&r, 1, out + ends[1], len - ends[1], 300);
+	resp_end(&r, 1, 400, 300);
+	assert_log(
+		&r.log,
+		"call 1 " ANTHROPIC "stream=1\n"
+		"  model=claude-x-1 asked=claude-x stop=end_turn\n"
+		"   start=0 send=0 ttfb=100 first=200 visible=200 last=300 end=300 kind=text chunks=2 stalls=0 gap=100 "
+		"decode=40\n"
+		"  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192 got=400\n"
+		"  usage=reported uncached=10 read=0 write=0 input=10 output=5\n"
+		"  text=ok\n");
+	tlog_free(&r.log);
+	req(&r, 2, "/v1/messages", HOST "content-encoding: zstd\n", "(\xb5/\xfd", 0);
+	resp_head(&r, 2, 200, STREAM "content-encoding: x-unknown\n", 100);
+	resp(&r, 2, TEXT("plain by accident"), 200);
+	resp_end(&r, 2, 400, 300);
+	assert_log(&r.log, "call 2 " ANTHROPIC "stream=-1\n"
+			   "  undecoded=x-unknown\n"
+			   "   start=0 send=0 ttfb=100 end=300\n"
+			   "  request sent=192 got=400\n");
+	assert_int_equal(r.lost.n[LOST_DECODE_ERRORS], 2);
+	tlog_free(&r.log);
+	/* cut in the middle of a coding: what came before stays */
+	len = gzip(out, sizeof(out), pieces, 3, ends);
+	req(&r, 3, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 3, 200, STREAM "content-encoding: gzip\n", 100);
+	resp_bytes(&r, 3, out, ends[1], 200);
+	gap(&r, 3, HTTP_RESPONSE, 10, HTTP_GAP_LOST, 250);
+	resp_bytes(&r, 3, out + ends[1] + 10, len - ends[1] - 10, 300);
+	resp_end(&r, 3, 400, 300);
+	assert_non_null(strstr(r.log.text, " lossy lost=10 undecoded=gzip\n"));
+	assert_non_null(strstr(r.log.text, "ttfb=100 first=200 visible=200 end=300 kind=text\n"));
+	assert_non_null(strstr(r.log.text, "usage=partial uncached=10 read=0 write=0 input=10 output=1\n"));
+	rig_close(&r);
+}
+
+/* --- loss
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+static void test_loss(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	/* before the first token: there is none any more */
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10) "event: content_block_delta\nda", 110);
+	gap(&r, 1, HTTP_RESPONSE, 247, HTTP_GAP_LOST, 200);
+	resp(&r, 1, "_delta\",\"text\":\"x\"}}\n\n" TEXT("b"), 300);
+	resp(&r, 1, STOP("7") DONE, 400);
+	resp_end(&r, 1, 900, 400);
+	assert_log(&r.log, "call 1 " ANTHROPIC "stream=1\n"
+			   "  model=claude-x-1 asked=claude-x stop=end_turn lossy lost=247\n"
+			   "   start=0 send=0 ttfb=100 last=300 end=400\n"
+			   "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192 got=900\n"
+			   "  usage=reported uncached=10 read=0 write=0 input=10 output=7\n"
+			   "  text=b\n");
+	tlog_free(&r.log);
+	/* after it: the first stays, the last is unknown unless another one follows; sizes add up, unknown ones win */
+	req(&r, 2, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 2, 200, STREAM, 100);
+	resp(&r, 2, START(USAGE10) TEXT("a"), 110);
+	gap(&r, 2, HTTP_RESPONSE, 5, HTTP_GAP_LOST, 200);
+	gap(&r, 2, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_LOST, 210);
+	gap(&r, 2, HTTP_RESPONSE, 5, HTTP_GAP_LOST, 220);
+	resp(&r, 2, "\n\n" STOP("7"), 400);
+	abort_at(&r, 2, HTTP_ABORT_LOSS, 450);
+	assert_non_null(strstr(r.log.text, " end=capture_loss lossy lost=-1\n"));
+	assert_non_null(strstr(r.log.text, "ttfb=100 first=110 visible=110 end=450 kind=text\n"));
+	assert_non_null(strstr(r.log.text, "usage=partial uncached=10 read=0 write=0 input=10 output=7\n"));
+	tlog_free(&r.log);
+	/* in a document: nothing of it can be trusted */
+	req(&r, 3, "/v1/messages", HOST, ASK_UNARY, 0);
+	resp_head(&r, 3, 200, JSON, 100);
+	resp(&r, 3, "{\"type\":\"message\",\"model\":\"claude-x-1\",", 110);
+	gap(&r, 3, HTTP_RESPONSE, 5, HTTP_GAP_LOST, 200);
+	resp(&r, 3, "\"usage\":{\"input_tokens\":1}}", 300);
+	resp_end(&r, 3, 100, 300);
+	assert_non_null(strstr(r.log.text, "model=claude-x asked=claude-x lossy lost=5\n"));
+	assert_null(strstr(r.log.text, "usage="));
+	tlog_free(&r.log);
+	/* in the request */
+	req_head(&r, 4, "POST", "/v1/messages", HOST, 0);
+	req_body(&r, 4, "{\"model\":\"claude-x\",\"messages\":[{\"role\":\"us", 0);
+	gap(&r, 4, HTTP_REQUEST, 30, HTTP_GAP_LOST, 1);
+	req_body(&r, 4, "}]}", 2);
+	req_end(&r, 4, 99, 2);
+	resp_head(&r, 4, 200, STREAM, 100);
+	resp(&r, 4, START(USAGE10) TEXT("a") STOP("5") DONE, 110);
+	resp_end(&r, 4, 900, 120);
+	assert_log(&r.log,
+		   "call 4 " ANTHROPIC "stream=1\n"
+		   "  model=claude-x-1 asked=claude-x stop=end_turn lossy lost=30\n"
+		   "   start=0 send=2 ttfb=100 first=110 visible=110 last=110 end=120 kind=text chunks=1 stalls=0\n"
+		   "  request sent=99 got=900\n"
+		   "  usage=reported uncached=10 read=0 write=0 input=10 output=5\n"
+		   "  text=a\n");
+	rig_close(&r);
+}
+
+/* A request over the capture cap is truncated by choice: no loss, and only what was read is known. */
+static void test_truncated(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req_head(&r, 1, "POST", "/v1/messages", HOST, 0);
+	req_body(&r, 1,
+		 "{\"model\":\"claude-x\",\"system\":\"abc\",\"stream\":true,\"max_tokens\":5,\"tools\":[{}],"
+		 "\"messages\":[",
+		 0);
+	gap(&r, 1, HTTP_REQUEST, 300000, HTTP_GAP_CAPPED, 1);
+	req_end(&r, 1, 300200, 2);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10) TEXT("a") STOP("5") DONE, 110);
+	resp_end(&r, 1, 900, 120);
+	assert_log(&r.log,
+		   "call 1 " ANTHROPIC "stream=1\n"
+		   "  model=claude-x-1 asked=claude-x stop=end_turn truncated\n"
+		   "   start=0 send=2 ttfb=100 first=110 visible=110 last=110 end=120 kind=text chunks=1 stalls=0\n"
+		   "  request tools=1 system=3 max=5 sent=300200 got=900\n"
+		   "  usage=reported uncached=10 read=0 write=0 input=10 output=5\n"
+		   "  text=a\n");
+	assert_int_equal(lost_total(&r.lost), 0);
+	rig_close(&r);
+}
+
+/* --- no calls, and calls attached in the middle
+ * ------------------------------------------------------------------------------ */
+
+static void test_no_calls(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/api/event_logging/v2/batch", HOST, "{\"model\":\"claude-x\",\"messages\":[]}", 0);
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	resp_head(&r, 1, 200, JSON, 1);
+	resp(&r, 1, "{\"type\":\"message\",\"role\":\"assistant\",\"content\":[]}", 1);
+	resp_end(&r, 1, 1, 2);
+	/* the path alone is no proof: MCP's old transport, a survey's responses */
+	req(&r, 2, "/mcp/v1/messages", HOST, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}", 3);
+	resp_head(&r, 2, 202, JSON, 4);
+	resp(&r, 2, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", 4);
+	resp_end(&r, 2, 1, 5);
+	req(&r, 3, "/surveys/7/responses", HOST, "answer=42", 6);
+	resp_head(&r, 3, 200, JSON, 7);
+	resp(&r, 3, "{\"id\":7,\"status\":\"ok\"}", 7);
+	resp_end(&r, 3, 1, 8);
+	assert_log(&r.log, "");
+	assert_int_equal(exchanges_conn_calls(r.flow), 0);
+	/* an answer that is a model's proves it all the same */
+	req(&r, 4, "/v1/messages", HOST, "", 9);
+	resp_head(&r, 4, 400, JSON, 10);
+	resp(&r, 4, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\"}}", 10);
+	resp_end(&r, 4, 1, 11);
+	assert_non_null(strstr(r.log.text, "error=invalid_request_error"));
+	assert_int_equal(exchanges_conn_calls(r.flow), 1);
+	/* words about exchanges that are not there */
+	resp(&r, 99, "x", 12);
+	resp_end(&r, 99, 1, 13);
+	abort_at(&r, 98, HTTP_ABORT_CLIENT, 14);
+	req_end(&r, 97, 1, 15);
+	assert_int_equal(r.lost.late_bytes, 0);
+	rig_close(&r);
+}
+
+static void test_mid_attach(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	r.conn.fresh = false;
+	r.http.on_request(r.http.ctx, 1, NULL, &AT(5));
+	assert_int_equal(exchanges_conn_calls(r.flow), 0);
+	resp(&r, 1, "ta: {\"type\":\"x\"}\n\n" PING, 5);
+	resp_head(&r, 2, 200, STREAM, 6);
+	resp_end(&r, 1, 1, 7);
+	assert_log(&r.log, "");
+	/* its head was seen */
+	r.http.on_request(r.http.ctx, 2, NULL, &AT(10));
+	resp_head(&r, 2, 200, STREAM, 10);
+	resp(&r, 2, PING TEXT("a"), 20);
+	assert_int_equal(exchanges_conn_calls(r.flow), 1);
+	resp(&r, 2, TEXT("b") STOP("33") DONE, 30);
+	resp_end(&r, 2, 100, 40);
+	assert_log(&r.log,
+		   "call 1 proto=http/1.1 status=200 api=anthropic provider=anthropic op=chat class=main stream=1\n"
+		   "  stop=end_turn mid_attach\n"
+		   "   start=10 last=30 end=40 chunks=2 stalls=0 gap=10\n"
+		   "  request got=100\n"
+		   "  usage=reported output=33\n"
+		   "  text=ab\n");
+	tlog_free(&r.log);
+	/* unary, and a document of something else */
+	r.http.on_request(r.http.ctx, 3, NULL, &AT(50));
+	resp_head(&r, 3, 200, JSON, 50);
+	resp(&r, 3, "{\"object\":\"chat.completion\",\"model\":\"g\",\"choices\":[],\"usage\":{\"prompt_tokens\":3}}",
+	     60);
+	resp_end(&r, 3, 100, 60);
+	assert_non_null(strstr(r.log.text,
+			       "api=openai.chat provider=openai op=chat class=main stream=0\n  model=g mid_attach\n"));
+	tlog_free(&r.log);
+	r.http.on_request(r.http.ctx, 4, NULL, &AT(70));
+	resp_head(&r, 4, 200, JSON, 70);
+	resp(&r, 4, "{\"model\":\"claude\",\"n\":1}", 70);
+	resp_end(&r, 4, 100, 70);
+	r.http.on_request(r.http.ctx, 5, NULL, &AT(80));
+	resp_head(&r, 5, 200, "content-type: image/png\n", 80);
+	resp(&r, 5, "\x89PNG", 80);
+	resp(&r, 5, "more", 80);
+	resp_end(&r, 5, 100, 80);
+	assert_log(&r.log, "");
+	rig_close(&r);
+}
+
+/* --- who calls
+ * ----------------------------------------------------------------------------------------------------------- */
+
+static void one(struct rig *r, const char *target, const char *headers, const char *body)
+{
+	static uint64_t xid = 1000;
+
+	tlog_free(&r->log);
+	req(r, ++xid, target, headers, body, 10);
+	resp_head(r, xid, 200, STREAM, 20);
+	resp_end(r, xid, 1, 30);
+}
+
+static void expect(struct rig *r, const char *want)
+{
+	if (!strstr(r->log.text ? r->log.text : "", want))
+		fail_msg("want %s in\n%s", want, r->log.text ? r->log.text : "");
+}
+
+static void test_identity(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	one(&r, "/v1/messages", HOST "X-Claude-Code-Session-Id: s1\nauthorization: Bearer SECRET\nx-api-key: SECRET\n",
+	    ASK);
+	expect(&r, "class=main");
+	expect(&r, " session=s1\n");
+	one(&r, "/v1/messages", HOST "x-claude-code-session-id: s1\nx-claude-code-agent-id: a1\n", ASK);
+	expect(&r, "class=subagent");
+	expect(&r, " session=s1 agent=a1\n");
+	one(&r, "/v1/messages", HOST "x-claude-code-agent-id: a1\nx-claude-code-parent-agent-id: a0\n", ASK);
+	expect(&r, "class=subagent");
+	expect(&r, " agent=a1 parent=a0\n");
+	one(&r, "/v1/messages", HOST "x-claude-code-agent-id: a1\nx-claude-code-request-class: auxiliary\n", ASK);
+	expect(&r, "class=aux");
+	one(&r, "/v1/responses", HOST "session-id: t\nthread-id: t\n", "{\"model\":\"g\",\"input\":[]}");
+	expect(&r, "class=main");
+	expect(&r, " session=t agent=t\n");
+	one(&r, "/v1/responses", HOST "session-id: t\nthread-id: u\nx-codex-parent-thread-id: t\n",
+	    "{\"model\":\"g\",\"input\":[]}");
+	expect(&r, "class=subagent");
+	expect(&r, " session=t agent=u parent=t\n");
+	one(&r, "/v1/responses", HOST "x-openai-subagent: compact\n", "{\"model\":\"g\",\"input\":[]}");
+	expect(&r, "class=aux");
+	one(&r, "/v1/responses", HOST "x-codex-turn-metadata: {\"turn_id\":\"1\",\"request_kind\": \"prewarm\"}\n",
+	    "{\"model\":\"g\",\"input\":[]}");
+	expect(&r, "class=prewarm");
+	one(&r, "/v1/responses", HOST, "{\"model\":\"g\",\"input\":[],\"generate\":false}");
+	expect(&r, "class=prewarm");
+	one(&r, "/v1/responses", HOST,
+	    "{\"model\":\"g\",\"input\":[],\"prompt_cache_key\":\"k\",\"client_metadata\":{\"x\":1}}");
+	expect(&r, " session=k\n");
+	one(&r, "/v1/responses", HOST, "{\"model\":\"g\",\"input\":[],\"prompt_cache_key\":\"k\"}");
+	assert_null(strstr(r.log.text, "session="));
+	one(&r, "/v1/responses", HOST, "{\"model\":\"g\",\"input\":[],\"client_metadata\":{\"session_id\":\"cm\"}}");
+	expect(&r, " session=cm\n");
+	one(&r, "/v1/chat/completions", HOST "x-session-id: o\nx-parent-session-id: p\n", CHAT);
+	expect(&r, "class=subagent");
+	expect(&r, " session=o parent=p\n");
+	one(&r, "/v1/chat/completions", HOST "x-interaction-type: conversation-subagent\n", CHAT);
+	expect(&r, "class=subagent");
+	one(&r, "/v1/messages/count_tokens", HOST, ASK);
+	expect(&r, "class=count");
+	one(&r, "/v1/messages", HOST, "{\"model\":\"c\",\"max_tokens\":0,\"messages\":[]}");
+	expect(&r, "class=prewarm");
+	one(&r, "/v1/messages", HOST,
+	    "{\"messages\":[],\"metadata\":{\"user_id\":\"{\\\"device_id\\\":\\\"d\\\",\\\"session_id\\\":\\\"s9\\\"}"
+	    "\"}}");
+	expect(&r, " session=s9\n");
+	one(&r, "/v1/messages", HOST, "{\"messages\":[],\"metadata\":{\"user_id\":\"user_1_account_2_session_s8\"}}");
+	expect(&r, " session=s8\n");
+	one(&r, "/v1/messages", HOST, "{\"messages\":[],\"metadata\":{\"user_id\":\"jane@example.com\"}}");
+	assert_null(strstr(r.log.text, "jane"));
+	assert_null(strstr(r.log.text, "SECRET"));
+	rig_close(&r);
+}
+
+/* Small calls without tools are auxiliary beside a session with tools of the same process, and only there. */
+static void test_aux(void **state)
+{
+	static const char small[] = "{\"model\":\"c\",\"max_tokens\":9,\"messages\":[{},{}]}";
+	static const char big[] = "{\"model\":\"c\",\"max_tokens\":9,\"messages\":[{},{},{},{}]}";
+	static const char schema[] = "{\"model\":\"c\",\"max_tokens\":9,\"messages\":[{},{},{},{}],"
+				     "\"output_config\":{\"format\":{\"type\":\"json_schema\"}}}";
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	one(&r, "/v1/messages", HOST, small);
+	expect(&r, "class=main");
+	/* the title call runs beside the first main call */
+	req(&r, 1, "/v1/messages", HOST, "{\"model\":\"c\",\"tools\":[{}],\"messages\":[{}]}", 0);
+	one(&r, "/v1/messages", HOST, small);
+	expect(&r, "class=aux");
+	one(&r, "/v1/messages", HOST, big);
+	expect(&r, "class=main");
+	one(&r, "/v1/messages", HOST, schema);
+	expect(&r, "class=aux");
+	r.conn.key.tgid++;
+	one(&r, "/v1/messages", HOST, small);
+	expect(&r, "class=main");
+	abort_at(&r, 1, HTTP_ABORT_CLOSED, 100);
+	rig_close(&r);
+}
+
+static void test_paths(void **state)
+{
+	static const struct {
+		const char *target, *path;
+	} rows[] = {
+		{"/v1/messages?beta=true", "/v1/messages?beta=true"},
+		{"/v1/messages?key=AIza123", "/v1/messages?key=*"},
+		{"/v1/messages?api-version=2024-06-01&sig=x", "/v1/messages?api-version=2024-06-01&sig=*"},
+		{"/v1/messages?n=2", "/v1/messages?n=2"},
+		{"/v1/messages?n=20240", "/v1/messages?n=*"},
+		{"/v1/messages?pin=1234", "/v1/messages?pin=*"},
+		{"/v1/messages?a", "/v1/messages?a"},
+		{"/v1/messages?c2VjcmV0c2VjcmV0", "/v1/messages?*"},
+		{"/v1/messages?x\x1b[2J=1", "/v1/messages?*=*"},
+		{"/v1/messages?", "/v1/messages?"},
+		{"https://user:pw@host/v1/messages?x=https://a/b", "/v1/messages?x=*"},
+		{"/v1/messages#frag", "/v1/messages"},
+		{"/proxy/https://api.anthropic.com/v1/messages", "/proxy/https://api.anthropic.com/v1/messages"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct tlog want = {0};
+		struct rig r;
+
+		rig_open(&r);
+		one(&r, rows[i].target, HOST, ASK);
+		put(&want, "path", rows[i].path);
+		tlog_printf(&want, " host=");
+		expect(&r, want.text);
+		tlog_free(&want);
+		rig_close(&r);
+	}
+}
+
+/* Counts of the other dialects' requests. */
+static void test_requests(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	one(&r, "/v1/chat/completions", HOST,
+	    "{\"model\":\"g\",\"max_completion_tokens\":7,\"reasoning_effort\":\"low\",\"tools\":[{},{},{}],"
+	    "\"messages\":["
+	    "{\"role\":\"system\",\"content\":\"abc\"},{\"content\":[{\"type\":\"text\",\"text\":\"de\"},{\"text\":"
+	    "\"f\"}],"
+	    "\"role\":\"developer\"},{\"role\":\"user\",\"content\":\"not counted\"}]}");
+	expect(&r, "  request messages=3 tools=3 system=6 max=7 thinking=1 ");
+	one(&r, "/v1/responses", HOST,
+	    "{\"model\":\"g\",\"max_output_tokens\":8,\"reasoning\":{\"effort\":\"high\"},\"instructions\":\"abcd\","
+	    "\"input\":["
+	    "{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"x\"}]},{\"type\":\"function_call_"
+	    "output\"}]}");
+	expect(&r, "  request messages=2 tools=0 system=4 max=8 thinking=1 ");
+	one(&r, "/v1/responses", HOST, "{\"model\":\"g\",\"input\":\"hi\",\"reasoning\":{\"effort\":\"none\"}}");
+	expect(&r, "  request messages=1 tools=0 system=0 thinking=0 ");
+	one(&r, "/v1/messages", HOST,
+	    "{\"system\":\"abc\",\"thinking\":{\"type\":\"disabled\"},\"messages\":[],\"max_tokens\":1.5}");
+	expect(&r, "  request messages=0 tools=0 system=3 thinking=0 ");
+	rig_close(&r);
+}
+
+/* --- attempts
+ * ------------------------------------------------------------------------------------------------------------ */
+
+static void fail_with(struct rig *r, uint64_t xid, int status, const char *body, uint64_t start, uint64_t end)
+{
+	req(r, xid, "/v1/messages", HOST, body, start);
+	resp_head(r, xid, status, JSON, end);
+	resp_end(r, xid, 9, end);
+}
+
+static void test_retries(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	fail_with(&r, 1, 529, ASK, 0, 50);
+	fail_with(&r, 2, 429, ASK, 600, 700);
+	tlog_free(&r.log);
+	fail_with(&r, 3, 200, ASK, 1750, 2000);
+	expect(&r, " attempt=3 retry_of=1 wait=1050\n");
+	/* it succeeded: the same question again is a new one; so are another body, another status */
+	tlog_free(&r.log);
+	fail_with(&r, 4, 200, ASK, 2100, 2200);
+	fail_with(&r, 5, 400, ASK, 2300, 2400);
+	fail_with(&r, 6, 500, ASK, 2500, 2600);
+	fail_with(&r, 7, 500, ASK_UNARY, 2700, 2800);
+	assert_null(strstr(r.log.text, "attempt="));
+	/* two parallel calls cannot both follow one failure */
+	req(&r, 8, "/v1/messages", HOST, ASK, 2900);
+	req(&r, 9, "/v1/messages", HOST, ASK, 2900);
+	tlog_free(&r.log);
+	abort_at(&r, 8, HTTP_ABORT_SERVER, 3000);
+	expect(&r, " attempt=2 retry_of=6 wait=300\n");
+	tlog_free(&r.log);
+	abort_at(&r, 9, HTTP_ABORT_CLIENT, 3100);
+	assert_null(strstr(r.log.text, "attempt="));
+	/* too late; and a count by the client where the first attempt was not seen */
+	tlog_free(&r.log);
+	fail_with(&r, 10, 200, ASK, 3100 + 600001, 3100 + 600002);
+	assert_null(strstr(r.log.text, "attempt="));
+	one(&r, "/v1/messages", HOST "x-stainless-retry-count: 2\n", "{\"model\":\"other\",\"messages\":[]}");
+	expect(&r, " attempt=3 retry_of=0 wait=-1\n");
+	rig_close(&r);
+}
+
+/* --- eviction
+ * -------------------------------------------------------------------------------------------------------------- */
+
+static void rig_stale(struct rig *r)
+{
+	const struct exchange_config cfg = {.stale_ns = 2000 * MS, .sweep_ns = 1000 * MS, .content = true};
+
+	assert_true(rig_try(r, &cfg));
+}
+
+static void test_eviction(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_stale(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10) TEXT("a"), 200);
+	exchanges_tick(r.table, AT(1500).ts_ns);
+	exchanges_tick(r.table, AT(2150).ts_ns);
+	assert_log(&r.log, "");
+	/* the sweep that was due at 3000 sees it, however late the clock is told */
+	exchanges_tick(r.table, AT(3050).ts_ns);
+	assert_log(&r.log,
+		   "call 1 " ANTHROPIC "stream=1\n"
+		   "  model=claude-x-1 asked=claude-x end=evicted\n"
+		   "   start=0 send=0 ttfb=100 first=200 visible=200 last=200 end=3000 kind=text chunks=1 stalls=0\n"
+		   "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192\n"
+		   "  usage=partial uncached=10 read=0 write=0 input=10 output=1\n"
+		   "  text=a\n");
+	assert_int_equal(r.lost.evicted_calls, 1);
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	/* what follows is counted, and no second record comes */
+	resp(&r, 1, TEXT("b"), 3100);
+	gap(&r, 1, HTTP_RESPONSE, 3, HTTP_GAP_LOST, 3150);
+	assert_int_equal(r.lost.late_bytes, strlen(TEXT("b")));
+	resp_end(&r, 1, 100, 3200);
+	tlog_free(&r.log);
+	/* the next call of the connection is whole */
+	req(&r, 2, "/v1/messages", HOST, ASK, 3300);
+	resp_head(&r, 2, 200, STREAM, 3400);
+	resp(&r, 2, START(USAGE10) TEXT("x") STOP("5") DONE, 3500);
+	resp_end(&r, 2, 100, 3500);
+	expect(&r, "call 2 ");
+	expect(&r, "usage=reported uncached=10");
+	assert_int_equal(r.lost.late_bytes, strlen(TEXT("b")));
+	rig_close(&r);
+}
+
+/* Bytes of any kind keep it; a stamp does the work of a tick; the silent one goes, not the busy one. */
+static void test_eviction_order(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_stale(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	req(&r, 2, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 100);
+	for (uint64_t ms = 500; ms < 20000; ms += 500)
+		resp(&r, 1, PING, ms);
+	assert_int_equal(exchanges_open_count(r.table), 1);
+	assert_int_equal(r.lost.evicted_calls, 1);
+	expect(&r, "call 2 ");
+	expect(&r, "end=evicted\n");
+	expect(&r, "send=0 end=2000\n");
+	resp(&r, 1, TEXT("a") DONE, 20000);
+	resp_end(&r, 1, 1, 20001);
+	expect(&r, "first=20000");
+	/* an abort is the last word about a stub too; so is the end of the connection */
+	abort_at(&r, 2, HTTP_ABORT_EXIT, 20002);
+	req(&r, 3, "/v1/messages", HOST, ASK, 21000);
+	exchanges_tick(r.table, AT(40000).ts_ns);
+	assert_int_equal(r.lost.evicted_calls, 2);
+	/* an orphan that said nothing leaves no record */
+	r.http.on_request(r.http.ctx, 4, NULL, &AT(41000));
+	exchanges_tick(r.table, AT(60000).ts_ns);
+	assert_int_equal(r.lost.evicted_calls, 2);
+	rig_close(&r);
+}
+
+static void count_call(void *ctx, const struct call *c)
+{
+	(void)c;
+	++*(unsigned *)ctx;
+}
+
+static void test_limit(void **state)
+{
+	const struct exchange_config cfg = default_config;
+	unsigned calls = 0;
+	const struct exchange_sink sink = {.ctx = &calls, .on_call = count_call};
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	exchanges_conn_free(r.flow);
+	exchanges_free(r.table);
+	r.table = exchanges_new(&cfg, &r.lost, &sink);
+	r.flow = exchanges_conn_new(r.table, &r.conn);
+	r.http = exchanges_http_sink(r.flow);
+	for (uint64_t xid = 0; xid < EXCHANGE_MAX + 3; xid++)
+		req(&r, xid, "/v1/messages", HOST, "{\"messages\":[]}", xid / 100);
+	assert_int_equal(calls, 3);
+	assert_int_equal(r.lost.n[LOST_NO_MEMORY], 3);
+	assert_int_equal(exchanges_open_count(r.table), EXCHANGE_MAX);
+	resp(&r, 0, "late", 700);
+	assert_int_equal(r.lost.late_bytes, 4);
+	rig_close(&r);
+}
+
+/* --- snapshot, socket, setup
+ * --------------------------------------------------------------------------------------------- */
+
+static void test_snapshot(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10) TEXT("a"), 200);
+	req_head(&r, 2, "POST", "/v1/messages", HOST, 250);
+	req_body(&r, 2, "{\"model\":\"half\",\"max", 250);
+	r.http.on_request(r.http.ctx, 3, NULL, &AT(260));
+	exchanges_each_open(r.table, AT(300).ts_ns, on_call, &r);
+	assert_log(&r.log,
+		   "call 1 " ANTHROPIC "stream=1\n"
+		   "  model=claude-x-1 asked=claude-x unfinished\n"
+		   "   start=0 send=0 ttfb=100 first=200 visible=200 last=200 end=300 kind=text chunks=1 stalls=0\n"
+		   "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192\n"
+		   "  usage=partial uncached=10 read=0 write=0 input=10 output=1\n"
+		   "  text=a\n"
+		   "call 2 proto=http/1.1 method=POST path=/v1/messages host=api.anthropic.test status=0 api=anthropic "
+		   "provider=anthropic op=chat class=main stream=-1\n"
+		   "  model=half asked=half unfinished\n"
+		   "   start=250 end=300\n"
+		   "  request\n");
+	assert_int_equal(exchanges_open_count(r.table), 2);
+	rig_close(&r);
+}
+
+static void on_call_socket(void *ctx, const struct call *c)
+{
+	struct tlog *l = ctx;
+
+	tlog_printf(l, "port=%u", c->peer.port);
+	put_n(l, "retransmits", c->retransmits);
+	put_n(l, "srtt", c->srtt_us);
+	put_ms(l, "connect", c->connect_begin_ns);
+	put_ms(l, "connected", c->connect_end_ns);
+	put_ms(l, "tls", c->tls_begin_ns);
+	put_ms(l, "secure", c->tls_end_ns);
+	tlog_printf(l, "%s\n", c->tls_approximate ? " about" : "");
+}
+
+static void test_socket(void **state)
+{
+	struct tlog l = {0};
+	const struct exchange_sink sink = {.ctx = &l, .on_call = on_call_socket};
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	exchanges_conn_free(r.flow);
+	exchanges_free(r.table);
+	r.table = exchanges_new(&default_config, &r.lost, &sink);
+	r.flow = exchanges_conn_new(r.table, &r.conn);
+	r.http = exchanges_http_sink(r.flow);
+	r.conn.connect_begin_ns = AT(10).ts_ns;
+	r.conn.connect_end_ns = AT(20).ts_ns;
+	r.conn.tls_begin_ns = AT(21).ts_ns;
+	r.conn.tls_end_ns = AT(50).ts_ns;
+	r.conn.tls_approximate = true;
+	/* the first call of a connection opened for it; bound while it ran */
+	req(&r, 1, "/v1/messages", HOST, ASK, 100);
+	r.conn.bound = true;
+	r.conn.peer = (struct sock_addr){.family = AF_INET, .port = 443};
+	r.conn.retransmits = 2;
+	r.conn.srtt_us = 900;
+	resp_end(&r, 1, 1, 200);
+	/* the second one, with a retransmit of its own */
+	req(&r, 2, "/v1/messages", HOST, ASK, 300);
+	r.conn.retransmits = 3;
+	resp_end(&r, 2, 1, 400);
+	assert_log(&l, "port=443 retransmits=2 srtt=900 connect=10 connected=20 tls=21 secure=50 about\n"
+		       "port=443 retransmits=1 srtt=900\n");
+	tlog_free(&l);
+	/* opened long before; not bound */
+	exchanges_conn_free(r.flow);
+	r.flow = exchanges_conn_new(r.table, &r.conn);
+	r.http = exchanges_http_sink(r.flow);
+	r.conn.bound = false;
+	r.conn.peer = (struct sock_addr){0};
+	req(&r, 1, "/v1/messages", HOST, ASK, 101);
+	resp_end(&r, 1, 1, 200);
+	/* bound later on a connection whose beginning was not seen */
+	r.conn.fresh = false;
+	req(&r, 2, "/v1/messages", HOST, ASK, 300);
+	r.conn.bound = true;
+	resp_end(&r, 2, 1, 400);
+	assert_log(&l, "port=0\nport=0 srtt=900\n");
+	tlog_free(&l);
+	rig_close(&r);
+}
+
+/* A response that was read before the write returned: sending cannot end after it. */
+static void test_early_response(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req_head(&r, 1, "POST", "/v1/messages", HOST, 0);
+	req_body(&r, 1, ASK, 500);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10) TEXT("ok"), 200);
+	req_end(&r, 1, 192, 500);
+	resp(&r, 1, STOP("5") DONE, 300);
+	resp_end(&r, 1, 9, 300);
+	expect(&r, "start=0 send=100 ttfb=100 first=200 ");
+	expect(&r, "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192 ");
+	rig_close(&r);
+}
+
+static void test_no_content(void **state)
+{
+	struct exchange_config cfg = default_config;
+	struct rig r;
+
+	(void)state;
+	cfg.content = false;
+	assert_true(rig_try(&r, &cfg));
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10) TEXT("SECRET") STOP("5") DONE, 200);
+	resp_end(&r, 1, 9, 300);
+	assert_null(strstr(r.log.text, "SECRET"));
+	assert_null(strstr(r.log.text, "text="));
+	rig_close(&r);
+}
+
+/* Long answers are cut at a character, huge documents are not read. */
+static void test_caps(void **state)
+{
+	const size_t big = EXCHANGE_DOC_MAX + 10;
+	char *filler = malloc(big), line[700];
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 100);
+	memset(filler, 0, 601);
+	for (int i = 0; i < 600; i += 3)
+		memcpy(filler + i, "\xe4\xbd\xa0", 3);
+	snprintf(line, sizeof(line),
+		 "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"%.540s\"}}\n\n",
+		 filler);
+	for (int i = 0; i < 2000; i++)
+		resp(&r, 1, line, 200);
+	exchanges_each_open(r.table, AT(300).ts_ns, on_call, &r);
+	assert_non_null(strstr(r.log.text, "chunks=2000"));
+	assert_int_equal(strlen(strstr(r.log.text, "  text=")) - 8, (EXCHANGE_TEXT_MAX - 1) * 4);
+	tlog_free(&r.log);
+	abort_at(&r, 1, HTTP_ABORT_CLIENT, 400);
+	tlog_free(&r.log);
+	req(&r, 2, "/v1/messages", HOST, ASK_UNARY, 0);
+	resp_head(&r, 2, 200, JSON, 100);
+	memset(filler, ' ', big);
+	filler[0] = '{';
+	resp_bytes(&r, 2, filler, big, 200);
+	resp(&r, 2, "}", 200);
+	resp_end(&r, 2, 9, 300);
+	expect(&r, " undecoded=json over 8 MiB\n");
+	tlog_free(&r.log);
+	req(&r, 3, "/v1/messages", HOST, ASK_UNARY, 0);
+	resp_head(&r, 3, 200, JSON, 100);
+	for (size_t i = 0; i < 4000000; i++)
+		filler[i] = i % 2 ? '1' : ',';
+	memcpy(filler, "{\"a\":[", 6);
+	resp_bytes(&r, 3, filler, 4000000, 200);
+	resp(&r, 3, "]}", 200);
+	resp_end(&r, 3, 9, 300);
+	expect(&r, " undecoded=json of over 1048576 values\n");
+	assert_int_equal(r.lost.n[LOST_DECODE_ERRORS], 2);
+	free(filler);
+	rig_close(&r);
+}
+
+/* --- cuts, gaps, failing malloc
+ * ------------------------------------------------------------------------------------------ */
+
+static const char scripted[] = "\xef\xbb\xbf: hello\n\n" START(USAGE10) PING BLOCK("\"type\":\"thinking\",\"thinking\":"
+										   "\"\"") THINK("h\xc3\xa9") TEXT(
+	"\xf0\x9f\x99\x82") "event: content_block_start\r\ndata: {\"type\":\"content_block_start\",\r\n"
+			    "data: \"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"n\"}}\r\n\r\n" STOP(
+				    "5") DONE;
+
+struct cuts {
+	struct guard guard[3];
+	struct rig rig;
+	uint64_t xid;
+	struct tlog golden;
+};
+
+static void play(struct cuts *c, size_t a, size_t b)
+{
+	const size_t at[4] = {0, a, b, sizeof(scripted) - 1};
+	struct rig *r = &c->rig;
+	uint64_t xid = ++c->xid;
+
+	req(r, xid, "/v1/messages", HOST, ASK, 0);
+	resp_head(r, xid, 200, STREAM, 100);
+	for (int i = 0; i < 3; i++) {
+		size_t n = at[i + 1] - at[i];
+
+		if (n)
+			resp_bytes(r, xid, guard_copy(&c->guard[i], scripted + at[i], n), n, 200);
+	}
+	resp_end(r, xid, 9, 300);
+}
+
+/* Without the number of the call, which is another one each time. */
+static const char *without_id(const struct tlog *l)
+{
+	const char *p = l->text ? strstr(l->text, " proto=") : NULL;
+
+	return p ? p : "";
+}
+
+static void play_and_compare(void *ctx, size_t a, size_t b)
+{
+	struct cuts *c = ctx;
+
+	tlog_free(&c->rig.log);
+	play(c, a, b);
+	assert_string_equal(without_id(&c->rig.log), without_id(&c->golden));
+}
+
+static void test_every_cut(void **state)
+{
+	struct cuts c = {0};
+
+	(void)state;
+	rig_open(&c.rig);
+	play(&c, 0, 0);
+	c.golden = c.rig.log;
+	c.rig.log = (struct tlog){0};
+	assert_non_null(strstr(c.golden.text, "kind=reasoning chunks=2 stalls=0 gap=0\n"));
+	assert_non_null(strstr(c.golden.text, "tool=t name=n\n"));
+	assert_non_null(strstr(c.golden.text, "text=\\xf0\\x9f\\x99\\x82\n"));
+	every_cut(sizeof(scripted) - 1, 24, play_and_compare, &c);
+	/* one byte at a time */
+	tlog_free(&c.rig.log);
+	req(&c.rig, ++c.xid, "/v1/messages", HOST, ASK, 0);
+	resp_head(&c.rig, c.xid, 200, STREAM, 100);
+	for (size_t i = 0; i < sizeof(scripted) - 1; i++)
+		resp_bytes(&c.rig, c.xid, guard_copy(&c.guard[0], scripted + i, 1), 1, 200);
+	resp_end(&c.rig, c.xid, 9, 300);
+	assert_string_equal(without_id(&c.rig.log), without_id(&c.golden));
+	for (int i = 0; i < 3; i++)
+		guard_free(&c.guard[i]);
+	tlog_free(&c.golden);
+	rig_close(&c.rig);
+}
+
+/* Whatever is missing: one record, marked, and none of its numbers better than the whole stream's. */
+static void test_every_gap(void **state)
+{
+	const size_t len = sizeof(scripted) - 1;
+	struct rig r;
+	uint64_t xid = 0;
+
+	(void)state;
+	rig_open(&r);
+	for (size_t a = 0; a < len; a += 3) {
+		for (size_t b = a + 1; b <= len; b += 41) {
+			tlog_free(&r.log);
+			req(&r, ++xid, "/v1/messages", HOST, ASK, 0);
+			resp_head(&r, xid, 200, STREAM, 100);
+			if (a)
+				resp_bytes(&r, xid, scripted, a, 200);
+			gap(&r, xid, HTTP_RESPONSE, b - a, HTTP_GAP_LOST, 250);
+			if (b < len)
+				resp_bytes(&r, xid, scripted + b, len - b, 400);
+			resp_end(&r, xid, 9, 500);
+			expect(&r, " lossy ");
+			assert_null(strstr(r.log.text, "first=400"));
+			assert_null(strstr(r.log.text, "decode="));
+			assert_null(strstr(r.log.text + 1, "call "));
+		}
+	}
+	rig_close(&r);
+}
+
+static void play_all(struct rig *r)
+{
+	static const char *const pieces[] = {START(USAGE10) TEXT("a"), STOP("5") DONE};
+	uint8_t out[2048];
+	size_t ends[2], len;
+
+	req(r, 1, "/v1/messages?beta=true", HOST "x-claude-code-session-id: s\nx-claude-code-agent-id: a\n",
+	    "{\"model\":\"m\",\"tools\":[{}],\"messages\":[{}],\"stream\":true}", 0);
+	resp_head(r, 1, 200, STREAM, 1);
+	resp_bytes(r, 1, scripted, sizeof(scripted) - 1, 2);
+	resp_end(r, 1, 1, 3);
+	req(r, 2, "/v1/messages", HOST, ASK_UNARY, 4);
+	resp_head(r, 2, 529, JSON, 5);
+	resp(r, 2, "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}", 6);
+	resp_end(r, 2, 1, 7);
+	len = gzip(out, sizeof(out), pieces, 2, ends);
+	req(r, 3, "/v1/messages", HOST, ASK, 8);
+	resp_head(r, 3, 200, STREAM "content-encoding: gzip\n", 9);
+	resp_bytes(r, 3, out, len, 10);
+	exchanges_each_open(r->table, AT(11).ts_ns, on_call, r);
+	resp_end(r, 3, 1, 11);
+	r->http.on_request(r->http.ctx, 4, NULL, &AT(12));
+	resp_head(r, 4, 200, STREAM, 13);
+	resp(r, 4, TEXT("b") DONE, 14);
+	abort_at(r, 4, HTTP_ABORT_PARSE, 15);
+	req(r, 5, "/v1/messages", HOST, ASK, 16);
+	exchanges_tick(r->table, AT(4000000).ts_ns);
+	resp(r, 5, TEXT("b") DONE, 4000001);
+}
+
+/* The n-th allocation fails, for every n: no crash, no leak, and it is counted or costs nothing. */
+static void test_no_memory(void **state)
+{
+	(void)state;
+	for (unsigned n = 1;; n++) {
+		struct rig r = {0};
+		bool hit;
+
+		fail_nth(n);
+		if (rig_try(&r, &default_config))
+			play_all(&r);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		rig_close(&r);
+		if (!hit)
+			break;
+		assert_true(n < 1000);
+	}
+}
+
+/* A long stream stays cheap. */
+static void test_long_stream(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10), 100);
+	for (uint64_t i = 0; i < 100000; i++)
+		resp(&r, 1, TEXT("x"), 200 + i);
+	resp(&r, 1, STOP("100001") DONE, 100300);
+	resp_end(&r, 1, 9, 100300);
+	expect(&r, "chunks=100000 stalls=0 gap=1 decode=1000\n");
+	rig_close(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_unary),
+		cmocka_unit_test(test_usage_merge),
+		cmocka_unit_test(test_first_token),
+		cmocka_unit_test(test_hidden_reasoning),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_websocket),
+		cmocka_unit_test(test_codings),
+		cmocka_unit_test(test_loss),
+		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_no_calls),
+		cmocka_unit_test(test_mid_attach),
+		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_aux),
+		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_requests),
+		cmocka_unit_test(test_retries),
+		cmocka_unit_test(test_eviction),
+		cmocka_unit_test(test_eviction_order),
+		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_snapshot),
+		cmocka_unit_test(test_socket),
+		cmocka_unit_test(test_early_response),
+		cmocka_unit_test(test_no_content),
+		cmocka_unit_test(test_caps),
+		cmocka_unit_test(test_every_cut),
+		cmocka_unit_test(test_every_gap),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_long_stream),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

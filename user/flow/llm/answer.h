@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_ANSWER_H
+#define FLOW_LLM_ANSWER_H
+
+/*
+ * A response's body: content coding, then event stream or one document, then the dialect; keeps what the call record
+ * needs. Private child of exchange.
+ */
+
+#include "base/lost.h"
+#include "call.h"
+#include "dialect.h"
+#include "flow/proto/http.h"
+
+struct answer_config {
+	const struct dialect *dialect; /* NULL: told by the documents */
+	bool stream_asked;	       /* the request wanted a stream */
+	bool content;		       /* keep the visible text */
+};
+
+struct answer;
+
+/* h: head of the response, NULL when it was not seen. NULL: ENOMEM. `lost` is borrowed. */
+struct answer *answer_new(const struct answer_config *cfg, const struct http_head *h, struct lost *lost);
+void answer_free(struct answer *a);
+void answer_push(struct answer *a, const uint8_t *ptr, size_t len, const struct stamp *at);
+void answer_gap(struct answer *a);    /* bytes are missing here */
+void answer_finish(struct answer *a); /* the body is framed to its end */
+
+const struct dialect *answer_dialect(const struct answer *a); /* NULL: not told yet */
+bool answer_rejected(const struct answer *a);		      /* without a dialect, and its documents are of none */
+bool answer_confirmed(const struct answer *a);		      /* the dialect found something to say */
+/* Fills the response's fields of c; text and arrays stay owned by a. */
+void answer_report(const struct answer *a, struct call *c);
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "client.h"
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "text.h"
+
+#define PATH_MAX_BYTES 1024
+
+/* --- identity
+ * --------------------------------------------------------------------------------------------------------- */
+
+/* The first of these headers that is there. Later rows are other clients' names for the same thing. */
+static const char *const session_headers[] = {
+	"x-claude-code-session-id",
+	"session-id",		 /* Codex */
+	"x-opencode-session-id", /* opencode */
+	"x-session-id",
+};
+static const char *const agent_headers[] = {
+	"x-claude-code-agent-id", "thread-id", /* Codex */
+};
+static const char *const parent_headers[] = {
+	"x-claude-code-parent-agent-id",
+	"x-codex-parent-thread-id",
+	"x-parent-session-id", /* opencode */
+	"x-opencode-parent-session-id",
+};
+
+static void copy_first(const struct http_head *h, const char *const *names, size_t count, char *out)
+{
+	for (size_t i = 0; i < count && !out[0]; i++)
+		text_copy(out, CLIENT_ID_BYTES, http_header_get(h, names[i]));
+}
+
+bool client_class_of_kind(struct sv kind, enum call_class *class)
+{
+	if (sv_eq(kind, SV("prewarm")))
+		*class = CALL_PREWARM;
+	else if (sv_eq(kind, SV("compaction")) || sv_eq(kind, SV("memory")))
+		*class = CALL_AUX;
+	else
+		return false;
+	return true;
+}
+
+/* x-claude-code-request-class, x-openai-subagent, x-interaction-type, x-codex-turn-metadata */
+static bool stated_class(const struct http_head *h, enum call_class *class)
+{
+	struct sv v = http_header_get(h, "x-claude-code-request-class");
+
+	if (v.len) {
+		*class = sv_eq(v, SV("auxiliary")) ? CALL_AUX : sv_eq(v, SV("subagent")) ? CALL_SUBAGENT : CALL_MAIN;
+		return true;
+	}
+	v = http_header_get(h, "x-openai-subagent");
+	if (v.len) {
+		*class = sv_eq(v, SV("compact")) || sv_eq(v, SV("memory_consolidation")) ? CALL_AUX : CALL_SUBAGENT;
+		return true;
+	}
+	v = http_header_get(h, "x-interaction-type");
+	if (sv_eq(v, SV("conversation-subagent"))) {
+		*class = CALL_SUBAGENT;
+		return true;
+	}
+	v = http_header_get(h, "x-codex-turn-metadata");
+	return client_class_of_kind(text_json_member(v, "request_kind"), class);
+}
+
+void client_identify(const struct http_head *h, struct client *out)
+{
+	struct sv retries = http_header_get(h, "x-stainless-retry-count");
+
+	*out = (struct client){.retry_count = -1};
+	copy_first(h, session_headers, ARRAY_SIZE(session_headers), out->session);
+	copy_first(h, agent_headers, ARRAY_SIZE(agent_headers), out->agent);
+	copy_first(h, parent_headers, ARRAY_SIZE(parent_headers), out->parent_agent);
+	out->class_stated = stated_class(h, &out->class);
+	/* Main agents send no agent id, or (Codex) one that equals the session's. */
+	out->subagent = out->parent_agent[0] ||
+			(out->agent[0] && out->session[0] && strcmp(out->agent, out->session) != 0) ||
+			(out->agent[0] && http_header_get(h, "x-claude-code-agent-id").len && !out->session[0]);
+	if (retries.len == 1 && retries.ptr[0] >= '0' && retries.ptr[0] <= '9')
+		out->retry_count = retries.ptr[0] - '0';
+}
+
+/* --- path
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Without scheme and authority (absolute form), and without fragment. */
+static struct sv origin_form(struct sv target)
+{
+	struct sv rest;
+	const char *at = target.len ? memmem(target.ptr, target.len, "://", 3) : NULL;
+	const char *slash;
+
+	target = sv_cut(target, '#', &rest);
+	if (!at || target.ptr[0] == '/' || at >= target.ptr + target.len)
+		return target;
+	at += 3;
+	slash = memchr(at, '/', (size_t)(target.ptr + target.len - at));
+	return slash ? (struct sv){slash, (size_t)(target.ptr + target.len - slash)} : SV("/");
+}
+
+struct sv client_plain_path(struct sv target)
+{
+	struct sv rest;
+
+	return sv_cut(origin_form(target), '?', &rest);
+}
+
+static bool is_plain(struct sv s, bool digits_only)
+{
+	for (size_t i = 0; i < s.len; i++) {
+		char c = s.ptr[i];
+
+		if (c >= '0' && c <= '9')
+			continue;
+		if (digits_only ||
+		    !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' || c == '.'))
+			return false;
+	}
+	return true;
+}
+
+static bool shows_value(struct sv key, struct sv value)
+{
+	static const struct sv keys[] = {SV("beta"), SV("alt"), SV("api-version"), SV("model"), SV("stream")};
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		if (sv_eq(key, keys[i]))
+			return true;
+	}
+	return value.len <= 4 && is_plain(value, true) && !sv_ieq(key, SV("key")) && !sv_ieq(key, SV("pin")) &&
+	       !sv_ieq(key, SV("code"));
+}
+
+static int push_parameter(struct buf *out, struct sv parameter)
+{
+	struct sv value, key = sv_cut(parameter, '=', &value);
+	/* A long or odd key can be a secret without a name. */
+	bool show_key = key.len <= (value.ptr ? 32u : 8u) && is_plain(key, false);
+	int err = buf_push(out, show_key ? key.ptr : "*", show_key ? key.len : 1);
+
+	if (err || !value.ptr)
+		return err;
+	err = buf_putc(out, '=');
+	if (err)
+		return err;
+	return show_key && shows_value(key, value) ? buf_push(out, value.ptr, value.len) : buf_putc(out, '*');
+}
+
+char *client_path(struct sv target)
+{
+	struct sv query, path = sv_cut(origin_form(target), '?', &query), parameter;
+	struct buf out;
+	char *text;
+	int err;
+
+	buf_init(&out, PATH_MAX_BYTES + 16);
+	err = buf_push(&out, path.ptr, text_cut(path, PATH_MAX_BYTES));
+	for (char sep = '?'; !err && query.ptr; sep = '&') {
+		parameter = sv_cut(query, '&', &query);
+		err = buf_putc(&out, sep);
+		if (!err)
+			err = push_parameter(&out, parameter);
+	}
+	/* at the cap the rest is left out */
+	text = err == -ENOMEM ? NULL : text_dup((struct sv){out.ptr, out.len}, PATH_MAX_BYTES);
+	buf_release(&out);
+	return text;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_CLIENT_H
+#define FLOW_LLM_CLIENT_H
+
+/*
+ * Who calls: session and agent ids from an allow-list of request headers, and what the client says of the call's class.
+ * Private child of exchange.
+ */
+
+#include "call.h"
+#include "flow/proto/http.h"
+
+#define CLIENT_ID_BYTES 129 /* EXCHANGE_ID_MAX and a NUL */
+
+struct client {
+	char session[CLIENT_ID_BYTES], agent[CLIENT_ID_BYTES], parent_agent[CLIENT_ID_BYTES];
+	bool class_stated; /* `class` is the client's own word */
+	enum call_class class;
+	bool subagent;	 /* the agent is not the session's main one */
+	int retry_count; /* attempts before this one by the client's count, -1 unknown */
+};
+
+void client_identify(const struct http_head *h, struct client *out);
+/* Class by Codex's request_kind: "prewarm", "compaction", "memory". False: another word. */
+bool client_class_of_kind(struct sv kind, enum call_class *class);
+
+/*
+ * A request target as it may be shown: no scheme and authority, no fragment, query values only where they cannot be a
+ * secret: those of known keys, and numbers of up to 4 digits; else "*". Owned. NULL: ENOMEM.
+ */
+char *client_path(struct sv target);
+/* Path of a target without query, borrowed. */
+struct sv client_plain_path(struct sv target);
+
+#endif

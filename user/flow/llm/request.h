@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_REQUEST_H
+#define FLOW_LLM_REQUEST_H
+
+/*
+ * What a request's body says, in bounded memory: counts, sizes and a few names, never text. Private child of exchange.
+ */
+
+#include "base/lost.h"
+#include "call.h"
+#include "dialect.h"
+
+#define REQUEST_NAME_BYTES 129 /* EXCHANGE_ID_MAX and a NUL */
+
+struct request_facts {
+	struct call_request counts;
+	int stream;			  /* -1 unknown */
+	char model[REQUEST_NAME_BYTES];	  /* "" unknown */
+	char session[REQUEST_NAME_BYTES]; /* where the body names one */
+	char kind[32];			  /* Codex: request_kind of its turn metadata */
+	bool no_generate;		  /* generate:false */
+	bool json_schema;		  /* the answer has to follow a schema */
+	bool marks;			  /* keys that only a model call has were seen */
+	bool complete;			  /* the whole body was read: what was not seen is not there */
+	bool truncated, lossy;		  /* body gaps by choice, by loss */
+	uint64_t hash;			  /* of the body's captured bytes; 0 when there is none, or some were lost */
+	char undecoded[64];		  /* content coding that could not be read */
+};
+
+struct request;
+
+struct request *request_new(const struct dialect *d, struct sv content_encoding, struct lost *lost); /* NULL: ENOMEM */
+void request_free(struct request *r);
+void request_push(struct request *r, const uint8_t *ptr, size_t len, const struct stamp *at);
+void request_gap(struct request *r, uint64_t len, bool capped);
+/* What is known so far; `ended`: the body is at its end. */
+void request_report(struct request *r, bool ended, struct request_facts *out);
+
+#endif

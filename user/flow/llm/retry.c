@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "retry.h"
+
+#include <string.h>
+
+#include "text.h"
+
+uint64_t retry_identity(const struct call *c, uint64_t body_hash)
+{
+	uint64_t hash = body_hash;
+
+	if (!hash || !c->path)
+		return 0;
+	hash = text_hash(hash, c->path, strlen(c->path) + 1);
+	return c->request_model ? text_hash(hash, c->request_model, strlen(c->request_model)) : hash;
+}
+
+static bool same_process(const struct conn_key *a, const struct conn_key *b)
+{
+	return a->tgid == b->tgid && a->exec_id == b->exec_id && a->start_ns == b->start_ns;
+}
+
+static struct retry_failed *find(struct retries *r, const struct call *c, uint64_t identity)
+{
+	struct retry_failed *best = NULL;
+
+	for (unsigned i = 0; i < RETRY_MAX; i++) {
+		struct retry_failed *f = &r->failed[i];
+
+		if (f->identity != identity || !same_process(&f->proc, &c->conn) || f->end_ns > c->start_ns ||
+		    c->start_ns - f->end_ns > RETRY_WINDOW_NS)
+			continue;
+		if (!best || f->end_ns > best->end_ns)
+			best = f;
+	}
+	return best;
+}
+
+void retry_link(struct retries *r, struct call *c, uint64_t identity, bool take)
+{
+	struct retry_failed *f = identity ? find(r, c, identity) : NULL;
+
+	if (!f)
+		return;
+	c->attempt = f->attempt + 1;
+	c->retry_of = f->first_id;
+	c->retry_wait_ns = (int64_t)(c->start_ns - f->end_ns);
+	if (take)
+		f->identity = 0;
+}
+
+/* What SDKs repeat: 408, 409, 429 and server errors, a broken transport, an error in the stream. */
+static bool failed(const struct call *c)
+{
+	switch (c->end) {
+	case END_COMPLETE:
+		return c->status == 408 || c->status == 409 || c->status == 429 || c->status >= 500 ||
+		       (c->status < 400 && c->error);
+	case END_CLIENT_ABORT: /* the program's own timeout looks like this */
+	case END_SERVER_ABORT:
+	case END_CONNECTION_CLOSED:
+		return true;
+	default:
+		return false;
+	}
+}
+
+void retry_note(struct retries *r, const struct call *c, uint64_t identity)
+{
+	if (!identity || !failed(c))
+		return;
+	r->failed[r->next++ % RETRY_MAX] = (struct retry_failed){
+		.proc = c->conn,
+		.identity = identity,
+		.first_id = c->retry_of ? c->retry_of : c->id,
+		.attempt = c->attempt,
+		.end_ns = c->end_ns,
+	};
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_RETRY_H
+#define FLOW_LLM_RETRY_H
+
+/*
+ * Which calls are attempts of one logical call: same process, path, model and request body, after a failed one.
+ * Remembers the last RETRY_MAX failed calls. Private child of exchange.
+ */
+
+#include "call.h"
+
+#define RETRY_MAX	64
+#define RETRY_WINDOW_NS 600000000000ull /* back-off beyond 10 minutes is a new question */
+
+struct retry_failed {
+	struct conn_key proc; /* the process part of it */
+	uint64_t identity;    /* of path, model and body; 0: free */
+	uint64_t first_id;    /* the first attempt's call */
+	int attempt;
+	uint64_t end_ns;
+};
+
+struct retries {
+	struct retry_failed failed[RETRY_MAX];
+	unsigned next;
+};
+
+/* 0: not known (a body that was not seen whole cannot be compared). */
+uint64_t retry_identity(const struct call *c, uint64_t body_hash);
+/* Fills attempt, retry_of, retry_wait_ns of c where it follows a failed one. `take`: no other call may follow it too.
+ */
+void retry_link(struct retries *r, struct call *c, uint64_t identity, bool take);
+/* Remembers c when it failed in a way that clients repeat. After retry_link(). */
+void retry_note(struct retries *r, const struct call *c, uint64_t identity);
+
+#endif
