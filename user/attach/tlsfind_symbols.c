@@ -33,7 +33,8 @@ enum name {
 	NAMES,
 };
 
-/* Arguments are (object, buffer, length, …); len_arg: where the moved length is, see enum tls_role. */
+/* Arguments are (object, buffer, length, …); len_arg: where the moved length is, or what success is: see enum tls_role.
+ */
 static const struct {
 	const char *name;
 	uint32_t role, len_arg;
@@ -52,7 +53,7 @@ static const struct {
 	[GNUTLS_SEND] = {"gnutls_record_send", TLS_ROLE_WRITE, TLS_LEN_RET},
 	[GNUTLS_SEND2] = {"gnutls_record_send2", TLS_ROLE_WRITE,
 			  TLS_LEN_RET}, /* (session, data, n, pad, flags), 3.6.3 */
-	[GNUTLS_HANDSHAKE] = {"gnutls_handshake", TLS_ROLE_HANDSHAKE, 0},
+	[GNUTLS_HANDSHAKE] = {"gnutls_handshake", TLS_ROLE_HANDSHAKE, TLS_HANDSHAKE_ZERO},
 	[GNUTLS_DEINIT] = {"gnutls_deinit", TLS_ROLE_FREE, 0},
 	/* only to tell what library this is */
 	[MARK_OPENSSL3] = {"SSL_get1_peer_certificate", TLS_ROLE_NONE, 0},
