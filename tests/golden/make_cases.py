@@ -417,7 +417,8 @@ def sse_line_endings():
     body = (b"\xef\xbb\xbf: hello\r\r" + chat_chunk({"role": "assistant", "content": ""}).replace(b"\n", b"\r")
             + chat_chunk({"content": "a"}).replace(b"\n\n", b"\r\n\r\n") + chat_chunk({"content": "b"}).replace(b"\n\n", b"\n\r\n")
             + chat_chunk({"content": "c"}).replace(b"\n\n", b"\r\n\n") + chat_chunk({}, "stop")
-            + chat_chunk(usage={"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}) + event("[DONE]"))
+            + chat_chunk(usage={"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13,
+                                "prompt_tokens_details": {"cached_tokens": 0}}) + event("[DONE]"))
     data = stream_head() + chunk(body) + LAST
     c.send(0, chat_request())
     cuts = [0] + [i + 1 for i, b in enumerate(data) if b == 13] + [len(data)]
@@ -554,6 +555,9 @@ def hostile_names():
     c = Case("terminal escapes and bidi overrides in names: data, not commands", comm="ev\x1b[2Jil")
     simple_stream(c, 0, "x\x1b]0;title\x07\u202ey")
     expect_simple(c, 0, "x\x1b]0;title\x07\u202ey", process="ev\x1b[2Jil")
+    c.send(500, request(path="/v1/messages?a\x1b[1m", x_note="b\x1b[5mc"))
+    c.receive(600, json_answer({"type": "error", "error": {"type": "bad\x1b[8m", "message": "\rOK"}}, "400 No\x1b[2K"))
+    c.expect(method="POST", status=400, error="bad\x1b[8m", complete=True, end_ms=100, usage=None)
     return c
 
 
