@@ -15,7 +15,7 @@ struct rec_data {
 	struct conn_key conn;
 	enum dir dir;
 	struct stamp at;
-	uint64_t pos;	   /* place of the first byte in its direction */
+	uint64_t pos;	    /* place of the first byte in its direction */
 	const uint8_t *ptr; /* borrowed for the call */
 	uint32_t len;
 	uint32_t orig_len; /* > len: the rest is missing */
