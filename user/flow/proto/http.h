@@ -13,8 +13,8 @@
 #include "base/sv.h"
 #include "base/types.h"
 
-#define HTTP_HEADERS_MAX 128	   /* kept of one head; more are parsed over */
-#define HTTP_HEAD_BYTES_MAX 65536  /* one head; a longer one kills the stream */
+#define HTTP_HEADERS_MAX    128	  /* kept of one head; more are parsed over */
+#define HTTP_HEAD_BYTES_MAX 65536 /* one head; a longer one kills the stream */
 
 struct http_header {
 	struct sv name, value; /* name as on the wire; compare with sv_ieq */
@@ -33,6 +33,13 @@ struct http_head {
 /* Value of the first header of that name, SV_NONE when there is none. */
 struct sv http_header_get(const struct http_head *h, const char *name);
 
+/* A method in use (RFC 9110, PATCH, WebDAV's common ones): what a connection is told by, and a request line is searched
+ * by. */
+bool http_method_known(struct sv method);
+/* Length of the known method and its space that `text` begins with; 0: none; -1: text ends before that can be told. */
+int http_method_prefix(struct sv text);
+bool http_is_token(struct sv s); /* RFC 9110 token, not empty */
+
 enum http_side { HTTP_REQUEST, HTTP_RESPONSE };
 
 enum http_gap {
@@ -42,20 +49,20 @@ enum http_gap {
 
 /* Why an exchange ended without being framed to its end. */
 enum http_abort {
-	HTTP_ABORT_CLIENT,     /* the program closed or reset */
-	HTTP_ABORT_SERVER,     /* the peer did */
-	HTTP_ABORT_CLOSED,     /* connection gone, by whom is unknown */
-	HTTP_ABORT_EXIT,       /* the process ended */
-	HTTP_ABORT_LOSS,       /* lost bytes: its end cannot be told */
+	HTTP_ABORT_CLIENT, /* the program closed or reset */
+	HTTP_ABORT_SERVER, /* the peer did */
+	HTTP_ABORT_CLOSED, /* connection gone, by whom is unknown */
+	HTTP_ABORT_EXIT,   /* the process ended */
+	HTTP_ABORT_LOSS,   /* lost bytes: its end cannot be told */
 	HTTP_ABORT_CAPTURE_END,
-	HTTP_ABORT_PARSE,      /* not valid HTTP: the stream was given up */
-	HTTP_ABORT_UPGRADE,    /* 101 or CONNECT: what follows is another protocol */
+	HTTP_ABORT_PARSE,   /* not valid HTTP: the stream was given up */
+	HTTP_ABORT_UPGRADE, /* 101 or CONNECT: what follows is another protocol */
 };
 
 struct http_sink {
 	void *ctx;
-	/* Head of a request is complete. `first`: of its first byte (start of the call = first->entry_ns). h is NULL for
-	 * an exchange whose request was never seen (attached in the middle): then only response parts follow. */
+	/* Head of a request is complete. `first`: of its first byte (start of the call = first->entry_ns). h is NULL
+	 * for an exchange whose request was never seen (attached in the middle): then only response parts follow. */
 	void (*on_request)(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first);
 	/* Decoded from the transfer coding (chunked), not from the content coding. */
 	void (*on_body)(void *ctx, uint64_t xid, enum http_side side, const uint8_t *ptr, size_t len,

@@ -8,22 +8,30 @@
  *
  * Directions are not ordered against each other: response bytes may come before the request's (the write returns after
  * the answer was read). Response bytes with no request outstanding are parked, up to HTTP1_PARK_BYTES or
- * HTTP1_PARK_NS; when a request comes, parked bytes older than its entry time cannot answer it and belong to an exchange
- * whose request was not seen; newer ones are its response.
+ * HTTP1_PARK_NS; when a request comes, parked bytes older than its entry time cannot answer it and belong to an
+ * exchange whose request was not seen; newer ones are its response.
  *
- * Out of step (attached in the middle, or after a gap that hides framing) the parser looks for the next request line, or
- * status line, anywhere in the bytes (a request line ends a line but need not begin one: a body without a final newline
- * may precede it); a gap of known length inside a body of known length, or inside one chunk, does not lose step. After a
- * gap of unknown length in a chunked body, a chunk-size line at the very next byte is taken as step regained.
+ * Out of step (attached in the middle, or after a gap that hides framing) the parser looks for the next request line,
+ * or status line, anywhere in the bytes (a request line ends a line but need not begin one: a body without a final
+ * newline may precede it); a gap of known length inside a body of known length, or inside one chunk, does not lose
+ * step. After a gap of unknown length in a chunked body, a chunk-size line at the very next byte is taken as step
+ * regained.
  *
- * The input may be cut anywhere: the same calls come out. Linear in its input. A parse error gives up this direction until
- * it is in step again, and is counted by the owner through http1_errors().
+ * What the bytes at the front of a connection that was met in the middle belong to is an exchange whose request was not
+ * seen (h NULL): told when chunk framing is found in them, or, without a body, when a later message proves that this is
+ * HTTP. Its first body gap is not a loss of ours.
+ *
+ * A response whose request has not ended yet (an early answer, or a write that returns late) is told as it comes; its
+ * on_response_end waits for the request's end, HTTP1_PARK_NS at most.
+ *
+ * The input may be cut anywhere: the same calls come out. Linear in its input. A parse error gives up this direction
+ * until it is in step again, and is counted by the owner through http1_errors().
  */
 
 #include "http.h"
 
-#define HTTP1_PARK_BYTES 65536
-#define HTTP1_PARK_NS 1000000000ull
+#define HTTP1_PARK_BYTES   65536
+#define HTTP1_PARK_NS	   1000000000ull
 #define HTTP1_PIPELINE_MAX 256 /* requests outstanding; more: the connection is given up */
 
 struct http1;
@@ -36,9 +44,17 @@ void http1_free(struct http1 *h);
 int http1_push(struct http1 *h, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 void http1_tick(struct http1 *h, uint64_t now_ns);
-/* The connection ended: a close-delimited response is complete when the peer closed (why SERVER or CLOSED) and nothing was
- * lost; all else outstanding is aborted with `why`. */
+/* The connection ended: a close-delimited response is complete when the peer closed (why SERVER or CLOSED) and nothing
+ * was lost; all else outstanding is aborted with `why`. */
 void http1_finish(struct http1 *h, enum http_abort why, uint64_t ts_ns);
 unsigned http1_errors(const struct http1 *h);
+unsigned http1_requests(const struct http1 *h); /* exchanges begun */
+
+/* After 101 or a CONNECT that was granted, bytes are no HTTP any more. `raw` gets them, from the first one; without it
+ * they are dropped. (The door for the protocol that follows.) */
+enum http1_upgrade { HTTP1_NOT_UPGRADED, HTTP1_WEBSOCKET, HTTP1_OTHER_PROTOCOL };
+enum http1_upgrade http1_upgraded(const struct http1 *h);
+void http1_set_raw(struct http1 *h, void *ctx,
+		   void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at));
 
 #endif

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "http_script.h"
+
+#include "flow/proto/http1.h"
+
+struct scenario {
+	const char *name;
+	bool middle, server;
+	enum http_abort why;
+	uint64_t end_ms;
+	unsigned errors;
+	const struct script_step *steps;
+	size_t count;
+	const char *golden;
+};
+
+#define STEPS(...)                                                                                                     \
+	.steps = (const struct script_step[]){__VA_ARGS__},                                                            \
+	.count = ARRAY_SIZE(((const struct script_step[]){__VA_ARGS__}))
+
+#define SSE_HEAD  "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+#define POST(n)	  "POST /v1/messages HTTP/1.1\r\nHost: api.test\r\nContent-Length: " #n "\r\n\r\n"
+#define OK(n)	  "HTTP/1.1 200 OK\r\nContent-Length: " #n "\r\n\r\n"
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: h\r\n\r\n"
+
+static const struct scenario scenarios[];
+static const size_t scenario_count;
+
+/* --- one run --------------------------------------------------------------------------------------------------------
+ */
+
+struct run {
+	const struct scenario *s;
+	size_t cut1, cut2; /* of all bytes of the script */
+	size_t piece;	   /* not 0: everything in pieces of that size */
+	struct guard guard;
+	struct hlog log;
+	struct contract contract;
+	unsigned errors;
+	int err;
+	bool finishing; /* no allocation had failed before the end */
+};
+
+static size_t next_cut(const struct run *r, size_t from)
+{
+	if (r->piece)
+		return from + r->piece;
+	return from < r->cut1 ? r->cut1 : from < r->cut2 ? r->cut2 : SIZE_MAX;
+}
+
+static int push_step(struct run *r, struct http1 *h, const struct script_step *s, size_t base)
+{
+	struct stamp at = step_stamp(s);
+	size_t len = step_len(s), done = 0;
+	int err = 0;
+
+	while (done < len && !err) {
+		size_t cut = next_cut(r, base + done), n = cut - base - done;
+
+		if (n > len - done)
+			n = len - done;
+		err = http1_push(h, s->dir, guard_copy(&r->guard, s->text + done, n), n, &at);
+		done += n;
+	}
+	return err;
+}
+
+static void run_once(struct run *r)
+{
+	const struct scenario *s = r->s;
+	struct hlog *l = &r->log;
+	struct http_sink sink;
+	struct http1 *h;
+	size_t base = 0;
+
+	r->contract = (struct contract){.next = hlog_sink(l)};
+	sink = contract_sink(&r->contract);
+	h = http1_new(!s->middle, s->server ? DIR_RX : DIR_TX, &sink);
+	r->err = h ? 0 : -ENOMEM;
+	for (size_t i = 0; h && i < s->count && !r->err; i++) {
+		const struct script_step *step = &s->steps[i];
+		struct stamp at = step_stamp(step);
+
+		if (step->text)
+			r->err = push_step(r, h, step, base);
+		else if (step->gap)
+			r->err = http1_gap(h, step->dir, step->gap, step->why, &at);
+		else
+			http1_tick(h, MS(step->ts_ms));
+		base += step_len(step);
+	}
+	if (h && !r->err)
+		r->err = http1_push(h, DIR_TX, NULL, 0, &(struct stamp){0}); /* what a tick ran into */
+	r->finishing = !fail_nth_hit();
+	if (h) {
+		http1_finish(h, s->why, MS(s->end_ms));
+		http1_finish(h, s->why, MS(s->end_ms));
+		r->errors = http1_errors(h);
+		assert_int_equal(http1_requests(h), r->contract.requests);
+	}
+	http1_free(h);
+	hlog_flush(l);
+	assert_int_equal(r->contract.open_count, 0);
+}
+
+static void run_clear(struct run *r)
+{
+	r->log.log.len = 0;
+	if (r->log.log.text)
+		r->log.log.text[0] = '\0';
+}
+
+static void run_check(struct run *r)
+{
+	run_once(r);
+	if (strcmp(r->log.log.text ? r->log.log.text : "", r->s->golden) || r->errors != r->s->errors) {
+		print_error("%s, cuts %zu %zu, pieces of %zu, errors %u:\n%s--- is not\n%s", r->s->name, r->cut1,
+			    r->cut2, r->piece, r->errors, r->log.log.text, r->s->golden);
+		fail();
+	}
+	run_clear(r);
+}
+
+static void run_cut(void *ctx, size_t cut1, size_t cut2)
+{
+	struct run *r = ctx;
+
+	r->cut1 = cut1;
+	r->cut2 = cut2;
+	run_check(r);
+}
+
+/* --- every scenario --------------------------------------------------------------------------------------------------
+ */
+
+static void test_whole_and_bytewise(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < scenario_count; i++) {
+		struct run r = {.s = &scenarios[i], .cut1 = SIZE_MAX, .cut2 = SIZE_MAX};
+
+		run_check(&r);
+		for (size_t piece = 1; piece < 5; piece++) {
+			r.piece = piece;
+			run_check(&r);
+		}
+		hlog_free(&r.log);
+		guard_free(&r.guard);
+	}
+}
+
+static void test_every_cut(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < scenario_count; i++) {
+		struct run r = {.s = &scenarios[i]};
+		size_t len = script_len(scenarios[i].steps, scenarios[i].count);
+
+		every_cut(len, 12, run_cut, &r);
+		hlog_free(&r.log);
+		guard_free(&r.guard);
+	}
+}
+
+/* Two cuts near each other, where line ends are: every pair of them. */
+static void test_every_near_cut(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < scenario_count; i++) {
+		struct run r = {.s = &scenarios[i]};
+		size_t len = script_len(scenarios[i].steps, scenarios[i].count);
+
+		for (size_t a = 0; a <= len; a++)
+			for (size_t b = a; b <= len && b < a + 8; b++)
+				run_cut(&r, a, b);
+		hlog_free(&r.log);
+		guard_free(&r.guard);
+	}
+}
+
+/* The n-th allocation fails, for every n: no crash, no leak, the contract holds, and it is told. */
+static void test_no_memory(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < scenario_count; i++) {
+		bool hit = true;
+
+		for (unsigned n = 1; hit; n++) {
+			struct run r = {.s = &scenarios[i], .piece = 7};
+
+			guard_free(&r.guard);
+			fail_nth(n);
+			run_once(&r);
+			hit = fail_nth_hit();
+			fail_nth(0);
+			if (hit && !r.finishing)
+				assert_int_equal(r.err, -ENOMEM);
+			hlog_free(&r.log);
+			guard_free(&r.guard);
+		}
+	}
+}
+
+/* --- gaps ------------------------------------------------------------------------------------------------------------
+ */
+
+#define NEXT_BODY "{\"n\":2}"
+
+/* The lines of the exchange that began at 100 s, without its number. */
+static void last_call(const char *log, char out[1024])
+{
+	const char *begin = strstr(log, "@100000/100000"), *line = log, *end;
+	size_t n = 0;
+	int xid;
+
+	out[0] = '\0';
+	if (!begin)
+		return;
+	while (begin > log && begin[-1] != '\n')
+		begin--;
+	xid = atoi(begin);
+	for (; *line && n < 900; line = end + 1) {
+		end = strchr(line, '\n');
+		if (atoi(line) == xid)
+			n += (size_t)snprintf(out + n, 1024 - n, "%.*s", (int)(end + 1 - strchr(line, ' ') - 1),
+					      strchr(line, ' ') + 1);
+	}
+}
+
+/* Replaces [from, to) of one step by a gap, and runs the script with one more call at its end, which must be exact. */
+static void run_with_gap(const struct scenario *s, size_t victim, size_t from, size_t to, bool known)
+{
+	struct script_step steps[32];
+	struct scenario copy = *s;
+	struct run r = {.s = &copy, .cut1 = SIZE_MAX, .cut2 = SIZE_MAX};
+	static const char golden[] = "POST /v1/messages host=api.test n=2 @100000/100000\n> @100000 " NEXT_BODY
+				     "\n> end 72 @100000\n< 202 n=1 @100100\n< @100100 last\n< end 67 @100200\n";
+	char seen[1024];
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->count; i++) {
+		struct script_step a = s->steps[i], gap = a, b = a;
+
+		if (i != victim) {
+			steps[n++] = a;
+			continue;
+		}
+		a.len = from;
+		gap = (struct script_step){a.dir,	  a.entry_ms, a.ts_ms, NULL, known ? to - from : UINT64_MAX,
+					   HTTP_GAP_LOST, 0};
+		b.text += to;
+		b.len = step_len(&s->steps[i]) - to;
+		if (from)
+			steps[n++] = a;
+		steps[n++] = gap;
+		if (b.len)
+			steps[n++] = b;
+	}
+	steps[n++] = (struct script_step)TX(100000, POST(7) NEXT_BODY);
+	steps[n++] = (struct script_step)RX(100100,
+					    "HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlast\r\n");
+	steps[n++] = (struct script_step)RX(100200, "0\r\n\r\n");
+	copy.steps = steps;
+	copy.count = n;
+	copy.end_ms = 200000;
+	run_once(&r);
+	last_call(r.log.log.text, seen);
+	if (strcmp(seen, golden)) {
+		print_error("%s: step %zu without [%zu, %zu), %s:\n%s--- the last call is not\n%s", s->name, victim,
+			    from, to, known ? "known" : "unknown", r.log.log.text, golden);
+		fail();
+	}
+	hlog_free(&r.log);
+	guard_free(&r.guard);
+}
+
+static const struct scenario gap_scenarios[];
+static const size_t gap_scenario_count;
+
+/* Whatever is missing: nothing breaks, and the next call of the connection is exact. */
+static void test_every_gap(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < gap_scenario_count; i++) {
+		const struct scenario *s = &gap_scenarios[i];
+
+		for (size_t k = 0; k < s->count; k++) {
+			size_t len = step_len(&s->steps[k]);
+
+			for (size_t from = 0; from < len; from++)
+				for (size_t to = from + 1; to <= len; to += to - from < 24 ? 1 : 17) {
+					run_with_gap(s, k, from, to, true);
+					run_with_gap(s, k, from, to, false);
+				}
+		}
+	}
+}
+
+static const struct scenario gap_scenarios[] = {
+	{
+		.name = "streamed",
+		STEPS(TX(0, POST(12) "{\"stream\":1}"), RX(100, SSE_HEAD "8\r\ndata: a\n\r\n"),
+		      RX(150, "9\r\ndata: bc\n\r\n"), RX(200, "0\r\nX-T: 1\r\n\r\n")),
+	},
+	{
+		.name = "unary, chunked request",
+		STEPS(TX(0, "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"), TX(10, "5\r\nhello\r\n"),
+		      TX(20, "0\r\n\r\n"), RX(100, "HTTP/1.1 100 Continue\r\n\r\n"), RX(110, OK(5) "world")),
+	},
+	{
+		.name = "two calls",
+		STEPS(TX(0, POST(2) "ab"), RX(100, OK(3) "one"), TX(200, POST(2) "cd"), RX(300, OK(3) "two")),
+	},
+};
+static const size_t gap_scenario_count = ARRAY_SIZE(gap_scenarios);
+
+/* --- limits and cost
+ * -------------------------------------------------------------------------------------------------- */
+
+static struct http1 *plain_new(struct contract *c, bool fresh)
+{
+	struct http_sink sink = contract_sink(c);
+	struct http1 *h = http1_new(fresh, DIR_TX, &sink);
+
+	assert_non_null(h);
+	return h;
+}
+
+static void push_text(struct http1 *h, enum dir dir, const char *text, uint64_t ms)
+{
+	struct stamp at = {MS(ms), MS(ms), 7, 0};
+
+	assert_int_equal(http1_push(h, dir, (const uint8_t *)text, strlen(text), &at), 0);
+}
+
+static void test_many_headers(void **state)
+{
+	struct contract c = {0};
+	struct hlog l = {0};
+	struct http1 *h;
+
+	(void)state;
+	c.next = hlog_sink(&l);
+	h = plain_new(&c, true);
+	push_text(h, DIR_TX, "POST / HTTP/1.1\r\n", 1);
+	for (int i = 0; i < 300; i++)
+		push_text(h, DIR_TX, "X-Some: header\r\n", 1);
+	push_text(h, DIR_TX, "Content-Length: 3\r\n\r\nabc", 1); /* beyond those that are kept, and counts */
+	http1_finish(h, HTTP_ABORT_CLIENT, MS(2));
+	assert_int_equal(http1_errors(h), 0);
+	http1_free(h);
+	assert_log(&l.log, "1 POST / host= n=128 @1/1\n1 > @1 abc\n1 > end 4841 @1\n1 abort client 0 @2\n");
+	hlog_free(&l);
+}
+
+static void test_head_too_long(void **state)
+{
+	struct contract c = {0};
+	struct hlog l = {0};
+	struct http1 *h;
+
+	(void)state;
+	c.next = hlog_sink(&l);
+	h = plain_new(&c, true);
+	push_text(h, DIR_TX, "POST /long HTTP/1.1\r\n", 1);
+	for (int i = 0; i < 5000; i++)
+		push_text(h, DIR_TX, "X-Some: header\r\n", 1);
+	assert_int_equal(http1_errors(h), 1);
+	push_text(h, DIR_TX, "\r\n" GET("/next"), 2);
+	push_text(h, DIR_RX, OK(0), 3);
+	http1_finish(h, HTTP_ABORT_CLIENT, MS(4));
+	http1_free(h);
+	assert_log(&l.log, "1 GET /next host=h n=1 @2/2\n1 > end 31 @2\n1 < 200 n=1 @3\n1 < end 38 @3\n");
+	hlog_free(&l);
+}
+
+static void test_too_many_outstanding(void **state)
+{
+	struct contract c = {0};
+	struct http1 *h;
+
+	(void)state;
+	h = plain_new(&c, true);
+	for (int i = 0; i < HTTP1_PIPELINE_MAX; i++)
+		push_text(h, DIR_TX, GET("/"), (uint64_t)i);
+	assert_int_equal(c.open_count, HTTP1_PIPELINE_MAX);
+	push_text(h, DIR_TX, GET("/"), 1000);
+	assert_int_equal(c.open_count, 0);
+	assert_int_equal(c.aborts_by[HTTP_ABORT_PARSE], HTTP1_PIPELINE_MAX);
+	assert_int_equal(http1_errors(h), 1);
+	push_text(h, DIR_TX, GET("/"), 1001);
+	push_text(h, DIR_RX, OK(0), 1002);
+	assert_int_equal(c.requests, HTTP1_PIPELINE_MAX);
+	http1_free(h);
+}
+
+/* More answers than may be parked, before any request: told as exchanges whose requests were not seen, none lost. */
+static void test_park_is_bounded(void **state)
+{
+	struct contract c = {0};
+	struct http1 *h;
+	char body[1001];
+
+	(void)state;
+	memset(body, 'x', 1000);
+	body[1000] = '\0';
+	h = plain_new(&c, true);
+	for (int i = 0; i < 200; i++) {
+		push_text(h, DIR_RX, OK(1000), 5);
+		push_text(h, DIR_RX, body, 5);
+	}
+	assert_in_range(c.ends, 1, 199);
+	http1_tick(h, MS(1004));
+	assert_in_range(c.ends, 1, 199);
+	http1_tick(h, MS(1005));
+	assert_int_equal(c.ends, 200);
+	assert_int_equal(c.body_bytes, 200000);
+	http1_free(h);
+}
+
+/* Chunk sizes around every size that a buffer might have. */
+static void test_chunk_sizes(void **state)
+{
+	static const unsigned near[] = {1, 512, 4096, 16384, 65536, 70000};
+	static char chunk[70100];
+	struct stamp at = {1, 1, 7, 0};
+
+	(void)state;
+	memset(chunk, 'c', sizeof(chunk));
+	for (size_t i = 0; i < ARRAY_SIZE(near); i++) {
+		for (unsigned size = near[i] > 16 ? near[i] - 16 : 1; size <= near[i] + 16; size++) {
+			struct contract c = {0};
+			struct http1 *h = plain_new(&c, true);
+			char line[32];
+
+			push_text(h, DIR_TX, GET("/"), 0);
+			push_text(h, DIR_RX, SSE_HEAD, 1);
+			for (int k = 0; k < 3; k++) {
+				snprintf(line, sizeof(line), "%x\r\n", size);
+				push_text(h, DIR_RX, line, 1);
+				assert_int_equal(http1_push(h, DIR_RX, (uint8_t *)chunk, size, &at), 0);
+				push_text(h, DIR_RX, "\r\n", 1);
+			}
+			push_text(h, DIR_RX, "0\r\n\r\n", 1);
+			assert_int_equal(c.ends, 1);
+			assert_int_equal(c.body_bytes, 3 * size);
+			http1_free(h);
+		}
+	}
+}
+
+/* Megabytes that nearly are start lines, byte by byte: linear, so this ends. */
+static void test_search_is_linear(void **state)
+{
+	static const char *const bait[] = {"POST /POST /",	    "HTTP/1.1 200 OK", "HTTP/1.1 200 HTTP/",
+					   "GET /aGET /b ",	    "PPPPPP",	       "GETGETGETGETGET",
+					   "X: GET / HTTP/1.1\r\n", "\r\n1\r\nx\r\n1"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bait); i++) {
+		for (int fresh = 0; fresh < 2; fresh++) {
+			struct contract c = {0};
+			struct http1 *h = plain_new(&c, fresh);
+			struct stamp at = {1, 1, 7, 0};
+
+			for (size_t k = 0; k < 1 << 19; k++) {
+				const uint8_t *byte = (const uint8_t *)bait[i] + k % strlen(bait[i]);
+
+				http1_push(h, DIR_TX, byte, 1, &at);
+				http1_push(h, DIR_RX, byte, 1, &at);
+			}
+			http1_finish(h, HTTP_ABORT_CLOSED, 2);
+			assert_int_equal(c.open_count, 0);
+			http1_free(h);
+		}
+	}
+}
+
+struct raw_log {
+	struct tlog log;
+};
+
+static void raw_bytes(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	struct raw_log *l = ctx;
+
+	(void)at;
+	tlog_printf(&l->log, "%s %.*s\n", dir == DIR_TX ? "tx" : "rx", (int)len, (const char *)ptr);
+}
+
+static void test_upgrade_hands_over(void **state)
+{
+	struct contract c = {0};
+	struct raw_log l = {0};
+	struct http1 *h;
+
+	(void)state;
+	h = plain_new(&c, true);
+	http1_set_raw(h, &l, raw_bytes);
+	push_text(h, DIR_TX, "GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 1);
+	assert_int_equal(http1_upgraded(h), HTTP1_NOT_UPGRADED);
+	push_text(h, DIR_RX, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\n\r\nframe1", 2);
+	push_text(h, DIR_TX, "frame2", 3);
+	push_text(h, DIR_RX, "frame3", 4);
+	assert_int_equal(http1_upgraded(h), HTTP1_WEBSOCKET);
+	assert_int_equal(c.aborts_by[HTTP_ABORT_UPGRADE], 1);
+	http1_free(h);
+	assert_log(&l.log, "rx frame1\ntx frame2\nrx frame3\n");
+	tlog_free(&l.log);
+}
+
+#include "http1_scenarios.h"
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_whole_and_bytewise), cmocka_unit_test(test_every_cut),
+		cmocka_unit_test(test_every_near_cut),	   cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_every_gap),	   cmocka_unit_test(test_many_headers),
+		cmocka_unit_test(test_head_too_long),	   cmocka_unit_test(test_too_many_outstanding),
+		cmocka_unit_test(test_park_is_bounded),	   cmocka_unit_test(test_chunk_sizes),
+		cmocka_unit_test(test_search_is_linear),   cmocka_unit_test(test_upgrade_hands_over),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
