@@ -5,7 +5,9 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -86,6 +88,63 @@ static void own_code_is_where_it_says(void **state)
 	elf_close(&e); /* again is harmless */
 }
 
+/* A uprobe on a file, without BPF. The descriptor, or -1 where that is not possible. */
+static int probe_file(const char *path, uint64_t off)
+{
+	struct perf_event_attr attr = {.size = sizeof(attr)};
+	FILE *f = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%u", &attr.type) != 1)
+		attr.type = UINT32_MAX;
+	fclose(f);
+	attr.config1 = (uint64_t)(uintptr_t)path;
+	attr.config2 = off;
+	return (int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static void assert_file_bytes(const struct elf *e, uint64_t off)
+{
+	uint8_t bytes[8];
+
+	assert_int_equal(pread(e->fd, bytes, sizeof(bytes), (off_t)off), sizeof(bytes));
+	assert_memory_equal(elf_at(e, off, sizeof(bytes)), bytes, sizeof(bytes));
+}
+
+/* Somebody probes the file, before we open it and after: into a private mapping the kernel would put the breakpoint. */
+static void breakpoints_are_not_read_as_code(void **state)
+{
+	char path[] = "/tmp/perfbpf-elf-XXXXXX", command[512];
+	struct wanted w = {.name = "elf_open"};
+	struct elf before, after;
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	snprintf(command, sizeof(command), "cp /proc/%d/exe %s", (int)getpid(), path);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(elf_open(&before, path), 0);
+	elf_each_function(&before, find_symbol, &w);
+	assert_true(w.count > 0);
+	assert_file_bytes(&before, w.found.off);
+	fd = probe_file(path, w.found.off);
+	if (fd >= 0) {
+		assert_int_equal(elf_open(&after, path), 0);
+		assert_file_bytes(&before, w.found.off);
+		assert_file_bytes(&after, w.found.off);
+		close(fd);
+		elf_close(&after);
+	}
+	elf_close(&before);
+	unlink(path);
+	if (fd < 0) {
+		print_message("# no uprobes here\n");
+		skip();
+	}
+}
+
 static void what_is_no_elf_file_is_refused(void **state)
 {
 	char path[] = "/tmp/perfbpf-elf-XXXXXX";
@@ -142,7 +201,7 @@ static bool stop_at_once(void *ctx, const struct elf_symbol *s)
 	return false;
 }
 
-/* A library's symbols as dlsym() sees them are the same bytes. */
+/* A library's symbols are where dlsym() finds them. */
 static void libssl_is_read_as_ld_so_reads_it(void **state)
 {
 	static const char *const names[] = {"SSL_read", "SSL_write_ex", "SSL_free", "SSL_CTX_new"};
@@ -158,12 +217,15 @@ static void libssl_is_read_as_ld_so_reads_it(void **state)
 	assert_non_null(lib);
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct wanted w = {.name = names[i]};
-		void *code = dlsym(lib, names[i]);
+		uint8_t *code = dlsym(lib, names[i]);
+		Dl_info info;
 
 		assert_int_equal(elf_each_function(&e, find_symbol, &w), 0);
 		assert_int_equal(w.count, 1);
 		assert_non_null(code);
-		assert_memory_equal(elf_at(&e, w.found.off, 8), code, 8);
+		assert_true(dladdr(code, &info) != 0);
+		assert_true(w.found.vaddr == (uint64_t)(code - (uint8_t *)info.dli_fbase));
+		assert_file_bytes(&e, w.found.off);
 		assert_true(elf_defined(&e, sv_of(names[i])) == (int64_t)w.found.off);
 	}
 	assert_int_equal(elf_defined(&e, SV("CRYPTO_free")), -1); /* imported */
@@ -453,6 +515,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(offsets_follow_the_segment),
 		cmocka_unit_test(own_code_is_where_it_says),
+		cmocka_unit_test(breakpoints_are_not_read_as_code),
 		cmocka_unit_test(what_is_no_elf_file_is_refused),
 		cmocka_unit_test(libssl_is_read_as_ld_so_reads_it),
 		cmocka_unit_test(plt_entries_have_names),

@@ -336,7 +336,9 @@ int elf_open(struct elf *e, const char *path)
 		err = -ENOEXEC;
 	if (err)
 		goto fail;
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	/* Shared: into a private mapping, read-only or not, the kernel puts the breakpoints of every uprobe on the file
+	 * (valid_vma in kernel/events/uprobes.c), our own and other tracers', and we would read them as code. */
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED) {
 		err = -errno;
 		goto fail;

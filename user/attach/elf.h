@@ -5,7 +5,7 @@
 /*
  * One ELF file, mapped read-only: headers, segments, symbols. 64-bit little-endian x86-64 and aarch64. Hostile files
  * are survived: every offset is checked against the mapping before use (a file that shrinks while mapped is the
- * caller's risk and is bounded by reading through pread where that matters).
+ * caller's risk). The bytes are the file's own, without the breakpoints of probes that are attached.
  */
 
 #include <stdbool.h>
