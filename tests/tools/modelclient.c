@@ -37,11 +37,12 @@ struct settings {
 	bool plain, ex, unary, new_connections, wait, open_first, partial, quiet;
 	size_t body_bytes, stop_after;
 	double pause_ms;
-	const char *ca, *knobs, *model, *prompt;
+	const char *ca, *knobs, *model, *prompt, *id;
 	const char *headers[HEADERS_MAX];
 	unsigned header_count;
 };
-static struct settings set = {.calls = 1, .threads = 1, .model = "test-model-1", .prompt = "hello", .knobs = ""};
+static struct settings set = {
+	.calls = 1, .threads = 1, .model = "test-model-1", .prompt = "hello", .knobs = "", .id = "call"};
 
 struct conn {
 	int fd;
@@ -215,10 +216,10 @@ static void push_request(struct buf *out, enum dialect d, unsigned number)
 	buf_init(&body, 0);
 	push_body(&body, d);
 	buf_printf(out,
-		   "POST %s%s%s HTTP/1.1\r\nhost: 127.0.0.1:%u\r\nuser-agent: modelclient\r\ncontent-type: "
+		   "POST /%s-%u%s%s%s HTTP/1.1\r\nhost: 127.0.0.1:%u\r\nuser-agent: modelclient\r\ncontent-type: "
 		   "application/json\r\n"
-		   "x-test-id: call-%u\r\n",
-		   dialect_paths[d], set.knobs[0] ? "?" : "", set.knobs, set.port, number);
+		   "accept: */*\r\n",
+		   set.id, number, dialect_paths[d], set.knobs[0] ? "?" : "", set.knobs, set.port);
 	for (i = 0; i < set.header_count; i++)
 		buf_printf(out, "%s\r\n", set.headers[i]);
 	if (set.new_connections)
@@ -519,7 +520,7 @@ static const char usage_text[] =
 	"  --threads N          threads, a connection each (1)\n"
 	"  --new-connections    a connection a call\n"
 	"  --unary              stream: false\n"
-	"  --model NAME --prompt TEXT --body-bytes N --knobs QUERY --header 'NAME: VALUE'\n"
+	"  --id WORD --model NAME --prompt TEXT --body-bytes N --knobs QUERY --header 'NAME: VALUE'\n"
 	"  --wait               print \"pid N\" and wait for a line on stdin before the first connection\n"
 	"  --open-first         the same, after a first call on each connection\n"
 	"  --partial            non-blocking, small buffers, partial writes\n"
@@ -574,6 +575,8 @@ static int parse_value(const char *arg, const char *value)
 		set.knobs = value;
 	else if (!strcmp(arg, "--model"))
 		set.model = value;
+	else if (!strcmp(arg, "--id"))
+		set.id = value;
 	else if (!strcmp(arg, "--prompt"))
 		set.prompt = value;
 	else if (!strcmp(arg, "--body-bytes"))

@@ -289,7 +289,6 @@ static int refuse(struct request *r, int status, const char *why)
 	if (!r->refuse) {
 		r->refuse = status;
 		r->refuse_why = why;
-		r->keep_alive = r->keep_alive && status != 400 && status != 413 && status != 431;
 	}
 	return 0;
 }
@@ -488,12 +487,12 @@ static int read_request(struct conn *c, struct request *r)
 	memset(r, 0, sizeof(*r));
 	knobs_init(&r->knobs);
 	buf_init(&r->body, BODY_MAX);
-	if (read_head(c, r) || r->refuse)
-		return r->refuse ? 0 : -1;
-	if (read_body(c, r))
+	if (read_head(c, r) || (!r->refuse && read_body(c, r)))
 		return -1;
-	if (r->refuse)
+	if (r->refuse) {
+		r->keep_alive = false; /* where its body ends is not known */
 		return 0;
+	}
 	if (r->dialect == DIALECT_NONE)
 		return refuse(r, 404, "no such path");
 	if (strcmp(r->method, "POST"))

@@ -138,8 +138,9 @@ def check_event(where, e, out):
         out.add(where, "phase %r" % (e.get("ph"),))
         return False
     for key in ("pid", "tid"):
-        v = e.get(key, 1 if key == "tid" and e["ph"] in "CM" else None)
-        if not isinstance(v, int) or isinstance(v, bool) or not 0 < v <= MAX_PID:
+        meta = key == "tid" and e["ph"] in "CM"  # of a whole process: tid is 0, or is left out
+        v = e.get(key, 0 if meta else None)
+        if not isinstance(v, int) or isinstance(v, bool) or not (0 if meta else 1) <= v <= MAX_PID:
             out.add(where, "%s %r" % (key, v))
             return False
     if "cname" in e:

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * tlsbench: what a tracer costs a program that does nothing but TLS.
+ *   tlsbench server            serves on loopback, prints "listening PORT"
+ *   tlsbench client PORT       one connection; prints "pid N"; each line "ping|bulk COUNT SIZE [ex]" on stdin is one
+ * timed run: "MODE NANOSECONDS CALLS" (wall time, and the TLS calls that the client made) tlsbench bare PID PATH
+ * OFFSET... empty programs at entry and return of these places of a file, as a floor to compare with; prints "attached
+ * session|perf", detaches at the end of stdin. PID 0: every process TLSBENCH_CPU=N pins server and client.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <linux/perf_event.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/tools/testcert.h"
+
+#define SIZE_MAX_BYTES 65536u
+#define OFFSETS_MAX    32
+
+struct order {
+	uint32_t bulk, size, count, zero;
+};
+
+static SSL_CTX *ctx;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "tlsbench: %s: %s\n", what, strerror(errno));
+	ERR_print_errors_fp(stderr);
+	exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void pin(void)
+{
+	const char *cpu = getenv("TLSBENCH_CPU");
+	cpu_set_t one;
+
+	if (!cpu)
+		return;
+	CPU_ZERO(&one);
+	CPU_SET(atoi(cpu), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* --- both ends -------------------------------------------------------------------------------------------------------
+ */
+
+static int read_all(SSL *s, void *buf, size_t len, int ex, unsigned long *calls)
+{
+	char *at = buf;
+
+	while (len) {
+		size_t done = 0;
+		int n = ex ? SSL_read_ex(s, at, len, &done) : SSL_read(s, at, (int)len);
+
+		++*calls;
+		if (n <= 0)
+			return -1;
+		done = ex ? done : (size_t)n;
+		at += done;
+		len -= done;
+	}
+	return 0;
+}
+
+static int write_all(SSL *s, const void *buf, size_t len, int ex, unsigned long *calls)
+{
+	size_t done;
+
+	++*calls;
+	return (ex ? SSL_write_ex(s, buf, len, &done) : SSL_write(s, buf, (int)len)) > 0 ? 0 : -1;
+}
+
+static void no_delay(int fd)
+{
+	int one = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+/* --- server ----------------------------------------------------------------------------------------------------------
+ */
+
+static int serve_order(SSL *s, const struct order *o, char *buf)
+{
+	unsigned long calls = 0;
+	uint32_t i;
+
+	for (i = 0; i < o->count; i++) {
+		if (!o->bulk && read_all(s, buf, o->size, 0, &calls))
+			return -1;
+		if (write_all(s, buf, o->size, 0, &calls))
+			return -1;
+	}
+	return 0;
+}
+
+static void *serve(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+	char *buf = calloc(1, SIZE_MAX_BYTES);
+	SSL *s = SSL_new(ctx);
+	unsigned long calls = 0;
+	struct order o;
+
+	no_delay(fd);
+	if (s && buf && SSL_set_fd(s, fd) == 1 && SSL_accept(s) == 1)
+		while (!read_all(s, &o, sizeof(o), 0, &calls) && o.size <= SIZE_MAX_BYTES && !serve_order(s, &o, buf))
+			;
+	ERR_clear_error();
+	SSL_free(s);
+	free(buf);
+	close(fd);
+	return NULL;
+}
+
+static _Noreturn void run_server(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	ctx = SSL_CTX_new(TLS_server_method());
+	if (!ctx || testcert_use(ctx, NULL))
+		die("certificate");
+	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, 16) ||
+	    getsockname(fd, (struct sockaddr *)&at, &len))
+		die("listen");
+	printf("listening %u\n", ntohs(at.sin_port));
+	fflush(stdout);
+	for (;;) {
+		pthread_t thread;
+		int peer = accept(fd, NULL, NULL);
+
+		if (peer < 0)
+			die("accept");
+		if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)peer))
+			die("thread");
+		pthread_detach(thread);
+	}
+}
+
+/* --- client ----------------------------------------------------------------------------------------------------------
+ */
+
+static void run_order(SSL *s, const struct order *o, int ex, char *buf)
+{
+	unsigned long calls = 0;
+	uint64_t start;
+	uint32_t i;
+
+	if (write_all(s, o, sizeof(*o), ex, &calls))
+		die("write");
+	calls = 0;
+	start = now_ns();
+	for (i = 0; i < o->count; i++) {
+		if (!o->bulk && write_all(s, buf, o->size, ex, &calls))
+			die("write");
+		if (read_all(s, buf, o->size, ex, &calls))
+			die("read");
+	}
+	printf("%s %llu %lu\n", o->bulk ? "bulk" : "ping", (unsigned long long)(now_ns() - start), calls);
+	fflush(stdout);
+}
+
+static SSL *connect_tls(unsigned port)
+{
+	struct sockaddr_in at = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	SSL *s;
+
+	ctx = SSL_CTX_new(TLS_client_method());
+	if (connect(fd, (struct sockaddr *)&at, sizeof(at)))
+		die("connect");
+	no_delay(fd);
+	s = ctx ? SSL_new(ctx) : NULL;
+	if (!s || SSL_set_fd(s, fd) != 1 || SSL_connect(s) != 1)
+		die("handshake");
+	return s;
+}
+
+static int run_client(unsigned port)
+{
+	SSL *s = connect_tls(port);
+	char *buf = malloc(SIZE_MAX_BYTES), line[128], mode[8], ex[8];
+
+	if (!buf)
+		die("memory");
+	memset(buf, 'y', SIZE_MAX_BYTES);
+	printf("pid %d\n", getpid());
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		struct order o = {0};
+		int n = sscanf(line, "%7s %u %u %7s", mode, &o.count, &o.size, ex);
+
+		if (n < 3 || !o.size || o.size > SIZE_MAX_BYTES)
+			return 2;
+		o.bulk = !strcmp(mode, "bulk");
+		run_order(s, &o, n == 4, buf);
+	}
+	SSL_free(s);
+	free(buf);
+	return 0;
+}
+
+/* --- bare probes: the cheapest thing that a tracer could do at the same place
+ * ------------------------------------------ */
+
+/* From the kernel's uapi; distributions' headers are older than the kernels this runs on. */
+#define ATTACH_UPROBE_SESSION 57
+struct multi_link {
+	uint32_t prog_fd, target_fd, attach_type, flags;
+	uint64_t path, offsets, ref_offsets, cookies;
+	uint32_t count, multi_flags, pid, zero;
+};
+
+static int sys_bpf(int cmd, void *attr, unsigned size)
+{
+	return (int)syscall(SYS_bpf, cmd, attr, size);
+}
+
+/* "return 0": in a session that also means that the return is wanted. */
+static int load_empty(uint32_t attach_type)
+{
+	const struct bpf_insn code[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K}, {.code = BPF_JMP | BPF_EXIT}};
+	union bpf_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_KPROBE;
+	attr.insns = (uintptr_t)code;
+	attr.insn_cnt = 2;
+	attr.license = (uintptr_t) "Dual BSD/GPL";
+	attr.expected_attach_type = attach_type;
+	return sys_bpf(BPF_PROG_LOAD, &attr, sizeof(attr));
+}
+
+static int attach_session(uint32_t pid, const char *path, const uint64_t *offsets, uint32_t count)
+{
+	int prog = load_empty(ATTACH_UPROBE_SESSION);
+	struct multi_link link = {.attach_type = ATTACH_UPROBE_SESSION,
+				  .path = (uintptr_t)path,
+				  .offsets = (uintptr_t)offsets,
+				  .count = count,
+				  .pid = pid};
+
+	if (prog < 0)
+		return -1;
+	link.prog_fd = (uint32_t)prog;
+	return sys_bpf(BPF_LINK_CREATE, &link, sizeof(link));
+}
+
+static int uprobe_type(void)
+{
+	FILE *f = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
+	int type = -1;
+
+	if (f && fscanf(f, "%d", &type) != 1)
+		type = -1;
+	if (f)
+		fclose(f);
+	return type;
+}
+
+static int attach_perf(int prog, int pid, const char *path, uint64_t offset, int is_return)
+{
+	struct perf_event_attr attr = {.type = (uint32_t)uprobe_type(),
+				       .size = sizeof(attr),
+				       .config = (uint64_t)is_return,
+				       .config1 = (uintptr_t)path,
+				       .config2 = offset};
+	int fd = (int)syscall(SYS_perf_event_open, &attr, pid ? pid : -1, pid ? -1 : 0, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (fd < 0 || ioctl(fd, PERF_EVENT_IOC_SET_BPF, prog) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0))
+		return -1;
+	return fd;
+}
+
+static int run_bare(int argc, char **argv)
+{
+	uint64_t offsets[OFFSETS_MAX];
+	uint32_t count = 0;
+	int i, prog, pid = atoi(argv[0]);
+	const char *path = argv[1], *how = "session";
+	char byte[64];
+
+	for (i = 2; i < argc && count < OFFSETS_MAX; i++)
+		offsets[count++] = strtoull(argv[i], NULL, 0);
+	if (!count)
+		return 2;
+	if (attach_session((uint32_t)pid, path, offsets, count) < 0) {
+		how = "perf";
+		prog = load_empty(0);
+		if (prog < 0)
+			die("load");
+		for (i = 0; i < (int)count; i++)
+			if (attach_perf(prog, pid, path, offsets[i], 0) < 0 ||
+			    attach_perf(prog, pid, path, offsets[i], 1) < 0)
+				die("attach");
+	}
+	printf("attached %s\n", how);
+	fflush(stdout);
+	while (read(0, byte, sizeof(byte)) > 0)
+		;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	signal(SIGPIPE, SIG_IGN);
+	pin();
+	if (argc == 2 && !strcmp(argv[1], "server"))
+		run_server();
+	if (argc == 3 && !strcmp(argv[1], "client"))
+		return run_client((unsigned)atoi(argv[2]));
+	if (argc >= 5 && !strcmp(argv[1], "bare"))
+		return run_bare(argc - 2, argv + 2);
+	fprintf(stderr, "usage: tlsbench server | client PORT | bare PID PATH OFFSET...\n");
+	return 2;
+}

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The calls of a JSON file, made the way a Python agent makes them.
+
+client.py CALLS.json: {"mode": "urllib" | "requests" | "session" | "http", "port", "ca", "plain", "wait": before the
+first connection, "open": after a first call on the connection, "calls": [{"path", "body", "headers"}], "first": the first
+call of "open"}. urllib and requests open a connection a call; session and http keep one. One JSON line a call on stdout.
+"""
+import http.client
+import json
+import os
+import ssl
+import sys
+import time
+
+
+class Urllib:
+    def __init__(self, cfg):
+        import urllib.request
+
+        self.module = urllib.request
+        self.base = cfg["base"]
+        self.context = None if cfg.get("plain") else ssl.create_default_context(cafile=cfg["ca"])
+
+    def call(self, path, body, headers):
+        request = self.module.Request(self.base + path, data=body, headers=headers)
+        try:
+            with self.module.urlopen(request, context=self.context, timeout=60) as response:
+                return response.status, response.read()
+        except self.module.HTTPError as error:
+            return error.code, error.read()
+
+
+class Requests:
+    def __init__(self, cfg):
+        import requests
+
+        self.base = cfg["base"]
+        self.verify = cfg.get("ca")
+        self.target = requests.Session() if cfg["mode"] == "session" else requests
+
+    def call(self, path, body, headers):
+        response = self.target.post(
+            self.base + path, data=body, headers=headers, verify=self.verify, stream=True, timeout=60
+        )
+        return response.status_code, b"".join(response.iter_content(None))
+
+
+class Http:
+    def __init__(self, cfg):
+        if cfg.get("plain"):
+            self.connection = http.client.HTTPConnection("127.0.0.1", cfg["port"], timeout=60)
+        else:
+            context = ssl.create_default_context(cafile=cfg["ca"])
+            self.connection = http.client.HTTPSConnection("127.0.0.1", cfg["port"], timeout=60, context=context)
+
+    def call(self, path, body, headers):
+        self.connection.request("POST", path, body, headers)
+        response = self.connection.getresponse()
+        data = b""
+        while True:
+            piece = response.read1(65536)
+            if not piece:
+                break
+            data += piece
+        # read1() leaves the response open at its end, and the connection unusable.
+        response.read()
+        return response.status, data
+
+
+def make_call(client, call):
+    body = json.dumps(call["body"]).encode()
+    headers = {"content-type": "application/json", **call.get("headers", {})}
+    start = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    try:
+        status, data = client.call(call["path"], body, headers)
+        answer = {"status": status, "bytes": len(data)}
+    except OSError as error:
+        answer = {"error": type(error).__name__}
+    except http.client.HTTPException as error:
+        answer = {"error": type(error).__name__}
+    answer.update(start_ns=start, end_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+    print(json.dumps(answer), flush=True)
+
+
+def wait_for_line():
+    print("pid", os.getpid(), flush=True)
+    if not sys.stdin.readline():
+        sys.exit(3)
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as f:
+        cfg = json.load(f)
+    cfg["base"] = f"{'http' if cfg.get('plain') else 'https'}://127.0.0.1:{cfg['port']}"
+    kinds = {"urllib": Urllib, "requests": Requests, "session": Requests, "http": Http}
+    client = kinds[cfg["mode"]](cfg)
+    if cfg.get("wait"):
+        wait_for_line()
+    if cfg.get("open"):
+        make_call(client, cfg["first"])
+        wait_for_line()
+    for call in cfg["calls"]:
+        make_call(client, call)
+
+
+main()

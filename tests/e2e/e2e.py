@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What the live tests share: TAP, the model server, perfbpf as a child, and the comparison of a call record with the
+server's truth. Standard library only."""
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
+PERFBPF = os.path.join(BUILD, "perfbpf")
+SERVER = os.path.join(BUILD, "tests", "modelserver")
+CLIENT = os.path.join(BUILD, "tests", "modelclient")
+PYTHON = "/usr/bin/python3"
+# What a loaded machine (a CI runner) may add to a time; the reports print the figures themselves.
+SLACK_MS = float(os.environ.get("PERFBPF_E2E_SLACK_MS", "5"))
+
+
+class Skip(Exception):
+    pass
+
+
+# --- TAP ---------------------------------------------------------------------------------------------------------------
+
+_cases = []
+
+
+def case(function):
+    """A test: its docstring is its name. A function with `cases` yields (name, arguments) instead."""
+    _cases.append((function.__doc__.strip().split("\n")[0], function, ()))
+    return function
+
+
+def cases(parameters):
+    def register(function):
+        for name, *arguments in parameters:
+            _cases.append((f"{function.__doc__.strip()}: {name}", function, tuple(arguments)))
+        return function
+
+    return register
+
+
+def note(*words):
+    print("#", *words, flush=True)
+
+
+def diagnose(text):
+    for line in text.rstrip().split("\n")[-40:]:
+        print("#", line[:400])
+
+
+def run_cases():
+    only = sys.argv[2] if len(sys.argv) > 2 else None
+    chosen = [c for c in _cases if not only or re.search(only, c[0])]
+    failed = 0
+    print(f"1..{len(chosen)}", flush=True)
+    reason = cannot_run()
+    for number, (name, function, arguments) in enumerate(chosen, 1):
+        if reason:
+            print(f"ok {number} - {name} # SKIP {reason}", flush=True)
+            continue
+        before = time.monotonic()
+        try:
+            function(*arguments)
+            print(f"ok {number} - {name} ({time.monotonic() - before:.1f} s)", flush=True)
+        except Skip as skip:
+            print(f"ok {number} - {name} # SKIP {skip}", flush=True)
+        except BaseException as error:  # pylint: disable=broad-except
+            failed += 1
+            print(f"not ok {number} - {name}")
+            diagnose(str(error) if isinstance(error, AssertionError) else traceback.format_exc())
+            if isinstance(error, KeyboardInterrupt):
+                raise
+        finally:
+            cleanup()
+    sys.exit(1 if failed else 0)
+
+
+def bpf_refused():
+    """Why the kernel refuses BPF programs, tried with two instructions and without perfbpf; None when it does not."""
+    number = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine)
+    if not number:
+        return "unknown machine"
+    libc = ctypes.CDLL(None, use_errno=True)
+    # r0 = 0; exit
+    code = ctypes.create_string_buffer(bytes([0xB7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]), 16)
+    licence = ctypes.create_string_buffer(b"GPL")
+    attr = (ctypes.c_uint64 * 16)()
+    attr[0] = 2 | (2 << 32)  # kprobe; two instructions
+    attr[1] = ctypes.addressof(code)
+    attr[2] = ctypes.addressof(licence)
+    fd = libc.syscall(number, 5, ctypes.byref(attr), ctypes.sizeof(attr))
+    if fd < 0:
+        return os.strerror(ctypes.get_errno())
+    os.close(fd)
+    return None
+
+
+def cannot_run():
+    if os.geteuid():
+        return "needs root"
+    for program in (PERFBPF, SERVER, CLIENT):
+        if not os.access(program, os.X_OK):
+            raise SystemExit(f"Bail out! {program} is not built")
+    if not os.path.exists("/sys/kernel/btf/vmlinux"):
+        return "this kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    refused = bpf_refused()
+    return f"this kernel refuses BPF: {refused}" if refused else None
+
+
+# --- what is started is ended --------------------------------------------------------------------------------------------
+
+_children = []
+_directories = []
+
+
+def cleanup():
+    for child in reversed(_children):
+        if child.poll() is None:
+            try:
+                os.kill(child.pid, signal.SIGCONT)
+                child.kill()
+            except ProcessLookupError:
+                pass
+        child.wait()
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe:
+                pipe.close()
+    _children.clear()
+    while _directories:
+        shutil.rmtree(_directories.pop(), ignore_errors=True)
+
+
+def start(argv, **options):
+    child = subprocess.Popen(argv, **options)  # pylint: disable=consider-using-with
+    _children.append(child)
+    return child
+
+
+def directory():
+    path = tempfile.mkdtemp(prefix="perfbpf-e2e.")
+    os.chmod(path, 0o755)
+    _directories.append(path)
+    return path
+
+
+def until(condition, seconds=10, what="condition"):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def read_text(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+    except FileNotFoundError:
+        return ""
+
+
+def key_of(path):
+    return path.split("?")[0] if path else None
+
+
+class Server:
+    def __init__(self, *options):
+        self.dir = directory()
+        self.cert = os.path.join(self.dir, "cert.pem")
+        self.truth_path = os.path.join(self.dir, "truth.jsonl")
+        self.child = start(
+            [SERVER, "--cert-out", self.cert, "--truth", self.truth_path, *options],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        line = self.child.stdout.readline()
+        assert line.startswith("listening "), f"model server: {line!r}"
+        self.port = int(line.split()[1])
+
+    def truth(self):
+        """By path without query: every test gives each of its calls another first part of it."""
+        lines = [json.loads(line) for line in read_text(self.truth_path).splitlines()]
+        return {key_of(t["path"]): t for t in lines}
+
+
+class Client:
+    """A traced program. wait: it prints its pid and waits for go()."""
+
+    def __init__(self, argv, env=None, waits=True):
+        self.child = start(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+        )
+        self.lines = []
+        self.pid = self.child.pid
+        if waits:
+            for line in self.child.stdout:
+                if line.startswith("pid "):
+                    self.pid = int(line.split()[1])
+                    break
+                self.lines.append(line)
+            else:
+                raise AssertionError(f"{argv[0]} ended before it was ready: {self.child.wait()}")
+
+    def go(self):
+        self.child.stdin.write("\n")
+        self.child.stdin.flush()
+
+    def finish(self, seconds=60):
+        out, _ = self.child.communicate(timeout=seconds)
+        self.lines += out.splitlines()
+        return self.child.returncode
+
+
+class Perfbpf:
+    def __init__(self, *options, command=None, ready=True, calls=True, output=True, quiet=False, **popen):
+        self.dir = directory()
+        self.trace_path = os.path.join(self.dir, "trace.json")
+        self.calls_path = os.path.join(self.dir, "calls.jsonl")
+        self.err_path = os.path.join(self.dir, "stderr")
+        self.argv = [PERFBPF]
+        if output:
+            self.argv += ["-o", self.trace_path]
+        if calls:
+            self.argv += ["-c", self.calls_path]
+        self.argv += [str(o) for o in options]
+        if command:
+            self.argv += ["--", *command]
+        with open(self.err_path, "wb") as err:
+            self.child = start(self.argv, stderr=err, stdin=subprocess.DEVNULL, **popen)
+        if ready and not command and not quiet:
+            until(self.is_ready, 20, "perfbpf says that it traces")
+            assert self.child.poll() is None, f"perfbpf ended: {self.err()}"
+
+    def is_ready(self):
+        return self.child.poll() is not None or "tracing " in self.err()
+
+    def err(self):
+        return read_text(self.err_path)
+
+    def end(self, how=None, seconds=30):
+        """Its exit status, after a signal or by itself."""
+        if how:
+            self.child.send_signal(how)
+        try:
+            return self.child.wait(seconds)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"perfbpf did not end within {seconds} s; stderr:\n{self.err()}") from error
+
+    def calls(self):
+        records = [json.loads(line) for line in read_text(self.calls_path).splitlines()]
+        return [r for r in records if r.get("type", "call") == "call"]
+
+    def trace(self):
+        with open(self.trace_path, encoding="utf-8") as f:
+            return json.load(f)
+
+    def lost(self):
+        return {k: v for k, v in self.trace()["metadata"]["lost"].items() if v}
+
+
+# --- requests ------------------------------------------------------------------------------------------------------------
+
+PATHS = {
+    "anthropic": "/v1/messages",
+    "openai.chat": "/v1/chat/completions",
+    "openai.responses": "/v1/responses",
+}
+
+
+def request(api, name, knobs="", stream=True, model=None, headers=None, prompt="hello"):
+    model = model or {"anthropic": "claude-test-1"}.get(api, "gpt-test-1")
+    message = [{"role": "user", "content": prompt}]
+    body = {"model": model, "stream": stream}
+    if api == "openai.responses":
+        body.update(input=message, max_output_tokens=100)
+    else:
+        body.update(messages=message, max_tokens=100)
+    if api == "openai.chat" and stream:
+        body["stream_options"] = {"include_usage": True}
+    path = f"/{name}{PATHS[api]}" + (f"?{knobs}" if knobs else "")
+    return {"path": path, "body": body, "headers": headers or {}}
+
+
+def write_config(**cfg):
+    path = os.path.join(directory(), "calls.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(cfg, f)
+    os.chmod(path, 0o644)
+    return path
+
+
+def client_command(mode, server, calls, **cfg):
+    """argv and environment of a client of clients/ that makes these calls."""
+    plain = server.child.args.count("--plain") > 0
+    if not plain:
+        cfg["ca"] = server.cert
+    path = write_config(mode=mode, port=server.port, plain=plain, calls=calls, **cfg)
+    if mode == "node":
+        node = shutil.which("node")
+        if not node:
+            raise Skip("no node")
+        return [node, os.path.join(HERE, "clients", "client.mjs"), path], {"NODE_EXTRA_CA_CERTS": server.cert}
+    return [PYTHON, os.path.join(HERE, "clients", "client.py"), path], {}
+
+
+# --- comparison ------------------------------------------------------------------------------------------------------------
+
+
+def server_ttft_ms(truth):
+    return (truth["first_token_ns"] - truth["first_byte_ns"]) / 1e6
+
+
+def expect(call, key, value):
+    assert key in call, f"{key} is missing in the record of {call.get('path')}"
+    assert call[key] == value, f"{key} is {call[key]!r}, not {value!r}, in the record of {call['path']}"
+
+
+def check_usage(call, truth):
+    usage = truth["usage"]
+    if usage is None or not usage["final"]:
+        return
+    assert call["usage"], f"no usage in the record of {call['path']}"
+    for field in ("input_uncached", "cache_read", "cache_write", "input_total", "output_total", "reasoning"):
+        assert call["usage"][field] == usage[field], (
+            f"usage.{field} is {call['usage'][field]!r}, not {usage[field]!r}, of {call['path']}"
+        )
+    assert call["usage"]["source"] == "reported", call["usage"]
+    if usage["input_total"]:
+        assert abs(call["cache_hit_rate"] - usage["cache_read"] / usage["input_total"]) < 1e-3, call
+
+
+def check_times(call, truth, slack_ms):
+    for key in ("send_ms", "ttfb_ms", "end_ms"):
+        assert call[key] is not None and call[key] >= 0, f"{key} is {call[key]} of {call['path']}"
+    assert call["send_ms"] <= call["ttfb_ms"] <= call["end_ms"], call
+    if not truth["tokens_ns"]:
+        expect(call, "ttft_ms", None)
+        return
+    expect(call, "chunks", len(truth["tokens_ns"]))
+    expect(call, "ttft_kind", truth["kind"])
+    assert abs(call["ttft_ms"] - server_ttft_ms(truth)) <= slack_ms, (
+        f"ttft {call['ttft_ms']} ms, by the server {server_ttft_ms(truth):.3f} ms, of {call['path']}"
+    )
+    last_ms = (truth["last_token_ns"] - truth["first_byte_ns"]) / 1e6
+    assert abs(call["last_token_ms"] - last_ms) <= slack_ms, (
+        f"last token {call['last_token_ms']} ms, by the server {last_ms:.3f} ms, of {call['path']}"
+    )
+    assert call["ttfb_ms"] <= call["ttft_ms"] <= call["last_token_ms"] <= call["end_ms"], call
+
+
+def check_call(call, truth, slack_ms=SLACK_MS):
+    """A record of a call that went well, against what the server did."""
+    for key in ("api", "model", "request_model", "method", "status", "stream", "stop_reason", "error"):
+        expect(call, key, truth[key])
+    expect(call, "protocol", "http/1.1")
+    expect(call, "complete", True)
+    expect(call, "end_reason", None)
+    expect(call, "lossy", False)
+    expect(call, "undecoded", None)
+    expect(call, "request_bytes", truth["request_bytes"])
+    assert call["response_bytes"] >= truth["body_bytes"], call
+    assert len(call["tool_calls"] or []) == truth["tools"], call
+    assert "text" not in call or call["text"] is None, "text without --content"
+    check_usage(call, truth)
+    check_times(call, truth, slack_ms)
+
+
+def check_calls(perfbpf, server, count, slack_ms=SLACK_MS, skip=()):
+    """Every call of the server's truth has one record, and each is exact. Returns the pairs."""
+    skip = [key_of(path) for path in skip]
+    truth = {k: t for k, t in server.truth().items() if k not in skip}
+    calls = perfbpf.calls()
+    paths = [key_of(c["path"]) for c in calls]
+    assert len(truth) == count, f"the server saw {len(truth)} calls, not {count}"
+    missing = sorted(set(truth) - set(paths))
+    assert not missing, f"no record of {missing}; stderr:\n{perfbpf.err()}"
+    assert len(paths) == len(set(paths)), f"two records of one call: {sorted(paths)}"
+    assert len(calls) == count, f"{len(calls)} records, not {count}: {sorted(set(paths) - set(truth))}"
+    for call in calls:
+        check_call(call, truth[key_of(call["path"])], slack_ms)
+    return [(c, truth[key_of(c["path"])]) for c in calls]
+
+
+def check_nothing_lost(perfbpf):
+    assert not perfbpf.lost(), f"lost: {perfbpf.lost()}"
+
+
+def trace_problems(trace):
+    """What no viewer takes: partial overlap on a lane, negative or missing times."""
+    problems = []
+    lanes = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            lanes.setdefault((event["pid"], event["tid"]), []).append(event)
+            if event["ts"] < 0 or event.get("dur", -1) < 0:
+                problems.append(f"bad time: {event}")
+    for lane, events in lanes.items():
+        stack = []
+        for event in sorted(events, key=lambda e: (e["ts"], -e["dur"])):
+            begin, end = round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)
+            while stack and stack[-1] <= begin:
+                stack.pop()
+            if stack and end > stack[-1]:
+                problems.append(f"overlap on {lane}: {event['name']} at {event['ts']}")
+            stack.append(end)
+    return problems
+
+
+def check_trace(perfbpf):
+    trace = perfbpf.trace()
+    problems = trace_problems(trace)
+    assert not problems, "\n".join(problems[:10])
+    checker = os.path.join(os.path.dirname(HERE), "tools", "tracecheck.py")
+    if os.path.exists(checker):
+        done = subprocess.run(
+            [PYTHON, checker, perfbpf.trace_path], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"tracecheck: {done.stdout[-2000:]}{done.stderr[-500:]}"
+    return trace
+
+
+def call_slices(trace):
+    return [e for e in trace["traceEvents"] if e["ph"] == "X" and e.get("cat") == "llm"]

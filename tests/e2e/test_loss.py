@@ -1,0 +1,194 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Losses and stale calls: they are told, and what is not lost stays exact."""
+import signal
+import time
+
+import e2e
+from e2e import CLIENT, Client, Perfbpf, Server, case, cases, check_call, check_trace, request
+
+
+def late(trace):
+    metadata = trace["metadata"]
+    return metadata.get("late_bytes", metadata["lost"].get("late_bytes", 0))
+
+
+@cases(
+    [
+        ("never answered in time", "head_delay_ms=4500&tokens=30"),
+        ("silent in mid-stream", "tokens=30&stall_at=4&stall_ms=4500&gap_ms=1"),
+        ("silent in mid-stream, gzip", "tokens=30&stall_at=4&stall_ms=4500&gap_ms=1&gzip=1"),
+    ]
+)
+def stale(knobs):
+    """--stale 2 --sweep 1 against a server that hangs"""
+    server = Server()
+    calls = [
+        request("anthropic", "hangs", knobs),
+        request("openai.chat", "next", "tokens=7&gap_ms=2"),
+        request("anthropic", "after", "tokens=8&gzip=1"),
+    ]
+    argv, env = e2e.client_command("http", server, calls, wait=True)
+    client = Client(argv, env)
+    perfbpf = Perfbpf("--stale", 2, "--sweep", 1, "-p", client.pid)
+    client.go()
+    e2e.until(lambda: len(perfbpf.calls()) == 1, 4.2, "the record is written at the eviction, not at the end")
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    records = perfbpf.calls()
+    assert len(records) == 3, [r["path"] for r in records]
+    truth = server.truth()
+    evicted = [r for r in records if r["end_reason"] == "evicted"]
+    assert [e2e.key_of(r["path"]) for r in evicted] == ["/hangs/v1/messages"], evicted
+    e2e.expect(evicted[0], "complete", False)
+    e2e.expect(evicted[0], "request_model", "claude-test-1")
+    assert 1900 <= evicted[0]["end_ms"] <= 4300, evicted[0]["end_ms"]
+    for record in records[1:]:
+        check_call(record, truth[e2e.key_of(record["path"])])
+    trace = check_trace(perfbpf)
+    drawn = [s for s in e2e.call_slices(trace) if s["args"].get("evicted") is True]
+    assert len(drawn) == 1, f"{len(drawn)} evicted slices"
+    assert late(trace) > 0, "late bytes are counted"
+    real = {k: v for k, v in perfbpf.lost().items() if k not in ("late_bytes", "evicted_calls")}
+    assert not real, real
+
+
+def no_wrong_number(record, truth):
+    """Of a call that lost bytes: what it still says must be true, or unknown."""
+    for key in ("api", "model", "request_model", "method", "stop_reason"):
+        assert record[key] in (None, truth[key]), f"{key} {record[key]!r} of lossy {record['path']}, not {truth[key]!r}"
+    assert record["status"] in (None, truth["status"]), record
+    usage = record["usage"] or {}
+    for field in ("cache_read", "cache_write", "input_uncached", "input_total", "reasoning"):
+        assert usage.get(field) in (None, truth["usage"][field]), (field, usage, truth["usage"])
+    if usage.get("source") == "reported":
+        assert usage["output_total"] in (None, truth["usage"]["output_total"]), (usage, truth["usage"])
+    if record["ttft_ms"] is not None and truth["first_token_ns"]:
+        server_ms = e2e.server_ttft_ms(truth)
+        assert record["ttft_ms"] >= server_ms - 1, f"ttft {record['ttft_ms']} before the first token {server_ms}"
+    if record["complete"]:
+        assert record["chunks"] in (None, len(truth["tokens_ns"])) or record["lossy"], record
+
+
+def check_lossy_run(perfbpf, server, status):
+    truth = server.truth()
+    records = perfbpf.calls()
+    lost = perfbpf.lost()
+    assert status == 3, f"--strict ended with {status}; stderr:\n{perfbpf.err()}"
+    assert lost.get("ring_records", 0) > 0 and lost.get("ring_bytes", 0) > 0, lost
+    assert "ring buffer full" in perfbpf.err(), perfbpf.err()
+    exact = 0
+    for record in records:
+        # A call whose own request was lost may not know its path; it must say so then.
+        if e2e.key_of(record["path"]) not in truth:
+            assert record["lossy"] or record["mid_attach"], record
+            continue
+        known = truth[e2e.key_of(record["path"])]
+        if record["lossy"] or record["mid_attach"] or not record["complete"]:
+            no_wrong_number(record, known)
+        else:
+            check_call(record, known, 40)
+            exact += 1
+    lossy = sum(r["lossy"] for r in records)
+    e2e.note(f"{len(truth)} calls, {len(records)} records: {exact} exact, {lossy} lossy; lost {lost}")
+    assert lossy > 0, "the calls that were hit say so"
+    return exact
+
+
+@case
+def stopped_reader():
+    """--ring-bytes 65536 while perfbpf is stopped"""
+    server = Server()
+    argv = [CLIENT, "--port", str(server.port), "--cacert", server.cert, "--dialect", "mixed", "--threads", "6", "-n", "40"]
+    argv += ["--knobs", "tokens=60&gap_ms=1&delay_ms=5", "--wait", "--quiet"]
+    client = Client(argv)
+    perfbpf = Perfbpf("--strict", "--ring-bytes", 65536, "-p", client.pid)
+    client.go()
+    time.sleep(0.7)
+    perfbpf.child.send_signal(signal.SIGSTOP)
+    time.sleep(0.7)
+    perfbpf.child.send_signal(signal.SIGCONT)
+    assert client.finish() == 0
+    exact = check_lossy_run(perfbpf, server, perfbpf.end())
+    assert exact > 0, "the calls before and after the stop are exact"
+    check_trace(perfbpf)
+
+
+@case
+def flood():
+    """--ring-bytes 65536 under more traffic than it holds"""
+    server = Server()
+    argv = [CLIENT, "--port", str(server.port), "--cacert", server.cert, "--dialect", "mixed", "--threads", "16", "-n", "12"]
+    argv += ["--knobs", "tokens=3000&burst=200", "--wait", "--quiet", "--body-bytes", "200000"]
+    client = Client(argv)
+    perfbpf = Perfbpf("--strict", "--ring-bytes", 65536, "-p", client.pid)
+    client.go()
+    assert client.finish(120) == 0
+    check_lossy_run(perfbpf, server, perfbpf.end(seconds=60))
+    check_trace(perfbpf)
+
+
+@cases([("anthropic", "anthropic"), ("chat", "openai.chat"), ("responses", "openai.responses")])
+def failures(api):
+    """errors, resets and closes are told as what they are"""
+    server = Server()
+    expected = {
+        "status": ("status=529&retry_after=2", {"status": 529, "complete": True, "end_reason": None}),
+        "limit": ("status=429&error_type=rate_limit_error", {"status": 429, "error": "rate_limit_error", "complete": True}),
+        "event": ("error_at=3&error_type=overloaded_error", {"status": 200, "error": "overloaded_error", "complete": True}),
+        "rst": ("rst_at=3", {"status": 200, "complete": False, "error": None}),
+        "fin": ("fin_at=3", {"status": 200, "complete": False, "error": None}),
+        "after": ("tokens=3", {"status": 200, "complete": True, "error": None}),
+    }
+    calls = [request(api, name, knobs) for name, (knobs, _) in expected.items()]
+    argv, env = e2e.client_command("requests", server, calls, wait=True)
+    client = Client(argv, env)
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    truth = server.truth()
+    records = perfbpf.calls()
+    assert len(records) == len(calls), [r["path"] for r in records]
+    for record, name in zip(sorted(records, key=lambda r: r["start_ms"]), expected):
+        for key, value in expected[name][1].items():
+            e2e.expect(record, key, value)
+        known = truth[e2e.key_of(record["path"])]
+        if name in ("status", "limit", "event"):
+            e2e.expect(record, "error", known["error"])
+        if name in ("rst", "fin"):
+            e2e.expect(record, "chunks", 3)
+            assert record["end_reason"] in ("server_abort", "connection_closed"), record["end_reason"]
+        if name == "after":
+            check_call(record, known)
+    lost = perfbpf.lost()
+    assert not lost, lost
+
+
+@case
+def client_leaves():
+    """a client that closes in mid-stream, and one that is killed"""
+    server = Server()
+    base = [CLIENT, "--port", str(server.port), "--cacert", server.cert, "--knobs", "tokens=500&gap_ms=5", "--wait"]
+    leaver = Client([*base, "--id", "leaves", "--stop-after", "2000"])
+    killed = Client([*base, "--id", "killed"])
+    perfbpf = Perfbpf("-p", f"{leaver.pid},{killed.pid}")
+    leaver.go()
+    killed.go()
+    leaver.finish()
+    time.sleep(0.3)
+    killed.child.kill()
+    killed.finish()
+    assert perfbpf.end() == 0, perfbpf.err()
+    by_path = {r["path"][1:].split("-")[0]: r for r in perfbpf.calls()}
+    assert set(by_path) == {"leaves", "killed"}, by_path.keys()
+    e2e.expect(by_path["leaves"], "complete", False)
+    assert by_path["leaves"]["end_reason"] in ("client_abort", "connection_closed"), by_path["leaves"]["end_reason"]
+    e2e.expect(by_path["killed"], "complete", False)
+    e2e.expect(by_path["killed"], "end_reason", "process_exit")
+    e2e.expect(by_path["killed"], "exit", {"code": None, "signal": 9} if by_path["killed"]["exit"] and
+               by_path["killed"]["exit"].get("code") is None else {"code": 0, "signal": 9})
+    assert not perfbpf.lost(), perfbpf.lost()
+
+
+e2e.run_cases()
