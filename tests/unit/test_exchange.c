@@ -394,7 +394,7 @@ static void test_usage_merge(void **state)
 	resp_end(&r, 1, 9, 4);
 	assert_non_null(strstr(r.log.text, "usage=reported uncached=27 read=1000 write=200 input=1227 output=47\n"));
 	tlog_free(&r.log);
-	/* a gateway says the real counts at the end; one without cache counts leaves them unknown */
+	/* a gateway says the real counts at the end; one without cache counts used none */
 	req(&r, 2, "/v1/messages", HOST, ASK, 0);
 	resp_head(&r, 2, 200, STREAM, 1);
 	resp(&r, 2,
@@ -402,7 +402,7 @@ static void test_usage_merge(void **state)
 		     EVENT("message_delta", ",\"usage\":{\"input_tokens\":500,\"output_tokens\":20}") DONE,
 	     3);
 	resp_end(&r, 2, 9, 4);
-	assert_non_null(strstr(r.log.text, "usage=reported uncached=500 input=500 output=20\n"));
+	assert_non_null(strstr(r.log.text, "usage=reported uncached=500 read=0 write=0 input=500 output=20\n"));
 	tlog_free(&r.log);
 	/* OpenAI: the input has the cached ones inside */
 	req(&r, 3, "/v1/chat/completions", HOST, CHAT, 0);
@@ -1378,10 +1378,11 @@ static void test_caps(void **state)
  * ------------------------------------------------------------------------------------------ */
 
 static const char scripted[] = "\xef\xbb\xbf: hello\n\n" START(USAGE10) PING BLOCK("\"type\":\"thinking\",\"thinking\":"
-										   "\"\"") THINK("h\xc3\xa9") TEXT(
-	"\xf0\x9f\x99\x82") "event: content_block_start\r\ndata: {\"type\":\"content_block_start\",\r\n"
-			    "data: \"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"n\"}}\r\n\r\n" STOP(
-				    "5") DONE;
+										   "\"\"") THINK("h\xc3\xa9")
+	TEXT("\xf0\x9f\x99\x82") "event: content_block_start\r\ndata: {\"type\":\"content_block_start\",\r\n"
+				 "data: "
+				 "\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"n\"}}\r\n\r\n" STOP(
+					 "5") DONE;
 
 struct cuts {
 	struct guard guard[3];

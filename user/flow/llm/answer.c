@@ -518,8 +518,10 @@ static void report_usage(const struct answer *a, struct usage *out)
 	out->input_uncached = u->input_uncached;
 	out->input_total = u->input_total;
 	if (u->input_uncached >= 0) {
-		/* beside the cache counts; one that is not reported is one that was not used */
-		out->input_total = u->input_uncached + known(u->cache_read) + known(u->cache_write);
+		/* Counts beside the cache's: such an API leaves out a cache that was not used. */
+		out->cache_read = known(u->cache_read);
+		out->cache_write = known(u->cache_write);
+		out->input_total = u->input_uncached + out->cache_read + out->cache_write;
 	} else if (u->input_total >= 0 && out->cache_read >= 0 && out->cache_write >= 0 &&
 		   u->input_total - out->cache_read >= out->cache_write) {
 		out->input_uncached = u->input_total - out->cache_read - out->cache_write;

@@ -12,7 +12,8 @@
 
 /* Raw usage as one document states it, already in the normal form of struct usage but each field optional. The exchange
  * merges: last non-null wins, 0 never replaces a positive value, nothing is added up. For APIs that count cache beside
- * the input (Anthropic) `input_uncached` is set, for the others `input_total`; the exchange derives the missing one. */
+ * the input (Anthropic) `input_uncached` is set, for the others `input_total`; the exchange derives the missing one.
+ * Of the former kind of API a cache count that is absent beside a known input is 0: it leaves out a cache not used. */
 struct usage_part {
 	int64_t input_uncached, input_total, cache_read, cache_write, output_total, reasoning;
 	bool no_cache_write; /* this API has no such notion: cache_write is 0 */

@@ -5,6 +5,17 @@
 /*
  * Exchanges: HTTP messages become model calls. Owns the pending calls: content decoding, SSE, request scan, dialect,
  * times of tokens, usage, and stale eviction by event time. An exchange that is no model call is dropped early.
+ *
+ * Is it one? Method and path propose it; a body without any key of a call denies it, unless the answer is a model's. Of
+ * an exchange whose request was not seen the documents of the answer decide (dialect_by_document); it is not measured
+ * from.
+ *
+ * Token time: the read that completed the event. Missing bytes before the first token leave its time unknown for good;
+ * any missing bytes before the message's end leave counts and silences of chunks unknown, and the last token's time
+ * until another one is seen.
+ *
+ * Eviction: sweeps are due every sweep_ns of event time from the first stamp on, and are done when a stamp or tick
+ * passes them; end_ns of an evicted call is the time its sweep was due. So live and replay evict the same.
  */
 
 #include "base/lost.h"
