@@ -154,6 +154,14 @@ static __noinline int conn_emit_sock(const struct conn_map_key *key, const struc
 	return 0;
 }
 
+/* The barrier keeps the mask right before its use: older verifiers forget bounds of a register that was spilled. */
+static __always_inline struct tls_call *call_at(struct thread *t, __u64 i)
+{
+	asm volatile("" : "+r"(i));
+	return &t->calls[i & (LIMIT_NEST - 1)];
+}
+EV_ASSERT((LIMIT_NEST & (LIMIT_NEST - 1)) == 0);
+
 static __always_inline struct thread *thread_of(struct task_struct *task, __u64 flags)
 {
 	return bpf_task_storage_get(&threads, task, NULL, flags);

@@ -172,7 +172,7 @@ static __always_inline struct tls_call *call_around(struct task_struct *task, st
 
 	if (!t->depth)
 		return NULL;
-	call = &t->calls[(t->depth - 1) & (LIMIT_NEST - 1)];
+	call = call_at(t, t->depth - 1);
 	if (call->role == TLS_ROLE_NEW || PT_REGS_SP_CORE(regs) > call->sp)
 		return NULL;
 	return call;

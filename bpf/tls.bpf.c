@@ -334,7 +334,7 @@ static __always_inline __u32 calls_still_open(struct thread *t, __u64 sp, __u64 
 
 		if (!depth)
 			break;
-		top = &t->calls[(depth - 1) & (LIMIT_NEST - 1)];
+		top = call_at(t, depth - 1);
 		if (top->sp > sp)
 			break;
 		/* The same depth of stack: only a tail call (SSL_write_ex to SSL_write_ex2) leaves its caller open. */
@@ -374,7 +374,7 @@ static __always_inline int call_push(struct pt_regs *ctx, struct task_struct *ta
 		call_refused(&call, ST_NEST_OVERFLOW);
 		return 1;
 	}
-	t->calls[depth & (LIMIT_NEST - 1)] = call;
+	*call_at(t, depth) = call;
 	t->depth = depth + 1;
 	return 0;
 }
@@ -392,7 +392,7 @@ static __always_inline bool call_pop(struct pt_regs *ctx, struct thread *t, __u3
 		if (!at)
 			break;
 		at--;
-		call = &t->calls[at & (LIMIT_NEST - 1)];
+		call = call_at(t, at);
 		if (call->sp == sp && call->role == role) {
 			*out = *call;
 			found = 1;
@@ -405,7 +405,7 @@ static __always_inline bool call_pop(struct pt_regs *ctx, struct thread *t, __u3
 		if (depth <= at + 1)
 			break;
 		depth--;
-		call_missed(&t->calls[depth & (LIMIT_NEST - 1)]);
+		call_missed(call_at(t, depth));
 	}
 	t->depth = at;
 	return true;

@@ -83,22 +83,25 @@ __attribute__((format(printf, 2, 3))) static void say(char text[256], const char
 __attribute__((format(printf, 2, 0))) static int on_libbpf_print(enum libbpf_print_level level, const char *fmt,
 								 va_list ap)
 {
-	char line[1024];
-	size_t len;
+	char *text, *line, *rest;
 
-	if (level == LIBBPF_DEBUG && log_get_level() < LOG_DEBUG)
+	if (log_get_level() < LOG_DEBUG &&
+	    (level == LIBBPF_DEBUG || (log_get_level() < LOG_VERBOSE && first_warning[0])))
 		return 0;
-	vsnprintf(line, sizeof(line), fmt, ap);
-	len = strlen(line);
-	while (len && line[len - 1] == '\n')
-		line[--len] = 0;
-	if (level == LIBBPF_WARN) {
-		if (!first_warning[0])
+	if (vasprintf(&text, fmt, ap) < 0)
+		return 0;
+	rest = text; /* many lines: a verifier's log */
+	while ((line = strsep(&rest, "\n"))) {
+		if (!*line)
+			continue;
+		if (level == LIBBPF_WARN && !first_warning[0])
 			snprintf(first_warning, sizeof(first_warning), "%.150s", line);
-		log_verbose("%s", line);
-	} else {
-		log_debug("%s", line);
+		if (level == LIBBPF_WARN)
+			log_verbose("%s", line);
+		else
+			log_debug("%s", line);
 	}
+	free(text);
 	return 0;
 }
 
@@ -129,7 +132,7 @@ static int explain_load(int err)
 		say(hint_text, "boot with lockdown=integrity or none");
 		return EPERM;
 	}
-	if (err == EPERM || err == EACCES) {
+	if (err == EPERM) { /* EACCES is the verifier's word */
 		if (geteuid() != 0)
 			say(hint_text, "run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE");
 		else
