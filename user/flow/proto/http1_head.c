@@ -19,15 +19,11 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
+/* NUL and a bare CR are no text (RFC 9110 section 5.5). Other control bytes are wrong too, but peers take them, so the
+ * call exists: who shows them makes them harmless. */
 static bool has_control(struct sv s)
 {
-	for (size_t i = 0; i < s.len; i++) {
-		unsigned char c = (unsigned char)s.ptr[i];
-
-		if ((c < 0x20 && c != '\t') || c == 0x7f)
-			return true;
-	}
-	return false;
+	return s.len && (memchr(s.ptr, '\0', s.len) || memchr(s.ptr, '\r', s.len));
 }
 
 static bool is_version(struct sv s)
@@ -208,7 +204,8 @@ static enum match request_match(struct line_match *m, const char *text, size_t l
 			*m = (struct line_match){.phase = REQ_VERSION};
 			return MATCH_MORE;
 		}
-		if ((unsigned char)(c - 0x21) > 0x5d) /* only visible ASCII */
+		/* What peers take: see has_control(). The version and the line's end behind it tell a request line. */
+		if (!c || strchr(" \r\n", c))
 			return MATCH_NO;
 		return m->n++ < TARGET_BYTES_MAX ? MATCH_MORE : MATCH_NO;
 	case REQ_VERSION:
@@ -224,11 +221,6 @@ static enum match request_match(struct line_match *m, const char *text, size_t l
 }
 
 enum { RES_VERSION, RES_STATUS, RES_REASON, RES_LF };
-
-static bool is_reason_char(char c)
-{
-	return is_digit(c) || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c && strchr(" '-(),._", c));
-}
 
 static enum match status_match(struct line_match *m, const char *text, size_t len)
 {
@@ -252,7 +244,7 @@ static enum match status_match(struct line_match *m, const char *text, size_t le
 			return MATCH_YES;
 		if (c == '\r')
 			m->phase = RES_LF;
-		else if (!is_reason_char(c) || m->n++ >= REASON_BYTES_MAX)
+		else if (!c || m->n++ >= REASON_BYTES_MAX)
 			return MATCH_NO;
 		return MATCH_MORE;
 	default:
