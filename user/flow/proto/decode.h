@@ -4,14 +4,15 @@
 
 /*
  * Content coding (RFC 9110 section 8.4), incremental: output is delivered with the stamp of the input that released it.
- * identity, gzip, x-gzip, deflate (zlib, and raw as some servers send it), stacked in any order. Others: DECODE_UNKNOWN.
+ * identity, gzip, x-gzip, deflate (zlib, and raw as some servers send it), stacked in any order. Others:
+ * DECODE_UNKNOWN.
  */
 
 #include "base/sv.h"
 #include "base/types.h"
 
-#define DECODE_OUT_MAX (256ull << 20) /* decoded bytes of one body */
-#define DECODE_RATIO_MAX 200	      /* output / input, looked at once DECODE_RATIO_MIN bytes came out */
+#define DECODE_OUT_MAX	 (256ull << 20) /* decoded bytes of one body */
+#define DECODE_RATIO_MAX 200		/* output / input, looked at once DECODE_RATIO_MIN bytes came out */
 #define DECODE_RATIO_MIN (1u << 20)
 #define DECODE_STACK_MAX 4
 

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include <sys/resource.h>
+#include <time.h>
+#include <zlib.h>
+
+#include "base/err.h"
+#include "flow/proto/decode.h"
+
+enum wrap { GZIP = 31, ZLIB = 15, RAW = -15 };
+
+struct bytes {
+	uint8_t *ptr;
+	size_t len;
+};
+
+/* Compresses, with a flush after every `flush` bytes (0: none). */
+static struct bytes pack(const void *text, size_t len, enum wrap wrap, size_t flush)
+{
+	struct bytes out = {malloc(len + len / 2 + 4096), 0};
+	size_t room = len + len / 2 + 4096, done = 0;
+	z_stream z = {0};
+
+	assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, wrap, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	z.next_out = out.ptr;
+	z.avail_out = (uInt)room;
+	while (flush && len - done > flush) {
+		z.next_in = (Bytef *)text + done;
+		z.avail_in = (uInt)flush;
+		assert_int_equal(deflate(&z, Z_SYNC_FLUSH), Z_OK);
+		done += flush;
+	}
+	z.next_in = (Bytef *)text + done;
+	z.avail_in = (uInt)(len - done);
+	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+	out.len = room - z.avail_out;
+	deflateEnd(&z);
+	return out;
+}
+
+static struct bytes join(struct bytes a, struct bytes b)
+{
+	a.ptr = realloc(a.ptr, a.len + b.len);
+	memcpy(a.ptr + a.len, b.ptr, b.len);
+	a.len += b.len;
+	free(b.ptr);
+	return a;
+}
+
+static struct bytes literal(const char *text, size_t len)
+{
+	struct bytes b = {malloc(len + 1), len};
+
+	memcpy(b.ptr, text, len);
+	return b;
+}
+
+struct run {
+	const char *coding;
+	struct bytes in;
+	enum decode_status want;
+	const char *golden;
+	struct guard guard;
+	struct tlog log;
+	size_t total;
+	enum decode_status status;
+	bool made;
+};
+
+static void on_bytes(void *ctx, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	struct run *r = ctx;
+
+	(void)at;
+	assert_true(len > 0);
+	r->total += len;
+	if (r->golden)
+		tlog_escaped(&r->log, ptr, len);
+}
+
+static void run_pieces(struct run *r, size_t cut1, size_t cut2, size_t piece)
+{
+	struct decode_sink sink = {r, on_bytes};
+	struct decode *d = decode_new(sv_of(r->coding), &sink);
+	struct stamp at = {0};
+	size_t done = 0;
+
+	r->total = 0;
+	r->log.len = 0;
+	if (r->log.text)
+		r->log.text[0] = '\0';
+	r->made = d;
+	if (!d)
+		return;
+	while (done < r->in.len) {
+		size_t cut = piece ? done + piece : done < cut1 ? cut1 : done < cut2 ? cut2 : r->in.len;
+		size_t n = (cut < r->in.len ? cut : r->in.len) - done;
+
+		decode_push(d, guard_copy(&r->guard, r->in.ptr + done, n), n, &at);
+		done += n;
+	}
+	r->status = decode_status(d);
+	assert_int_equal(*decode_undecoded(d) != '\0', r->status != DECODE_OK);
+	decode_free(d);
+}
+
+static void run_cut(void *ctx, size_t cut1, size_t cut2)
+{
+	struct run *r = ctx;
+
+	run_pieces(r, cut1, cut2, 0);
+	assert_int_equal(r->status, r->want);
+	assert_log(&r->log, r->golden);
+}
+
+static void run_all(const char *coding, struct bytes in, enum decode_status want, const char *golden)
+{
+	struct run r = {.coding = coding, .in = in, .want = want, .golden = golden};
+
+	run_pieces(&r, 0, 0, 1);
+	assert_int_equal(r.status, want);
+	assert_log(&r.log, golden);
+	every_cut(in.len, in.len, run_cut, &r);
+	free(in.ptr);
+	tlog_free(&r.log);
+	guard_free(&r.guard);
+}
+
+#define TEXT "data: one one one and two two two, data: one"
+
+static struct bytes pack_text(enum wrap wrap)
+{
+	return pack(TEXT, strlen(TEXT), wrap, 9);
+}
+
+static struct bytes repack(struct bytes in, enum wrap wrap)
+{
+	struct bytes out = pack(in.ptr, in.len, wrap, 13);
+
+	free(in.ptr);
+	return out;
+}
+
+static void test_codings(void **state)
+{
+	(void)state;
+	run_all(NULL, literal(TEXT, strlen(TEXT)), DECODE_OK, TEXT);
+	run_all("", literal(TEXT, strlen(TEXT)), DECODE_OK, TEXT);
+	run_all("identity", literal(TEXT, strlen(TEXT)), DECODE_OK, TEXT);
+	run_all("gzip", pack_text(GZIP), DECODE_OK, TEXT);
+	run_all(" X-GZIP ", pack_text(GZIP), DECODE_OK, TEXT);
+	run_all("deflate", pack_text(ZLIB), DECODE_OK, TEXT);
+	run_all("deflate", pack_text(RAW), DECODE_OK, TEXT);
+	run_all("gzip, deflate", repack(pack_text(GZIP), ZLIB), DECODE_OK, TEXT);
+	run_all("deflate,identity , gzip", repack(pack_text(RAW), GZIP), DECODE_OK, TEXT);
+	run_all("gzip", (struct bytes){NULL, 0}, DECODE_OK, "");
+	run_all("deflate", literal("\x03\x00", 2), DECODE_OK, "");
+}
+
+static void test_members_and_padding(void **state)
+{
+	(void)state;
+	run_all("gzip", join(pack_text(GZIP), pack("!", 1, GZIP, 0)), DECODE_OK, TEXT "!");
+	run_all("gzip", join(pack("a", 1, GZIP, 0), literal("\0\0\0\0", 4)), DECODE_OK, "a");
+	run_all("gzip", join(pack("a", 1, GZIP, 0), literal("\0\0x", 3)), DECODE_CORRUPT, "a");
+	run_all("gzip", join(pack("a", 1, GZIP, 0), literal("junk", 4)), DECODE_CORRUPT, "a");
+	run_all("gzip", join(pack("a", 1, GZIP, 0), literal("\x1fjunk", 5)), DECODE_CORRUPT, "a");
+	run_all("deflate", join(pack("a", 1, ZLIB, 0), literal("\0", 1)), DECODE_OK, "a");
+	run_all("deflate", join(pack("a", 1, ZLIB, 0), literal("b", 1)), DECODE_CORRUPT, "a");
+}
+
+static void test_corrupt(void **state)
+{
+	struct bytes bad = pack_text(GZIP);
+
+	(void)state;
+	run_all("gzip", literal("no gzip at all", 14), DECODE_CORRUPT, "");
+	run_all("deflate", literal("\xff\xff\xff", 3), DECODE_CORRUPT, "");
+	bad.ptr[bad.len - 6] ^= 1; /* its checksum: all was told by then, and it is not believed */
+	run_all("gzip", bad, DECODE_CORRUPT, TEXT);
+	/* a body that stops in the middle is the framing's business */
+	bad = pack_text(GZIP);
+	bad.len -= 8;
+	run_all("gzip", bad, DECODE_OK, TEXT);
+}
+
+/* What a flush released comes out with the stamp of the piece that held it. */
+static void on_stamped(void *ctx, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	struct tlog *l = ctx;
+
+	for (size_t i = 0; i < len; i++)
+		tlog_printf(l, "%d%c", (int)at->ts_ns, ptr[i]);
+}
+
+static void test_flushes_come_out_at_once(void **state)
+{
+	static const enum wrap wraps[] = {GZIP, ZLIB, RAW};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(wraps); i++) {
+		struct tlog l = {0};
+		struct decode_sink sink = {&l, on_stamped};
+		struct decode *d = decode_new(sv_of(wraps[i] == GZIP ? "gzip" : "deflate"), &sink);
+		struct bytes all = pack("aaaabbbbcccc", 12, wraps[i], 4);
+		static const uint8_t mark[] = {0, 0, 0xff, 0xff};
+		size_t from = 0;
+		int stamp = 0;
+
+		for (size_t to = 4; to <= all.len; to++) {
+			struct stamp at = {0, (uint64_t)++stamp, 1, 0};
+
+			if (to < all.len && memcmp(all.ptr + to - 4, mark, 4)) {
+				stamp--;
+				continue;
+			}
+			assert_int_equal(decode_push(d, all.ptr + from, to - from, &at), DECODE_OK);
+			from = to;
+		}
+		assert_log(&l, "1a1a1a1a2b2b2b2b3c3c3c3c");
+		decode_free(d);
+		free(all.ptr);
+		tlog_free(&l);
+	}
+}
+
+static void check_unknown(const char *coding, const char *name)
+{
+	struct run r = {.coding = coding, .golden = ""};
+	struct decode_sink sink = {&r, on_bytes};
+	struct decode *d = decode_new(sv_of(coding), &sink);
+	struct stamp at = {0};
+
+	assert_int_equal(decode_status(d), DECODE_UNKNOWN);
+	assert_string_equal(decode_undecoded(d), name);
+	assert_int_equal(decode_push(d, (const uint8_t *)"abc", 3, &at), DECODE_UNKNOWN);
+	assert_false(decode_is_identity(d));
+	assert_int_equal(r.total, 0);
+	decode_free(d);
+}
+
+static void test_unknown(void **state)
+{
+	(void)state;
+	check_unknown("br", "br");
+	check_unknown("zstd", "zstd");
+	check_unknown("X-Unknown", "X-Unknown");
+	check_unknown("gzip, br", "br");
+	check_unknown("gzip,gzip,gzip,gzip,gzip", "gzip");
+	check_unknown("0123456789012345678901234567890123456789012345678901234567890123456789",
+		      "012345678901234567890123456789012345678901234567890123456789012");
+}
+
+static void test_gap(void **state)
+{
+	struct run r = {.golden = ""};
+	struct decode_sink sink = {&r, on_bytes};
+	struct decode *d = decode_new(SV("gzip"), &sink), *plain = decode_new(SV_NONE, &sink);
+	struct stamp at = {0};
+	struct bytes all = pack_text(GZIP);
+
+	(void)state;
+	decode_push(d, all.ptr, all.len / 2, &at);
+	r.total = 0;
+	decode_gap(d);
+	assert_int_equal(decode_push(d, all.ptr + all.len / 2, all.len - all.len / 2, &at), DECODE_GAP);
+	assert_string_equal(decode_undecoded(d), "gzip");
+	assert_int_equal(r.total, 0);
+	decode_gap(plain);
+	assert_int_equal(decode_push(plain, (const uint8_t *)"abc", 3, &at), DECODE_OK);
+	assert_int_equal(r.total, 3);
+	assert_true(decode_is_identity(plain));
+	decode_free(d);
+	decode_free(plain);
+	free(all.ptr);
+	tlog_free(&r.log);
+}
+
+static long resident_kib(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_maxrss;
+}
+
+static struct bytes pack_zeros(size_t len, enum wrap wrap)
+{
+	char *zeros = calloc(1, len);
+	struct bytes b = pack(zeros, len, wrap, 0);
+
+	free(zeros);
+	return b;
+}
+
+/* 64 MiB in 64 KiB: given up soon after the first MiB, at the same place however it is cut. */
+static void test_bomb(void **state)
+{
+	struct run whole = {.coding = "gzip", .in = pack_zeros(64u << 20, GZIP)}, piecewise = whole, bytewise = whole;
+	long before = resident_kib();
+	clock_t began = clock();
+
+	(void)state;
+	run_pieces(&whole, 0, 0, 0);
+	assert_int_equal(whole.status, DECODE_LIMIT);
+	assert_in_range(whole.total, DECODE_RATIO_MIN, DECODE_RATIO_MIN + 16384);
+	assert_in_range(resident_kib() - before, 0, 16384);
+	assert_in_range((clock() - began) * 1000 / CLOCKS_PER_SEC, 0, 1000);
+	run_pieces(&piecewise, 0, 0, 1000);
+	run_pieces(&bytewise, 0, 0, 1);
+	assert_int_equal(piecewise.total, whole.total);
+	assert_int_equal(bytewise.total, whole.total);
+	assert_int_equal(bytewise.status, DECODE_LIMIT);
+	guard_free(&whole.guard);
+	guard_free(&piecewise.guard);
+	guard_free(&bytewise.guard);
+	free(whole.in.ptr);
+}
+
+static void test_stacked_bomb(void **state)
+{
+	struct run r = {.coding = "gzip, gzip", .in = repack(pack_zeros(64u << 20, GZIP), GZIP)};
+
+	(void)state;
+	run_pieces(&r, 0, 0, 0);
+	assert_int_equal(r.status, DECODE_LIMIT);
+	assert_in_range(r.total, 1, DECODE_RATIO_MIN + 16384);
+	free(r.in.ptr);
+	guard_free(&r.guard);
+}
+
+/* A long stream that compresses well, but not like a bomb, comes out whole. */
+static void test_good_ratio(void **state)
+{
+	size_t len = 8u << 20, at = 0;
+	char *text = malloc(len + 128);
+	struct run r = {.coding = "gzip"};
+
+	(void)state;
+	for (unsigned i = 0; at < len; i++)
+		at += (size_t)sprintf(text + at, "data: {\"type\":\"delta\",\"index\":%u,\"text\":\"w%u\"}\n\n", i,
+				      i * 7919 % 10007);
+	r.in = pack(text, at, GZIP, 65536);
+	run_pieces(&r, 0, 0, 4096);
+	assert_int_equal(r.status, DECODE_OK);
+	assert_int_equal(r.total, at);
+	free(text);
+	free(r.in.ptr);
+	guard_free(&r.guard);
+}
+
+static void test_no_memory(void **state)
+{
+	bool hit = true;
+	struct bytes in = repack(pack_text(GZIP), RAW);
+
+	(void)state;
+	for (unsigned n = 1; hit; n++) {
+		struct run r = {.coding = "gzip, deflate", .in = in, .golden = ""};
+
+		fail_nth(n);
+		run_pieces(&r, 0, 0, 5);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		if (hit)
+			assert_true(!r.made || r.status == DECODE_NO_MEMORY);
+		else
+			assert_int_equal(r.status, DECODE_OK);
+		tlog_free(&r.log);
+		guard_free(&r.guard);
+	}
+	free(in.ptr);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_codings),	   cmocka_unit_test(test_members_and_padding),
+		cmocka_unit_test(test_corrupt),	   cmocka_unit_test(test_flushes_come_out_at_once),
+		cmocka_unit_test(test_unknown),	   cmocka_unit_test(test_gap),
+		cmocka_unit_test(test_bomb),	   cmocka_unit_test(test_stacked_bomb),
+		cmocka_unit_test(test_good_ratio), cmocka_unit_test(test_no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
