@@ -3,9 +3,9 @@
 #define FLOW_PROTO_SSE_H
 
 /*
- * Server-sent events by the WHATWG rules (HTML section 9.2): BOM, LF, CR, CRLF (also cut between), comments, one leading
- * space, several data lines, fields without colon. An event is delivered at the byte that completes it: at the CR, when a
- * CR ends the blank line. At the end of the stream complete lines are delivered with `unterminated` set.
+ * Server-sent events by the WHATWG rules (HTML section 9.2): BOM, LF, CR, CRLF (also cut between), comments, one
+ * leading space, several data lines, fields without colon. An event is delivered at the byte that completes it: at the
+ * CR, when a CR ends the blank line. At the end of the stream complete lines are delivered with `unterminated` set.
  */
 
 #include "base/sv.h"
@@ -14,8 +14,8 @@
 #define SSE_EVENT_MAX (8u << 20) /* data of one event; a longer one is skipped to the next blank line and counted */
 
 struct sse_event {
-	struct sv type; /* "message" when the stream names none; borrowed */
-	struct sv data; /* lines joined by LF; borrowed, NUL-terminated beyond len */
+	struct sv type;	 /* "message" when the stream names none; borrowed */
+	struct sv data;	 /* lines joined by LF; borrowed, NUL-terminated beyond len */
 	struct stamp at; /* of its last byte */
 	bool unterminated;
 };
