@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "http_script.h"
+
+#include "flow/proto/proto.h"
+
+#define POST	"POST /v1/messages HTTP/1.1\r\nContent-Length: 2\r\n\r\nab"
+#define OK	"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+#define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+#define CALL	"1 POST /v1/messages host= n=1 @0/0\n1 > @0 ab\n1 > end 51 @0\n"
+#define ANSWER	"1 < 200 n=1 @10\n1 < @10 ok\n1 < end 40 @10\n"
+
+struct scenario {
+	const char *name;
+	bool middle;
+	struct script_step steps[6];
+	const char *golden;
+	enum proto_kind kind;
+	const char *kind_name;
+	bool server;
+	unsigned requests;
+};
+
+static const struct scenario scenarios[] = {
+	{"client", false, {TX(0, POST), RX(10, OK)}, CALL ANSWER, PROTO_HTTP1, "http/1.1", false, 1},
+	{"client, met while idle", true, {TX(0, POST), RX(10, OK)}, CALL ANSWER, PROTO_HTTP1, "http/1.1", false, 1},
+	{"client, response first",
+	 false,
+	 {RX(10, OK), TX2(0, 20, POST)},
+	 "1 POST /v1/messages host= n=1 @0/20\n1 < 200 n=1 @10\n1 < @10 ok\n1 > @20 ab\n1 > end 51 @20\n"
+	 "1 < end 40 @10\n",
+	 PROTO_HTTP1,
+	 "http/1.1",
+	 false,
+	 1},
+	{"server", false, {RX(0, POST), TX(10, OK)}, CALL ANSWER, PROTO_HTTP1, "http/1.1", true, 1},
+	{"server, met in the middle of a request",
+	 true,
+	 {RX(0, "xx rest of something"), TX(5, OK), RX(6, POST), TX(10, OK)},
+	 "1 POST /v1/messages host= n=1 @6/6\n2 unseen @5\n2 < 200 n=1 @5\n2 < @5 ok\n2 < end 40 @5\n1 > @6 ab\n"
+	 "1 > end 51 @6\n1 < 200 n=1 @10\n1 < @10 ok\n1 < end 40 @10\n",
+	 PROTO_HTTP1,
+	 "http/1.1",
+	 true,
+	 2},
+	{"method that is not known",
+	 false,
+	 {TX(0, "BREW /pot HTTP/1.1\r\n\r\n"), RX(1, "x")},
+	 "",
+	 PROTO_OTHER,
+	 "unknown protocol",
+	 false,
+	 0},
+	{"stream met in the middle",
+	 true,
+	 {RX(0, "x\n\n\r\n2\r\nhi\r\n0\r\n\r\n"), TX(5, POST), RX(10, OK)},
+	 "1 unseen @0\n1 < gap -1\n1 < @0 hi\n1 < end 17 @0\n2 POST /v1/messages host= n=1 @5/5\n2 > @5 ab\n2 > end 51 "
+	 "@5\n"
+	 "2 < 200 n=1 @10\n2 < @10 ok\n2 < end 40 @10\n",
+	 PROTO_HTTP1,
+	 "http/1.1",
+	 false,
+	 2},
+	{"http/2", false, {TX(0, PREFACE "\0\0\0\4"), RX(1, "x")}, "", PROTO_HTTP2, "http/2", false, 0},
+	{"http/2, settings first", false, {RX(0, "\1\2\3\4"), TX(1, PREFACE)}, "", PROTO_HTTP2, "http/2", false, 0},
+	{"http/2 server", false, {RX(0, PREFACE)}, "", PROTO_HTTP2, "http/2", true, 0},
+	{"nearly http/2",
+	 false,
+	 {TX(0, "PRI * HTTP/3.0\r\n"), RX(1, "x")},
+	 "",
+	 PROTO_OTHER,
+	 "unknown protocol",
+	 false,
+	 0},
+	{"something else",
+	 false,
+	 {TX(0, "\x10\x01MQTT"), RX(1, "\x20\x02")},
+	 "",
+	 PROTO_OTHER,
+	 "unknown protocol",
+	 false,
+	 0},
+	{"something else, only one side yet",
+	 false,
+	 {TX(0, "\x10\x01MQTT")},
+	 "",
+	 PROTO_UNDECIDED,
+	 "unknown protocol",
+	 false,
+	 0},
+	{"something else, met in the middle",
+	 true,
+	 {TX(0, "\x10\x01MQTT"), RX(1, "\x20\x02")},
+	 "",
+	 PROTO_UNDECIDED,
+	 "unknown protocol",
+	 false,
+	 0},
+	{"nothing", false, {TICK(1)}, "", PROTO_UNDECIDED, "no data", false, 0},
+	{"a few bytes", false, {TX(0, "PO")}, "", PROTO_UNDECIDED, "unknown protocol", false, 0},
+	{"websocket",
+	 false,
+	 {TX(0, "GET /w HTTP/1.1\r\nUpgrade: websocket\r\n\r\n"),
+	  RX(10, "HTTP/1.1 101 S\r\nUpgrade: websocket\r\n\r\n\x81\1x")},
+	 "1 GET /w host= n=1 @0/0\n1 > end 39 @0\n1 < 101 n=1 @10\n1 abort upgrade 38 @10\n",
+	 PROTO_WEBSOCKET,
+	 "websocket",
+	 false,
+	 1},
+	{"the beginning is lost",
+	 false,
+	 {GAP(DIR_TX, 0, 10), TX(0, "...}" POST), RX(10, OK)},
+	 CALL ANSWER,
+	 PROTO_HTTP1,
+	 "http/1.1",
+	 false,
+	 1},
+	{"a loss in the first bytes",
+	 false,
+	 {TX(0, "PO"), GAP(DIR_TX, 0, UNKNOWN_BYTES), TX(0, POST), RX(10, OK)},
+	 CALL ANSWER,
+	 PROTO_HTTP1,
+	 "http/1.1",
+	 false,
+	 1},
+	{"a loss later",
+	 false,
+	 {TX(0, POST), GAP(DIR_RX, 5, 7), RX(10, OK)},
+	 "1 POST /v1/messages host= n=1 @0/0\n1 > @0 ab\n"
+	 "1 > end 51 @0\n1 < gap -1\n" ANSWER,
+	 PROTO_HTTP1,
+	 "http/1.1",
+	 false,
+	 1},
+};
+
+struct run {
+	const struct scenario *s;
+	size_t cut1, cut2, piece;
+	struct guard guard;
+	struct hlog log;
+	struct contract contract;
+	int err;
+	bool failed_before_end;
+};
+
+static int push_step(struct run *r, struct proto *p, const struct script_step *s, size_t base)
+{
+	struct stamp at = step_stamp(s);
+	size_t len = step_len(s), done = 0;
+	int err = 0;
+
+	while (done < len && !err) {
+		size_t from = base + done;
+		size_t cut = r->piece	      ? from + r->piece
+			     : from < r->cut1 ? r->cut1
+			     : from < r->cut2 ? r->cut2
+					      : SIZE_MAX;
+		size_t n = cut - from < len - done ? cut - from : len - done;
+
+		err = proto_push(p, s->dir, guard_copy(&r->guard, s->text + done, n), n, &at);
+		done += n;
+	}
+	return err;
+}
+
+static void run_steps(struct run *r, struct proto *p)
+{
+	size_t base = 0;
+
+	for (const struct script_step *s = r->s->steps; s < r->s->steps + ARRAY_SIZE(r->s->steps) && !r->err; s++) {
+		struct stamp at = step_stamp(s);
+
+		if (s->text)
+			r->err = push_step(r, p, s, base);
+		else if (s->gap)
+			r->err = proto_gap(p, s->dir, s->gap, s->why, &at);
+		else
+			proto_tick(p, MS(s->ts_ms));
+		base += step_len(s);
+	}
+}
+
+static void run_once(struct run *r, bool check)
+{
+	const struct scenario *s = r->s;
+	struct http_sink sink;
+	struct proto *p;
+
+	r->contract = (struct contract){.next = hlog_sink(&r->log)};
+	sink = contract_sink(&r->contract);
+	p = proto_new(!s->middle, &sink);
+	r->err = p ? 0 : -ENOMEM;
+	if (!p)
+		return;
+	run_steps(r, p);
+	r->failed_before_end = fail_nth_hit();
+	proto_finish(p, HTTP_ABORT_CLOSED, MS(9000));
+	hlog_flush(&r->log);
+	if (check) {
+		assert_int_equal(proto_kind(p), s->kind);
+		assert_string_equal(proto_name(p), s->kind_name);
+		assert_int_equal(proto_is_server(p), s->server);
+		assert_int_equal(proto_requests(p), s->requests);
+		assert_int_equal(proto_errors(p), 0);
+		if (strcmp(r->log.log.text ? r->log.log.text : "", s->golden))
+			print_error("%s, cuts %zu %zu, pieces of %zu\n", s->name, r->cut1, r->cut2, r->piece);
+		assert_log(&r->log.log, s->golden);
+	}
+	proto_free(p);
+	assert_int_equal(r->contract.open_count, 0);
+	r->log.log.len = 0;
+	if (r->log.log.text)
+		r->log.log.text[0] = '\0';
+}
+
+static void run_cut(void *ctx, size_t cut1, size_t cut2)
+{
+	struct run *r = ctx;
+
+	r->cut1 = cut1;
+	r->cut2 = cut2;
+	run_once(r, true);
+}
+
+static void test_every_cut(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(scenarios); i++) {
+		struct run r = {.s = &scenarios[i], .piece = 1};
+		size_t len = script_len(scenarios[i].steps, ARRAY_SIZE(scenarios[i].steps));
+
+		run_once(&r, true);
+		r.piece = 0;
+		every_cut(len, 60, run_cut, &r);
+		hlog_free(&r.log);
+		guard_free(&r.guard);
+	}
+}
+
+static void test_no_memory(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(scenarios); i++) {
+		bool hit = true;
+
+		for (unsigned n = 1; hit; n++) {
+			struct run r = {.s = &scenarios[i], .piece = 3};
+
+			fail_nth(n);
+			run_once(&r, false);
+			hit = fail_nth_hit();
+			fail_nth(0);
+			if (hit && (r.failed_before_end || r.err))
+				assert_int_equal(r.err, -ENOMEM);
+			hlog_free(&r.log);
+			guard_free(&r.guard);
+		}
+	}
+}
+
+static void push_block(struct proto *p, enum dir dir, char c, size_t len)
+{
+	static char block[1 << 17];
+	struct stamp at = {1, 1, 1, 0};
+
+	memset(block, c, len);
+	assert_int_equal(proto_push(p, dir, (uint8_t *)block, len, &at), 0);
+}
+
+static void push_text(struct proto *p, enum dir dir, const char *text)
+{
+	struct stamp at = {2, 2, 1, 0};
+
+	assert_int_equal(proto_push(p, dir, (const uint8_t *)text, strlen(text), &at), 0);
+}
+
+/* One direction of something else: held for a while, in case the other one tells, then given up. */
+static void test_hold_is_bounded(void **state)
+{
+	struct contract c = {0};
+	struct http_sink sink = contract_sink(&c);
+
+	(void)state;
+	for (size_t piece = 1 << 10; piece <= 1 << 17; piece *= 2) {
+		struct proto *p = proto_new(true, &sink);
+
+		for (size_t n = 0; n < 1 << 17; n += piece)
+			push_block(p, DIR_RX, '\1', piece);
+		assert_int_equal(proto_kind(p), PROTO_OTHER);
+		push_text(p, DIR_TX, POST);
+		assert_int_equal(proto_requests(p), 0);
+		proto_free(p);
+	}
+}
+
+static void test_many_small_pieces(void **state)
+{
+	struct contract c = {0};
+	struct http_sink sink = contract_sink(&c);
+	struct proto *p = proto_new(true, &sink);
+
+	(void)state;
+	for (int i = 0; i < 100000; i++)
+		push_block(p, DIR_RX, '\1', 1);
+	assert_int_equal(proto_kind(p), PROTO_OTHER);
+	proto_free(p);
+}
+
+/* The first piece is larger than what is held. */
+static void test_large_first_piece(void **state)
+{
+	struct contract c = {0};
+	struct http_sink sink = contract_sink(&c);
+	struct proto *p = proto_new(true, &sink);
+	size_t head = strlen("POST / HTTP/1.1\r\nContent-Length: 200000\r\n\r\n");
+	char *text = malloc(head + 200000);
+	struct stamp at = {1, 1, 1, 0};
+
+	(void)state;
+	memset(text, 'x', head + 200000);
+	memcpy(text, "POST / HTTP/1.1\r\nContent-Length: 200000\r\n\r\n", head);
+	assert_int_equal(proto_push(p, DIR_TX, (uint8_t *)text, head + 200000, &at), 0);
+	assert_int_equal(c.body_bytes, 200000);
+	assert_int_equal(proto_requests(p), 1);
+	proto_finish(p, HTTP_ABORT_CLOSED, 2);
+	proto_free(p);
+	free(text);
+}
+
+/* Met in the middle of a long upload: named unknown meanwhile, but the call after it is found. */
+static void test_middle_is_searched_on(void **state)
+{
+	struct contract c = {0};
+	struct http_sink sink = contract_sink(&c);
+	struct proto *p = proto_new(false, &sink);
+
+	(void)state;
+	push_block(p, DIR_TX, 'x', 1 << 17);
+	assert_int_equal(proto_kind(p), PROTO_OTHER);
+	push_text(p, DIR_TX, POST);
+	push_text(p, DIR_RX, OK);
+	assert_int_equal(proto_kind(p), PROTO_HTTP1);
+	assert_int_equal(c.ends, 1);
+	proto_free(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_cut),	  cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_hold_is_bounded),	  cmocka_unit_test(test_many_small_pieces),
+		cmocka_unit_test(test_large_first_piece), cmocka_unit_test(test_middle_is_searched_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
