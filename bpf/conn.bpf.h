@@ -92,18 +92,22 @@ static __always_inline struct conn_state *conn_find_or_make(const struct conn_ma
 	return bpf_map_lookup_elem(&conns, key);
 }
 
-/* The state that an open call works on. NULL: none could be made (counted). */
-static __always_inline struct conn_state *conn_of_call(const struct conn_map_key *key, const struct tls_call *call)
+/*
+ * The state that an open call works on. `begins`: the call is a handshake that did something, so that a connection
+ * begins with it. (Some programs call SSL_do_handshake before every read: that succeeds at once and means nothing.)
+ * NULL: no state could be made (counted).
+ */
+static __always_inline struct conn_state *conn_of_call(const struct conn_map_key *key, const struct tls_call *call,
+						       bool begins)
 {
-	bool handshake = call->role == TLS_ROLE_HANDSHAKE;
-	struct conn_state *state = conn_find_or_make(key, call->entry_ns, handshake);
+	struct conn_state *state = conn_find_or_make(key, call->entry_ns, begins);
 
 	if (!state)
 		return NULL;
 	/* SSL_free fires before the last reference drops, so that later calls may be the same connection's. A handshake
 	 * is not: the address was given to a new object whose making no probe saw. */
 	if ((state->flags & CONN_F_FREED) && call->entry_ns > state->used_ns) {
-		if (handshake)
+		if (begins)
 			conn_renew(state, key, call->entry_ns, true);
 		else
 			__sync_fetch_and_and(&state->flags, ~CONN_F_FREED);

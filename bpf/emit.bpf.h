@@ -57,7 +57,8 @@ struct tls_call {
 /* The last plaintext written by this thread, waiting for the send that carries it. */
 #define LAST_WRITE_MIXED 1 /* as obj: writes of several connections wait, nobody can tell */
 struct last_write {
-	__u64 obj; /* 0: none */
+	__u64 obj;   /* 0: none */
+	__u64 ts_ns; /* of the last of them */
 	__u32 gen;
 	__u32 plain_len;
 };

@@ -191,7 +191,7 @@ static __noinline int bind_inside(struct tls_call *call, struct sock_info *info,
 	if (dir == EV_DIR_RX)
 		call->recv_ns = now;
 	conn_key(&key, bpf_get_current_task_btf(), call->obj);
-	state = conn_of_call(&key, call);
+	state = conn_of_call(&key, call, call->role == TLS_ROLE_HANDSHAKE);
 	if (!state || state->cookie[dir] == info->cookie)
 		return 0;
 	/* Another socket after data went over the first one: SSL_clear, or a new connection in the same memory. Before
@@ -269,6 +269,10 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 wire_le
 	if (!t)
 		return;
 	call = call_around(task, t);
+	/* A callback inside this call wrote to a connection in memory: the send is that one's (node writes inside
+	 * reads). */
+	if (call && dir == EV_DIR_TX && t->write.obj && t->write.ts_ns > call->entry_ns)
+		call = NULL;
 	if (call)
 		bind_inside(call, info, dir, wire_len);
 	else if (dir == EV_DIR_TX)

@@ -252,18 +252,20 @@ static __always_inline void handshake_guess(struct conn_state *state, const stru
 /* --- votes for a socket, where the library writes to memory ------------------------------------------------------ */
 
 static __always_inline void vote_after_write(struct thread *t, const struct conn_state *state,
-					     const struct tls_call *call, __u64 len)
+					     const struct tls_call *call, __u64 len, __u64 now)
 {
 	struct last_write *w = &t->write;
 
 	if (w->obj && (w->obj != call->obj || w->gen != state->gen)) {
 		w->obj = LAST_WRITE_MIXED;
+		w->ts_ns = now;
 		return;
 	}
 	if (!w->obj)
 		w->plain_len = 0;
 	w->obj = call->obj;
 	w->gen = state->gen;
+	w->ts_ns = now;
 	w->plain_len += len;
 }
 
@@ -300,7 +302,7 @@ static __noinline int call_missed(const struct tls_call *call)
 	if (dir == NO_DIR)
 		return 0;
 	conn_key(&key, bpf_get_current_task_btf(), call->obj);
-	state = conn_of_call(&key, call);
+	state = conn_of_call(&key, call, false);
 	if (state)
 		conn_emit_gap(state, &key, dir, bpf_ktime_get_boot_ns());
 	return 0;
@@ -317,7 +319,7 @@ static __noinline int call_refused(struct tls_call *call, __u32 stat)
 	if (dir == NO_DIR)
 		return 0;
 	conn_key(&key, bpf_get_current_task_btf(), call->obj);
-	state = conn_of_call(&key, call);
+	state = conn_of_call(&key, call, false);
 	if (state)
 		conn_emit_gap(state, &key, dir, call->entry_ns);
 	return 0;
@@ -450,15 +452,14 @@ static __always_inline __u64 moved_len(struct pt_regs *ctx, const struct tls_cal
 	return len;
 }
 
-static __noinline int call_moved(struct thread *t, struct conn_state *state, const struct conn_map_key *key,
-				 const struct tls_call *call, __u64 len)
+static __always_inline void call_moved(struct thread *t, struct conn_state *state, const struct conn_map_key *key,
+				       const struct tls_call *call, __u64 len, __u64 now)
 {
-	__u64 now = bpf_ktime_get_boot_ns();
 	struct run run = {};
 
 	handshake_guess(state, key, call);
 	if (len <= call->inner)
-		return 0;
+		return;
 	len -= call->inner;
 	calls_tell_wrappers(t, call, len);
 	emit_head(&run.head.h, 0, EV_DATA, 0, now, key->tgid, conn_tid());
@@ -468,41 +469,51 @@ static __noinline int call_moved(struct thread *t, struct conn_state *state, con
 	run.buf = call->buf + call->inner;
 	data_moved(state, key, &run, len);
 	if (call->inside || (state->flags & CONN_F_INSIDE))
-		return 0;
+		return;
 	if (call->role == TLS_ROLE_WRITE)
-		vote_after_write(t, state, call, len);
+		vote_after_write(t, state, call, len, now);
 	else
 		vote_before_read(t, state, key, len);
-	return 0;
+}
+
+static __always_inline void handshake_returned(struct pt_regs *ctx, const struct conn_map_key *key,
+					       const struct tls_call *call, __u64 cookie, __u64 now)
+{
+	int ret = (int)PT_REGS_RC(ctx);
+	bool ok = ret == (TLS_COOKIE_LEN_ARG(cookie) == TLS_HANDSHAKE_ZERO ? 0 : 1);
+	struct conn_state *state = conn_of_call(key, call, !ok || call->inside);
+
+	if (!state)
+		return;
+	if (ok)
+		handshake_done(state, key, now, 0);
+	state->used_ns = now;
 }
 
 static __always_inline void call_done(struct pt_regs *ctx, struct task_struct *task, struct thread *t,
 				      const struct tls_call *call, __u64 cookie)
 {
+	__u64 len, now = bpf_ktime_get_boot_ns();
 	struct conn_state *state;
 	struct conn_map_key key;
 	bool fault = false;
-	__u64 len;
 
 	conn_key(&key, task, call->obj);
-	state = conn_of_call(&key, call);
+	if (call->role == TLS_ROLE_HANDSHAKE) {
+		handshake_returned(ctx, &key, call, cookie, now);
+		return;
+	}
+	state = conn_of_call(&key, call, false);
 	if (!state)
 		return;
-	if (call->role == TLS_ROLE_HANDSHAKE) {
-		int ret = (int)PT_REGS_RC(ctx);
-
-		if (ret == (TLS_COOKIE_LEN_ARG(cookie) == TLS_HANDSHAKE_ZERO ? 0 : 1))
-			handshake_done(state, &key, bpf_ktime_get_boot_ns(), 0);
-	} else {
-		len = moved_len(ctx, call, cookie, &fault);
-		if (len)
-			call_moved(t, state, &key, call, len);
-		else if (fault)
-			conn_emit_gap(state, &key, role_dir(call->role), bpf_ktime_get_boot_ns());
-		else
-			state->last_fail_ns = bpf_ktime_get_boot_ns();
-	}
-	state->used_ns = bpf_ktime_get_boot_ns();
+	len = moved_len(ctx, call, cookie, &fault);
+	if (len)
+		call_moved(t, state, &key, call, len, now);
+	else if (fault)
+		conn_emit_gap(state, &key, role_dir(call->role), now);
+	else
+		state->last_fail_ns = now;
+	state->used_ns = now;
 }
 
 /* SSL_new: the returned address is a new object, whatever it was before. */

@@ -186,6 +186,7 @@ static void do_handshake(void *obj, int ret)
 static char objects[4][16];
 #define A (&objects[0])
 #define B (&objects[1])
+#define C (&objects[2])
 static uint8_t *big;
 static char text[4096];
 
@@ -235,7 +236,7 @@ static unsigned gen_number(uint32_t gen)
 
 static void note_conn(const char *what, const struct ev_head *h, const struct ev_conn *c)
 {
-	char object = c->obj == (uintptr_t)A ? 'A' : c->obj == (uintptr_t)B ? 'B' : 'x';
+	char object = c->obj == (uintptr_t)A ? 'A' : c->obj == (uintptr_t)B ? 'B' : c->obj == (uintptr_t)C ? 'C' : 'x';
 
 	note("%s %c%u%s", what, object, gen_number(c->gen), h->tgid == (uint32_t)child_pid ? "" : " child");
 	if (!c->start_ns || c->start_ns > h->ts_ns)
@@ -687,7 +688,8 @@ static void case_generations(void)
 	do_handshake(A, 1);
 	do_write(A, text, 2);
 	fake_free(A);
-	do_handshake(A, 1); /* the same memory, and nobody saw SSL_new */
+	do_handshake(A, -1); /* the same memory, and nobody saw SSL_new */
+	do_handshake(A, 1);
 	do_write(A, text, 1);
 	fake_new(NULL);
 }
@@ -722,6 +724,10 @@ static void case_handshakes(void)
 	script.ret = 0;
 	fake_handshake_zero(B);
 	do_read(B, text, 1);
+	/* Asked before every read, on a connection that is older than the tracer: no handshake, not fresh. */
+	do_handshake(C, 1);
+	do_read(C, text, 1);
+	do_handshake(C, 1);
 }
 
 static const char golden_handshakes[] = "open A1 fresh\n"
@@ -731,6 +737,8 @@ static const char golden_handshakes[] = "open A1 fresh\n"
 					"open B2 fresh\n"
 					"handshake B2\n"
 					"data B2 rx 0+1 'a'\n"
+					"open C3\n"
+					"data C3 rx 0+1 'a'\n"
 					"exit 0 signal 0\n";
 
 /* --- cases: processes -------------------------------------------------------------------------------------------- */
@@ -976,6 +984,32 @@ static void case_votes(void)
 	}
 	close_and_settle(fd);
 }
+
+/* node: inside a call on one connection, a callback writes to another one in memory and sends. */
+static void write_and_send(void)
+{
+	do_write(B, text, 2);
+	send_inside();
+}
+
+static void case_callback_sends(void)
+{
+	inside_fd = connect_to(port);
+	script.inside = write_and_send;
+	do_read(A, text, 1);
+	recv_inside();
+	close_and_settle(inside_fd);
+}
+
+static const char golden_callback_sends[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+					    "open B1\n"
+					    "data B1 tx 0+2 'ab'\n"
+					    "after B1 tx wire=6 plain=2 127.0.0.1:L>127.0.0.1:R\n"
+					    "open A2\n"
+					    "data A2 rx 0+1 'a'\n"
+					    "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+					    "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+					    "exit 0 signal 0\n";
 
 static void case_sockets(void)
 {
@@ -1273,22 +1307,27 @@ static int attach_self(void)
 	return 0;
 }
 
+/* As the finder finds it: cheap sites, internal functions. */
 static int attach_libssl(void)
 {
-	struct tls_find found = {.stack = "openssl 3"};
-	Dl_info info;
 	void *read_function = dlsym(RTLD_DEFAULT, "SSL_read");
+	struct tls_find found;
+	struct elf e;
+	Dl_info info;
+	int err;
 
 	if (!read_function || !dladdr(read_function, &info))
 		return -ENOENT;
-	add_function(&found, TLS_ROLE_READ, 0, read_function);
-	add_function(&found, TLS_ROLE_READ, 4, dlsym(RTLD_DEFAULT, "SSL_read_ex"));
-	add_function(&found, TLS_ROLE_WRITE, 0, dlsym(RTLD_DEFAULT, "SSL_write"));
-	add_function(&found, TLS_ROLE_WRITE, 4, dlsym(RTLD_DEFAULT, "SSL_write_ex"));
-	add_function(&found, TLS_ROLE_HANDSHAKE, 0, dlsym(RTLD_DEFAULT, "SSL_do_handshake"));
-	add_function(&found, TLS_ROLE_NEW, 0, dlsym(RTLD_DEFAULT, "SSL_new"));
-	add_function(&found, TLS_ROLE_FREE, 0, dlsym(RTLD_DEFAULT, "SSL_free"));
-	return attach(info.dli_fname, &found);
+	err = elf_open(&e, info.dli_fname);
+	if (err)
+		return err;
+	err = tlsfind(&e, &found);
+	if (!err)
+		err = probes_attach_file(probes, info.dli_fname, info.dli_fname, &e, &found);
+	else
+		printf("# %s\n", found.reason);
+	elf_close(&e);
+	return err;
 }
 
 /* --- the runs ---------------------------------------------------------------------------------------------------- */
@@ -1457,6 +1496,8 @@ static void run_sock_tests(void)
 {
 	listen_somewhere();
 	check_served("socket calls inside TLS calls bind", golden_inside, case_inside, serve_echo, 2);
+	check_served("a callback's send is not the call's around it", golden_callback_sends, case_callback_sends,
+		     serve_echo, 1);
 	check_served("a socket's life has one owner (BR-121)", golden_sockets, case_sockets, serve_sockets, 3);
 }
 
