@@ -4,6 +4,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <limits.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,22 @@ static void add_pids(struct options *o, char *arg, struct argp_state *state)
 	}
 }
 
+/* An empty expression matches everything, which nobody means. */
+static void check_name(const char *pattern, struct argp_state *state)
+{
+	char why[128] = "it is empty";
+	regex_t re;
+	int err = *pattern ? regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB) : REG_BADPAT;
+
+	if (!err) {
+		regfree(&re);
+		return;
+	}
+	if (*pattern)
+		regerror(err, NULL, why, sizeof(why));
+	argp_error(state, "-n wants a POSIX extended regular expression: %s", why);
+}
+
 static error_t parse_target(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
@@ -122,8 +139,7 @@ static error_t parse_target(int key, char *arg, struct argp_state *state)
 		add_pids(o, arg, state);
 		return 0;
 	case 'n':
-		if (!*arg)
-			argp_error(state, "-n wants a regular expression");
+		check_name(arg, state);
 		o->name = arg;
 		return 0;
 	case 'a':

@@ -20,33 +20,6 @@ struct output {
 	int err;	 /* first failure */
 };
 
-static int check_one(const char *path)
-{
-	const char *why = NULL;
-	uid_t uid;
-	gid_t gid;
-	int err;
-
-	if (!path || !strcmp(path, "-"))
-		return 0;
-	spawn_user(&uid, &gid);
-	err = writer_check(path, uid, &why);
-	if (err)
-		log_error("cannot write %s: %s", path, why ? why : strerror(-err));
-	return err;
-}
-
-int output_check(const struct options *o, const char *trace_path)
-{
-	int err = check_one(trace_path);
-
-	if (!err)
-		err = check_one(o->calls);
-	if (!err)
-		err = check_one(o->record);
-	return err;
-}
-
 static int open_writer(struct writer *w, const char *path)
 {
 	const char *why = NULL;
@@ -58,6 +31,30 @@ static int open_writer(struct writer *w, const char *path)
 	err = writer_open(w, path, uid, gid, &why);
 	if (err)
 		log_error("cannot write %s: %s", path, why ? why : strerror(-err));
+	return err;
+}
+
+/* Only making a file tells whether one can be made (read-only and odd file systems): the temp file comes and goes. */
+static int check_one(const char *path)
+{
+	struct writer w;
+	int err;
+
+	if (!path || !strcmp(path, "-"))
+		return 0;
+	err = open_writer(&w, path);
+	writer_abort(&w);
+	return err;
+}
+
+int output_check(const struct options *o, const char *trace_path)
+{
+	int err = check_one(trace_path);
+
+	if (!err)
+		err = check_one(o->calls);
+	if (!err)
+		err = check_one(o->record);
 	return err;
 }
 

@@ -17,7 +17,7 @@ struct output_config {
 
 struct output;
 
-/* May the files be written? Printed when not. 0 or -errno. Nothing is made. */
+/* May the files be written? Printed when not. 0 or -errno. Old files stay as they are, no new one is left. */
 int output_check(const struct options *o, const char *trace_path);
 /* Opens the calls file. Printed on failure; NULL with errno. */
 struct output *output_new(const struct output_config *cfg);

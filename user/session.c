@@ -197,6 +197,10 @@ static bool on_every(void *ctx, const struct proc_stat *p)
 
 static int add_pids(struct session *s)
 {
+	struct discover_result r = discover_system(s->discover);
+
+	/* A child that a target starts later makes its first call before its own libraries could be looked for. */
+	count_untraced(s, &r);
 	for (size_t i = 0; i < s->o->pid_count; i++) {
 		struct add_ctx a = {.s = s};
 		int err = target_tree(s->o->pids[i], on_tree, &a);

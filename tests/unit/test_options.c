@@ -138,6 +138,8 @@ static void usage_errors(void **state)
 		"perfbpf -p 99999999999",
 		"perfbpf -a",
 		"perfbpf -p 1 -n x",
+		"perfbpf -n (",
+		"perfbpf -n [",
 		"perfbpf -p 1 -- true",
 		"perfbpf --",
 		"perfbpf -p 1 extra",
