@@ -326,7 +326,7 @@ def bad_usage():
         ["--ring-bytes", "-4096", "-p", "1"],
         ["-o", "-", "-c", "-", "-p", "1"],
         ["--record", "x.cap", "-p", "1"],
-        ["-n", "(", "-o", "/tmp/x"],
+        ["-n", "(", "-o", "/tmp/perfbpf-e2e-none.json"],
         ["-n", ""],
         ["-d", "soon", "-p", "1"],
         ["--stale", "nan", "-p", "1"],
