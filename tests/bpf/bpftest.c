@@ -12,6 +12,7 @@
 #include <link.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -403,6 +404,15 @@ static void forget_records(void)
 		got[0] = 0;
 }
 
+static bool reader_is_woken(void)
+{
+	struct pollfd fd = {.fd = probes_fd(probes), .events = POLLIN};
+
+	return poll(&fd, 1, 0) == 1;
+}
+
+static bool woken_before_reading;
+
 /* fn in a new process, as a target or not; its records are in `got` afterwards. */
 static void run_child(void (*fn)(void), bool target)
 {
@@ -433,6 +443,7 @@ static void run_child(void (*fn)(void), bool target)
 		usleep(2000);
 	}
 	usleep(20000); /* softirq events of its sockets */
+	woken_before_reading = reader_is_woken();
 	probes_consume(probes);
 }
 
@@ -1072,6 +1083,63 @@ static void serve_sockets(unsigned connections)
 	}
 }
 
+/* BR-121: the peer closes, in softirqs, while a stranger keeps the CPUs busy. */
+#define MANY_SOCKETS 300
+
+static void case_many_sockets(void)
+{
+	char buf[4];
+	int i;
+
+	for (i = 0; i < MANY_SOCKETS; i++) {
+		int fd = connect_to(port);
+
+		if (send(fd, "bye", 3, 0) != 3 || recv(fd, buf, 3, MSG_WAITALL) != 3 || recv(fd, buf, 1, 0) != 0)
+			_exit(97);
+		close(fd);
+	}
+	usleep(100000);
+}
+
+static unsigned count_of(const char *line)
+{
+	unsigned count = 0;
+	char *p;
+
+	for (p = got; p && (p = strstr(p, line)); p++)
+		count++;
+	return count;
+}
+
+static void serve_sockets(unsigned connections);
+
+static void test_owners(void)
+{
+	pid_t server = fork(), stranger;
+	bool ok;
+
+	if (server == 0) {
+		serve_sockets(MANY_SOCKETS);
+		_exit(0);
+	}
+	stranger = fork();
+	if (stranger == 0)
+		for (;;)
+			getppid();
+	run_child(case_many_sockets, true);
+	kill(server, SIGKILL);
+	kill(stranger, SIGKILL);
+	waitpid(server, NULL, 0);
+	waitpid(stranger, NULL, 0);
+	ok = count_of("sock connected ") == MANY_SOCKETS && count_of("sock close-remote ") == MANY_SOCKETS &&
+	     count_of("sock closed ") == MANY_SOCKETS && count_of("WRONGOWNER") == 0;
+	verdict(ok, "sockets that the peer closes keep their owner (BR-121)");
+	if (!ok)
+		printf("# %u connected, %u closed by the peer, %u closed, %u of a wrong owner\n",
+		       count_of("sock connected "), count_of("sock close-remote "), count_of("sock closed "),
+		       count_of("WRONGOWNER"));
+}
+
 static void check_served(const char *name, const char *golden, void (*fn)(void), void (*serve)(unsigned), unsigned n)
 {
 	pid_t server = fork();
@@ -1531,6 +1599,37 @@ static void test_full_ring(void)
 	check("and afterwards all is well", golden_lengths, case_lengths);
 }
 
+/* BR-114: records wait for the timer; only a ring that fills wakes the reader. */
+static void case_few(void)
+{
+	int i;
+
+	for (i = 0; i < 30; i++)
+		do_write(A, text, 100);
+}
+
+static bool run_unread(void (*fn)(void))
+{
+	consume_while_running = false;
+	run_child(fn, true);
+	consume_while_running = true;
+	return woken_before_reading;
+}
+
+static void test_wakeups(void)
+{
+	bool woken;
+
+	quiet_data = true;
+	probes_consume(probes);
+	(void)reader_is_woken(); /* by what was before */
+	woken = run_unread(case_few);
+	verdict(!woken && data_bytes == 30 * 100, "some records wake nobody (BR-114)");
+	woken = run_unread(case_flood);
+	verdict(woken, "a ring half full wakes the reader");
+	quiet_data = false;
+}
+
 static void case_exec(void)
 {
 	char *const args[] = {"/bin/true", "argument", NULL};
@@ -1597,8 +1696,7 @@ static void run_libssl_tests(void)
 
 static void test_votes(void)
 {
-	char *p;
-	unsigned votes = 0;
+	unsigned votes;
 	static const char begin[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
 				    "open A1\n"
 				    "data A1 tx 0+2 'ab'\n"
@@ -1621,10 +1719,7 @@ static void test_votes(void)
 	run_child(case_votes, true);
 	kill(server, SIGKILL);
 	waitpid(server, NULL, 0);
-	for (p = got; (p = strstr(p, "after A1")); p++)
-		votes++;
-	for (p = got; (p = strstr(p, "before A1")); p++)
-		votes++;
+	votes = count_of("after A1") + count_of("before A1");
 	verdict(strncmp(got, begin, sizeof(begin) - 1) == 0, "socket calls next to TLS calls vote");
 	if (strncmp(got, begin, sizeof(begin) - 1) != 0)
 		print_lines("got", got);
@@ -1694,6 +1789,7 @@ int main(int argc, char **argv)
 	if (probes_features(probes)->sock_length) {
 		run_sock_tests();
 		test_votes();
+		test_owners();
 	} else {
 		listen_somewhere();
 	}
@@ -1702,6 +1798,7 @@ int main(int argc, char **argv)
 	config.ring_bytes = 65536;
 	verdict(open_probes(), "load again, with a small ring");
 	test_full_ring();
+	test_wakeups();
 	probes_close(probes);
 	config.ring_bytes = 1 << 20;
 	config.follow_exec = true;
