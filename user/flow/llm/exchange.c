@@ -54,7 +54,8 @@ struct exchange_flow {
 	const struct exchange_conn *conn;
 	struct entry *entries;
 	unsigned calls;
-	bool used; /* it carried an exchange before */
+	bool used;  /* it carried an exchange before */
+	bool asked; /* ... whose request was seen */
 };
 
 /* Processes that made calls with tools: beside such a main session small calls without tools are auxiliary. */
@@ -441,6 +442,15 @@ static void fill_conn(struct exchange_flow *f, struct pending *p, const struct s
 	p->retransmits = f->conn->bound ? f->conn->retransmits : 0;
 }
 
+static void note_lost(struct call *c, uint64_t len)
+{
+	c->lossy = true;
+	if (len > INT64_MAX || c->lost_bytes < 0 || (uint64_t)c->lost_bytes > INT64_MAX - len)
+		c->lost_bytes = UNKNOWN_COUNT;
+	else
+		c->lost_bytes += (int64_t)len;
+}
+
 static void on_request(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
 {
 	struct exchange_flow *f = ctx;
@@ -450,6 +460,7 @@ static void on_request(void *ctx, uint64_t xid, const struct http_head *h, const
 	struct pending *p;
 
 	advance(t, first->ts_ns);
+	f->asked |= h != NULL;
 	if (h)
 		d = dialect_by_path(is_upgrade(h) ? SV("POST") : h->method, client_plain_path(h->target), &class);
 	if ((h && !d) || entry_find(f, xid)) {
@@ -464,21 +475,15 @@ static void on_request(void *ctx, uint64_t xid, const struct http_head *h, const
 	f->used = true;
 	p->count_path = class == CALL_COUNT;
 	p->call.mid_attach = !h;
+	/* The start of this connection was seen, or a request on it: this one is not old, it was lost. */
+	if (!h && (f->conn->fresh || f->asked))
+		note_lost(&p->call, UINT64_MAX);
 	/* The first byte seen, where the request was not. */
 	p->call.start_ns = h ? first->entry_ns : first->ts_ns;
 	if (!h)
 		return;
 	begin_call(f, p, d);
 	fill_request(t, p, h);
-}
-
-static void note_lost(struct call *c, uint64_t len)
-{
-	c->lossy = true;
-	if (len > INT64_MAX || c->lost_bytes < 0 || (uint64_t)c->lost_bytes > INT64_MAX - len)
-		c->lost_bytes = UNKNOWN_COUNT;
-	else
-		c->lost_bytes += (int64_t)len;
 }
 
 static void on_request_end(void *ctx, uint64_t xid, uint64_t carried, const struct stamp *at)

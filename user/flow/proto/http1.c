@@ -76,6 +76,7 @@ struct http1 {
 	struct stamp before_first, before_last; /* bytes at the front that are in no message */
 	uint64_t before_bytes;
 	struct stamp request_end; /* of the last complete request */
+	uint64_t orphan_ns; /* when the last response began that was given up waiting for its request; 0: none */
 	uint64_t next_xid;
 	unsigned errors, requests;
 	enum http1_upgrade upgrade;
@@ -314,8 +315,10 @@ static enum message_next pair(struct http1 *h, uint64_t *length, bool force)
 
 	if (!x && !orphan && !force)
 		return NEXT_WAIT;
-	if (!x)
+	if (!x) {
 		x = orphan_new(h, message_first(&h->response));
+		h->orphan_ns = message_first(&h->response)->ts_ns;
+	}
 	if (!x) {
 		stop(h);
 		return NEXT_STOP;
@@ -621,6 +624,9 @@ static enum message_next on_request_head(void *ctx, struct message *m, uint64_t 
 	h->asking = x;
 	h->sink.on_request(h->sink.ctx, x->xid, &info.head, first);
 	next = request_body(x, &info, length);
+	/* It comes so late that its response has gone by as nobody's: a younger one must not be taken for it. */
+	if (h->orphan_ns && !h->pipelined && x->since_ns <= h->orphan_ns)
+		exchange_lose(h, x);
 	unpark(h, false); /* may end x, and with an upgrade all: message_begin() minds that */
 	return next;
 }
