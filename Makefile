@@ -10,8 +10,9 @@ DESTDIR ?=
 
 CC ?= gcc
 CLANG ?= clang
-BPFTOOL ?= $(shell PATH=$$PATH:/usr/sbin:/sbin command -v bpftool 2>/dev/null || echo bpftool)
-PKG_CONFIG ?= pkg-config
+# The first one that works: Ubuntu's is a wrapper that fails on kernels for which no package is installed.
+BPFTOOL ?= $(shell for b in $$(PATH=$$PATH:/usr/sbin:/sbin command -v bpftool) /usr/lib/linux-tools/*/bpftool \
+	/usr/lib/linux-tools-*/bpftool; do $$b version >/dev/null 2>&1 && echo $$b && exit; done; echo bpftool)
 PYTHON ?= /usr/bin/python3
 
 MACHINE := $(shell uname -m)
@@ -33,9 +34,9 @@ LDFLAGS += $(SAN_FLAGS)
 endif
 BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 $(WARN) -Wno-missing-declarations -I. -Ivmlinux -Ibpf
 
-# Static where the distribution ships archives; cJSON has none.
-ELF_LIBS = $(shell $(PKG_CONFIG) --static --libs libelf 2>/dev/null || echo -lelf -lz)
-LIBS = -Wl,-Bstatic -lbpf $(ELF_LIBS) -lcapstone -lz -Wl,-Bdynamic -lcjson -lm
+# Static where the distribution ships an archive that links by itself: cJSON has none, libelf's needs parts of elfutils.
+WIRE_LIBS := -lnghttp2 -lbrotlidec -lbrotlicommon -lzstd
+LIBS = -Wl,-Bstatic -lbpf -lcapstone $(WIRE_LIBS) -Wl,-Bdynamic -lelf -lz -lcjson -lm
 
 BPF_SRCS := $(sort $(wildcard bpf/*.bpf.c))
 BPF_OBJS := $(BPF_SRCS:bpf/%.bpf.c=$(O)/bpf/%.bpf.o)
@@ -95,6 +96,10 @@ UNIT_http1 := $(HTTP1_SRCS)
 UNIT_proto := user/flow/proto/proto.c $(HTTP1_SRCS)
 UNIT_decode := user/flow/proto/decode.c
 UNIT_sse := user/flow/proto/sse.c
+UNIT_ndjson := user/flow/proto/ndjson.c
+UNIT_jsonarray := user/flow/proto/jsonarray.c
+UNIT_eventstream := user/flow/proto/eventstream.c
+UNIT_ws := user/flow/proto/ws.c user/flow/proto/ws_inflate.c
 UNIT_jsonscan := user/flow/llm/jsonscan.c
 UNIT_dialect := $(wildcard user/flow/llm/dialect*.c) user/flow/llm/call.c
 UNIT_exchange := $(wildcard user/flow/llm/*.c) user/flow/proto/decode.c user/flow/proto/sse.c user/flow/proto/http.c
@@ -114,7 +119,7 @@ UNIT_abi :=
 UNIT_pipeline := user/pipeline.c $(sort $(wildcard user/flow/*.c user/flow/*/*.c))
 
 UNIT_TESTS := $(patsubst tests/unit/test_%.c,%,$(sort $(wildcard tests/unit/test_*.c)))
-UNIT_LIBS := -lcmocka -lcapstone -lelf -lz -lcjson -lm
+UNIT_LIBS := -lcmocka -lcapstone $(WIRE_LIBS) -lelf -lz -lcjson -lm
 UNIT_WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup
 
 # objects of the plain and the sanitized unit build

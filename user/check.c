@@ -40,7 +40,7 @@ static void check_file(struct check *c, const char *path, const char *shown)
 	struct stat st;
 	int err;
 
-	if (stat(path, &st) || !S_ISREG(st.st_mode) || elf_open(&elf, path))
+	if (stat(path, &st) || !S_ISREG(st.st_mode) || elf_map(&elf, path))
 		return;
 	err = tlsfind(&elf, &found);
 	log_safe(text, sizeof(text), sv_of(shown));
@@ -54,7 +54,7 @@ static void check_file(struct check *c, const char *path, const char *shown)
 		printf("  %s: refused: %s (build id %s)\n", text, found.reason, *elf.build_id ? elf.build_id : "none");
 		c->bad++;
 	}
-	elf_close(&elf);
+	elf_unmap(&elf);
 }
 
 static void on_map(void *ctx, const struct map_entry *m)

@@ -1386,7 +1386,7 @@ static int attach_libssl(void)
 
 	if (!read_function || !dladdr(read_function, &info))
 		return -ENOENT;
-	err = elf_open(&e, info.dli_fname);
+	err = elf_map(&e, info.dli_fname);
 	if (err)
 		return err;
 	err = tlsfind(&e, &found);
@@ -1394,7 +1394,7 @@ static int attach_libssl(void)
 		err = probes_attach_file(probes, info.dli_fname, info.dli_fname, &e, &found);
 	else
 		printf("# %s\n", found.reason);
-	elf_close(&e);
+	elf_unmap(&e);
 	return err;
 }
 

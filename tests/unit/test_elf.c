@@ -72,7 +72,7 @@ static void own_code_is_where_it_says(void **state)
 	struct elf e;
 
 	(void)state;
-	assert_int_equal(elf_open(&e, "/proc/self/exe"), 0);
+	assert_int_equal(elf_map(&e, "/proc/self/exe"), 0);
 	elf_each_function(&e, find_symbol, &w);
 	assert_true(w.count >= 1);
 	assert_true(w.found.size > 8);
@@ -84,8 +84,8 @@ static void own_code_is_where_it_says(void **state)
 	assert_null(elf_at(&e, e.size, 1));
 	assert_null(elf_at(&e, UINT64_MAX, 2));
 	assert_non_null(elf_at(&e, e.size, 0));
-	elf_close(&e);
-	elf_close(&e); /* again is harmless */
+	elf_unmap(&e);
+	elf_unmap(&e); /* again is harmless */
 }
 
 /* A uprobe on a file, without BPF. The descriptor, or -1 where that is not possible. */
@@ -116,7 +116,7 @@ static void assert_file_bytes(const struct elf *e, uint64_t off)
 static void breakpoints_are_not_read_as_code(void **state)
 {
 	char path[] = "/tmp/perfbpf-elf-XXXXXX", command[512];
-	struct wanted w = {.name = "elf_open"};
+	struct wanted w = {.name = "elf_map"};
 	struct elf before, after;
 	int fd = mkstemp(path);
 
@@ -125,19 +125,19 @@ static void breakpoints_are_not_read_as_code(void **state)
 	close(fd);
 	snprintf(command, sizeof(command), "cp /proc/%d/exe %s", (int)getpid(), path);
 	assert_int_equal(system(command), 0);
-	assert_int_equal(elf_open(&before, path), 0);
+	assert_int_equal(elf_map(&before, path), 0);
 	elf_each_function(&before, find_symbol, &w);
 	assert_true(w.count > 0);
 	assert_file_bytes(&before, w.found.off);
 	fd = probe_file(path, w.found.off);
 	if (fd >= 0) {
-		assert_int_equal(elf_open(&after, path), 0);
+		assert_int_equal(elf_map(&after, path), 0);
 		assert_file_bytes(&before, w.found.off);
 		assert_file_bytes(&after, w.found.off);
 		close(fd);
-		elf_close(&after);
+		elf_unmap(&after);
 	}
-	elf_close(&before);
+	elf_unmap(&before);
 	unlink(path);
 	if (fd < 0) {
 		print_message("# no uprobes here\n");
@@ -153,21 +153,21 @@ static void what_is_no_elf_file_is_refused(void **state)
 	int fd;
 
 	(void)state;
-	assert_int_equal(elf_open(&e, "/nonexistent"), -ENOENT);
-	assert_int_equal(elf_open(&e, "/tmp"), -EINVAL);
-	assert_int_equal(elf_open(&e, "/etc/passwd"), -ENOEXEC);
-	elf_close(&e);
+	assert_int_equal(elf_map(&e, "/nonexistent"), -ENOENT);
+	assert_int_equal(elf_map(&e, "/tmp"), -EINVAL);
+	assert_int_equal(elf_map(&e, "/etc/passwd"), -ENOEXEC);
+	elf_unmap(&e);
 	fd = mkstemp(path);
 	assert_true(fd >= 0);
-	assert_int_equal(elf_open(&e, path), -ENOEXEC); /* empty */
+	assert_int_equal(elf_map(&e, path), -ENOEXEC); /* empty */
 	assert_int_equal(write(fd, head, sizeof(head)), sizeof(head));
-	assert_int_equal(elf_open(&e, path), -ENOEXEC); /* 32-bit */
+	assert_int_equal(elf_map(&e, path), -ENOEXEC); /* 32-bit */
 	assert_int_equal(ftruncate(fd, (off_t)5 << 30), 0);
-	assert_int_equal(elf_open(&e, path), -EFBIG);
+	assert_int_equal(elf_map(&e, path), -EFBIG);
 	close(fd);
 	unlink(path);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(elf_open(&e, path), -EINVAL); /* and does not wait for a writer */
+	assert_int_equal(elf_map(&e, path), -EINVAL); /* and does not wait for a writer */
 	unlink(path);
 }
 
@@ -211,7 +211,7 @@ static void libssl_is_read_as_ld_so_reads_it(void **state)
 	void *lib;
 
 	(void)state;
-	if (elf_open(&e, LIBSSL))
+	if (elf_map(&e, LIBSSL))
 		skip();
 	lib = dlopen(LIBSSL, RTLD_NOW | RTLD_LOCAL);
 	assert_non_null(lib);
@@ -236,7 +236,7 @@ static void libssl_is_read_as_ld_so_reads_it(void **state)
 	assert_int_equal(calls, 1);
 	tlog_free(&needed);
 	dlclose(lib);
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 /* Every entry of the PLT names an import, and nothing else does. */
@@ -246,7 +246,7 @@ static void plt_entries_have_names(void **state)
 	unsigned named = 0, crypto_free = 0;
 
 	(void)state;
-	if (elf_open(&e, LIBSSL))
+	if (elf_map(&e, LIBSSL))
 		skip();
 	for (unsigned i = 0; i < e.load_count; i++)
 		for (uint64_t at = 0; e.loads[i].exec && at < e.loads[i].filesz; at += 16) {
@@ -259,7 +259,7 @@ static void plt_entries_have_names(void **state)
 	assert_true(named >= e.jmprel.count && named <= e.jmprel.count + 4); /* and .plt.got */
 	assert_null(elf_plt_name(&e, 0).ptr);
 	assert_null(elf_plt_name(&e, UINT64_MAX).ptr);
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 /* Without section headers (sstrip, packers) the dynamic table gives the same functions. */
@@ -271,7 +271,7 @@ static void stripped_section_headers(void **state)
 	uint8_t *copy;
 
 	(void)state;
-	if (elf_open(&e, LIBSSL))
+	if (elf_map(&e, LIBSSL))
 		skip();
 	copy = malloc(e.size);
 	assert_non_null(copy);
@@ -287,8 +287,8 @@ static void stripped_section_headers(void **state)
 	assert_int_equal(with.with_at, 0);
 	assert_int_equal(e.dynsym.count, bare.dynsym.count);
 	assert_true(sv_eq(bare.soname, SV("libssl.so.3")));
-	elf_close(&bare);
-	elf_close(&e);
+	elf_unmap(&bare);
+	elf_unmap(&e);
 	free(copy);
 }
 
@@ -301,10 +301,10 @@ static void node_is_walked_quickly(void **state)
 
 	(void)state;
 	clock_gettime(CLOCK_MONOTONIC, &begin);
-	if (elf_open(&e, NODE))
+	if (elf_map(&e, NODE))
 		skip();
 	if (e.size < 32 << 20) { /* a small program over libnode.so */
-		elf_close(&e);
+		elf_unmap(&e);
 		skip();
 	}
 	elf_each_function(&e, count_function, &c);
@@ -317,7 +317,7 @@ static void node_is_walked_quickly(void **state)
 #else
 	assert_true(s < 10);
 #endif
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 /* --- PLT of arm64, by hand
@@ -424,7 +424,7 @@ static void use_all(const void *bytes, size_t len)
 		for (uint64_t at = 0; at < 256 && at < e.loads[i].filesz; at += 4)
 			sum += elf_plt_name(&e, e.loads[i].vaddr + at).len;
 	elf_defined(&e, SV("SSL_read"));
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 static uint8_t *read_shape(size_t *len)

@@ -37,7 +37,7 @@ static struct elf_symbol symbol(const struct elf *e, const char *name)
 
 static void open_shape(struct elf *e, const char *name)
 {
-	if (elf_open(e, shape_path(name)))
+	if (elf_map(e, shape_path(name)))
 		skip(); /* built on x86-64 only */
 }
 
@@ -86,7 +86,7 @@ static void first_instructions(void **state)
 		assert_true(site.insn[0] && site.insn[strlen(site.insn) - 1] != ' ');
 		assert_true(on_decode_chain(&e, s.off, site.off));
 	}
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 static void five_byte_nop_where_the_kernel_optimizes_it(void **state)
@@ -104,7 +104,7 @@ static void five_byte_nop_where_the_kernel_optimizes_it(void **state)
 	assert_int_equal(site_resolve(&e, symbol(&e, "endbr_push").off, true, &site), 0);
 	assert_int_equal(site.class, SITE_EMULATED);
 	site_set_nop5(false);
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 static void what_is_no_code_is_refused(void **state)
@@ -123,7 +123,7 @@ static void what_is_no_code_is_refused(void **state)
 	assert_int_equal(site_resolve(&e, symbol(&e, "test_je").off, true, &site), 0);
 	assert_int_equal(site.class, SITE_ENTRY);
 	assert_true(site.off == site.func_off);
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 static void class_names(void **state)
@@ -151,17 +151,17 @@ static void tail_jumps(void **state)
 	assert_true(target == symbol(&e, "SSL_write_ex2").off);
 	assert_false(site_tail_target(&e, symbol(&e, "SSL_write_ex2").off, &target, &plt));
 	assert_false(site_tail_target(&e, symbol(&e, "SSL_read").off, &target, &plt));
-	elf_close(&e);
+	elf_unmap(&e);
 	open_shape(&e, "tail");
 	assert_true(site_tail_target(&e, symbol(&e, "SSL_write_ex").off, &target, &plt));
 	assert_true(sv_eq(plt, SV("SSL_write_ex2")));
 	assert_true(target == symbol(&e, "SSL_write_ex2").off);
-	elf_close(&e);
+	elf_unmap(&e);
 	open_shape(&e, "hop");
 	assert_true(site_tail_target(&e, symbol(&e, "read_wrapper").off, &target, &plt));
 	assert_null(plt.ptr);
 	assert_true(target == symbol(&e, "ssl_read_internal").off);
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 /* --- rule 2
@@ -218,7 +218,7 @@ static void forwarded_arguments(void **state)
 			fail_msg("%s: %s at %u: %d", cases[i].shape, cases[i].function, cases[i].at, err);
 		if (!err && target != symbol(&e, cases[i].target).off)
 			fail_msg("%s: %s: 0x%llx", cases[i].shape, cases[i].function, (unsigned long long)target);
-		elf_close(&e);
+		elf_unmap(&e);
 	}
 }
 
@@ -231,7 +231,7 @@ static void who_reaches_whom(void **state)
 	assert_true(site_reaches(&e, symbol(&e, "SSL_read").off, symbol(&e, "ssl_read_internal").off));
 	assert_true(site_reaches(&e, symbol(&e, "SSL_peek").off, symbol(&e, "ssl_read_internal").off));
 	assert_false(site_reaches(&e, symbol(&e, "SSL_peek").off, symbol(&e, "ssl_write_internal").off));
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 /* --- trouble
@@ -263,7 +263,7 @@ static void no_memory(void **state)
 	assert_int_equal(site_resolve(&e, symbol(&e, "SSL_free").off, true, &site), 0);
 	assert_true(site.off == site.func_off); /* whether it loops is not known: the entry */
 	fail_nth(0);
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 /* Any bytes as code: an answer that is on the decode chain, or none; and the analyses end. */

@@ -17,7 +17,7 @@ static void show(struct tlog *log, const char *path)
 	static const char *const roles[] = {"none", "read", "write", "handshake", "new", "free"};
 	struct tls_find found;
 	struct elf e;
-	int err = elf_open(&e, path);
+	int err = elf_map(&e, path);
 
 	if (err) {
 		tlog_printf(log, "open: %s\n", strerror(-err));
@@ -44,7 +44,7 @@ static void show(struct tlog *log, const char *path)
 	}
 	if (err)
 		assert_int_equal(found.count, 0);
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 #define LIFE                                                                                                           \
@@ -248,7 +248,7 @@ static void no_memory(void **state)
 	struct elf e;
 
 	(void)state;
-	if (elf_open(&e, shape_path("internal")))
+	if (elf_map(&e, shape_path("internal")))
 		skip();
 	for (unsigned n = 1; hit; n++) {
 		int err;
@@ -264,7 +264,7 @@ static void no_memory(void **state)
 			assert_true(on_decode_chain(&e, found.funcs[i].site.func_off, found.funcs[i].site.off));
 	}
 	assert_int_equal(found.count, 5);
-	elf_close(&e);
+	elf_unmap(&e);
 }
 
 int main(void)

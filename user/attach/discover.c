@@ -76,7 +76,7 @@ static enum file_state probe(struct discover *d, const char *path, const char *s
 	enum file_state state = FILE_NO_TLS;
 	char text[256];
 	struct elf elf;
-	int err = elf_open(&elf, path);
+	int err = elf_map(&elf, path);
 
 	if (err) {
 		log_debug("%s: %s", log_safe(text, sizeof(text), sv_of(shown)), strerror(-err));
@@ -93,7 +93,7 @@ static enum file_state probe(struct discover *d, const char *path, const char *s
 		state = FILE_REFUSED;
 		log_warn("%s (build id %s): not traced: %s", text, *elf.build_id ? elf.build_id : "none", found.reason);
 	}
-	elf_close(&elf);
+	elf_unmap(&elf);
 	return state;
 }
 

@@ -319,7 +319,7 @@ int elf_from_bytes(struct elf *e, const void *bytes, size_t size)
 	return 0;
 }
 
-int elf_open(struct elf *e, const char *path)
+int elf_map(struct elf *e, const char *path)
 {
 	struct stat st;
 	void *map;
@@ -358,7 +358,7 @@ fail:
 	return err;
 }
 
-void elf_close(struct elf *e)
+void elf_unmap(struct elf *e)
 {
 	if (e->fd >= 0) {
 		munmap((void *)(uintptr_t)e->map, e->size);

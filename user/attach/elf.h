@@ -41,7 +41,7 @@ struct elf {
 	struct sv soname;			 /* DT_SONAME, borrowed from the mapping */
 	bool runpath; /* elf_rpath() is DT_RUNPATH (asked after LD_LIBRARY_PATH), not DT_RPATH */
 
-	/* found once by elf_open(), for the functions below */
+	/* found once by elf_map(), for the functions below */
 	struct elf_table dynamic, dynsym, symtab, jmprel, rela;
 	struct elf_strings dynstr, strtab;
 	struct sv interp, rpath;
@@ -49,10 +49,10 @@ struct elf {
 
 /* Opens O_RDONLY|O_CLOEXEC (through /proc/PID/map_files, root or exe as the caller likes). 0; -ENOEXEC (no ELF we
  * read), -EFBIG, -EINVAL (not a regular file), other -errno. */
-int elf_open(struct elf *e, const char *path);
-/* The same over bytes that the caller keeps until elf_close(). 0 or -ENOEXEC. */
+int elf_map(struct elf *e, const char *path);
+/* The same over bytes that the caller keeps until elf_unmap(). 0 or -ENOEXEC. */
 int elf_from_bytes(struct elf *e, const void *bytes, size_t size);
-void elf_close(struct elf *e);
+void elf_unmap(struct elf *e);
 
 /* Virtual address to file offset, inside a PT_LOAD's file part: offset, or -1. */
 int64_t elf_offset_of(const struct elf_load *loads, unsigned n, uint64_t vaddr);

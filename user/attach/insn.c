@@ -40,7 +40,7 @@ int64_t code_offset(const struct elf *e, uint64_t vaddr)
 	return -1;
 }
 
-bool decode(struct decoder *d, uint64_t off)
+bool decode_insn(struct decoder *d, uint64_t off)
 {
 	uint64_t vaddr = elf_vaddr_of(d->e, off);
 	size_t len = INSN_BYTES_MAX;
@@ -185,7 +185,7 @@ int body_read(struct body *b, struct decoder *d, uint64_t func_off, uint64_t siz
 		struct insn *n = &b->insns[i];
 		bool inside;
 
-		if (!decode(d, n->off)) {
+		if (!decode_insn(d, n->off)) {
 			n->flow = FLOW_END;
 			n->target = -1;
 			continue;

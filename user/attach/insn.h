@@ -11,13 +11,13 @@
 struct decoder {
 	const struct elf *e;
 	csh handle;
-	cs_insn *insn; /* what decode() found last */
+	cs_insn *insn; /* what decode_insn() found last */
 	uint64_t off;  /* and where */
 };
 
 int decoder_open(struct decoder *d, const struct elf *e); /* 0 or -ENOMEM */
 void decoder_close(struct decoder *d);
-bool decode(struct decoder *d, uint64_t off); /* false: no code there, or none that is known */
+bool decode_insn(struct decoder *d, uint64_t off); /* false: no code there, or none that is known */
 
 /* File offset of code at an address, -1 when no executable segment holds it. */
 int64_t code_offset(const struct elf *e, uint64_t vaddr);

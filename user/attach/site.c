@@ -83,12 +83,12 @@ static bool straight_line_site(struct decoder *d, uint64_t func_off, bool has_re
 	uint64_t off = func_off;
 	int64_t target;
 
-	for (unsigned i = 0; i < STRAIGHT_LINE_MAX && decode(d, off); i++) {
+	for (unsigned i = 0; i < STRAIGHT_LINE_MAX && decode_insn(d, off); i++) {
 		bool nop5 = nop5_is_optimized && is_nop5(d->insn->bytes, d->insn->size);
 
 		if (nop5 || is_emulated(d->insn->bytes, d->insn->size)) {
 			*class = nop5 ? SITE_NOP5 : SITE_EMULATED;
-			return !comes_back(d, func_off, off) && decode(d, off);
+			return !comes_back(d, func_off, off) && decode_insn(d, off);
 		}
 		if (flow_of(d, &target) != FLOW_NEXT || written_regs(d) & keep)
 			return false;
@@ -113,7 +113,7 @@ int site_resolve(const struct elf *e, uint64_t func_off, bool has_return, struct
 		return err;
 	if (straight_line_site(&d, func_off, has_return, &class))
 		fill(&d, func_off, class, 1, out);
-	else if (decode(&d, func_off))
+	else if (decode_insn(&d, func_off))
 		fill(&d, func_off, SITE_STEPPED, 3, out);
 	else
 		err = -EINVAL;

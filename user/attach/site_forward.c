@@ -42,7 +42,7 @@ static bool tail_target(struct decoder *d, uint64_t func_off, uint64_t *target_o
 	enum flow flow;
 
 	*plt_name = SV_NONE;
-	for (unsigned i = 0; i < WRAPPER_INSNS_MAX && decode(d, off); i++) {
+	for (unsigned i = 0; i < WRAPPER_INSNS_MAX && decode_insn(d, off); i++) {
 		flow = flow_of(d, &target);
 		if (flow == FLOW_JUMP && target >= 0) {
 			*target_off = resolve_plt(d->e, (uint64_t)target, plt_name);
@@ -425,7 +425,7 @@ static int run_dataflow(struct dataflow *f, uint64_t func_off)
 			return -E2BIG;
 		f->queued[i] = false;
 		s = f->states[i];
-		if (!decode(f->d, n->off))
+		if (!decode_insn(f->d, n->off))
 			continue;
 		step(f, &s);
 		if (s.reg[RSP].kind != VALUE_STACK)

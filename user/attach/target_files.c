@@ -286,7 +286,7 @@ static void follow_needs(struct walk *w, unsigned first)
 		struct needs n = {.w = w, .origin = directory_of(path)};
 		struct elf e;
 
-		if (elf_open(&e, path))
+		if (elf_map(&e, path))
 			continue;
 		if (i == first) {
 			struct sv rpath = e.runpath ? SV_NONE : elf_rpath(&e);
@@ -303,7 +303,7 @@ static void follow_needs(struct walk *w, unsigned first)
 			add_file(w, interp);
 		}
 		elf_each_needed(&e, add_needed, &n);
-		elf_close(&e);
+		elf_unmap(&e);
 	}
 }
 
