@@ -173,7 +173,7 @@ FUZZ_CFLAGS := -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize
 define fuzz_rule
 $(O)/fuzz/$(1): tests/fuzz/fuzz_$(1).c $$(UNIT_$(1)) $$(BASE_SRCS) $(STAMP)
 	@mkdir -p $$(@D)
-	$$(call say,FUZZ,$$@)$$(CLANG) $$(CPPFLAGS) $$(FUZZ_CFLAGS) -o $$@ $$(filter %.c,$$^) -lcapstone -lelf -lz -lcjson -lm
+	$$(call say,FUZZ,$$@)$$(CLANG) $$(CPPFLAGS) $$(FUZZ_CFLAGS) -o $$@ $$(filter %.c,$$^) -lcapstone $(WIRE_LIBS) -lelf -lz -lcjson -lm
 endef
 $(foreach t,$(FUZZ_TARGETS),$(eval $(call fuzz_rule,$(t))))
 fuzz: $(FUZZ_TARGETS:%=$(O)/fuzz/%)
