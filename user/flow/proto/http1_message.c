@@ -435,14 +435,53 @@ static int candidate(struct message *m, uint8_t c, const struct stamp *at)
 	return (int)(r == MATCH_NO ? shift(m, at) : r);
 }
 
+static bool begins_line(const struct message *m, uint8_t c)
+{
+	return m->side == HTTP_RESPONSE ? c == 'H' : c >= 'C' && c <= 'U';
+}
+
+/*
+ * From i on: where the next byte is that can begin a start line or move the chunk matcher. A connection that is no
+ * HTTP, or a long body, is passed over at the speed of memchr(). *cr: the next CR, looked for again only once it was
+ * passed.
+ */
+static size_t next_sign(const struct message *m, const uint8_t *ptr, size_t len, size_t i, size_t *cr)
+{
+	const uint8_t *found;
+
+	if (m->head.len || (m->chunks && m->chunk_match.phase != CHUNK_IN_TEXT))
+		return i;
+	if (m->chunks) {
+		if (*cr < i || !*cr) {
+			found = memchr(ptr + i, '\r', len - i);
+			*cr = found ? (size_t)(found - ptr) : len;
+		}
+		len = *cr;
+	}
+	if (m->side == HTTP_RESPONSE) {
+		found = memchr(ptr + i, 'H', len - i);
+		return found ? (size_t)(found - ptr) : len;
+	}
+	while (i < len && !begins_line(m, ptr[i]))
+		i++;
+	return i;
+}
+
 static long step_search(struct message *m, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	size_t i = 0, plain = 0;
+	size_t i = 0, plain = 0, next, cr = 0;
 
 	while (i < len) {
-		uint8_t c = ptr[i++];
+		uint8_t c = ptr[i];
 		int r;
 
+		next = next_sign(m, ptr, len, i, &cr);
+		if (next > i) {
+			plain += next - i;
+			i = next;
+			continue;
+		}
+		i++;
 		if (m->chunks && chunk_match(&m->chunk_match, c)) {
 			skip(m, plain + 1 + m->head.len, at);
 			plain = 0;
@@ -451,7 +490,7 @@ static long step_search(struct message *m, const uint8_t *ptr, size_t len, const
 			head_clear(m);
 			continue;
 		}
-		if (!m->head.len && !(m->side == HTTP_RESPONSE ? c == 'H' : c >= 'C' && c <= 'U')) {
+		if (!m->head.len && !begins_line(m, c)) {
 			plain++;
 			continue;
 		}
