@@ -97,7 +97,9 @@ UNIT_proto := user/flow/proto/proto.c $(HTTP1_SRCS)
 HTTP2_SRCS := $(wildcard user/flow/proto/http2*.c) user/flow/proto/hpack.c user/flow/proto/http.c
 UNIT_http2 := $(HTTP2_SRCS)
 UNIT_hpack := user/flow/proto/hpack.c user/flow/proto/http.c
-UNIT_decode := user/flow/proto/decode.c
+DECODE_SRCS := user/flow/proto/decode.c user/flow/proto/decode_coder.c
+UNIT_decode := $(DECODE_SRCS)
+UNIT_LIBS_decode := -lbrotlienc
 UNIT_sse := user/flow/proto/sse.c
 UNIT_ndjson := user/flow/proto/ndjson.c
 UNIT_jsonarray := user/flow/proto/jsonarray.c
@@ -105,7 +107,7 @@ UNIT_eventstream := user/flow/proto/eventstream.c
 UNIT_ws := user/flow/proto/ws.c user/flow/proto/ws_inflate.c
 UNIT_jsonscan := user/flow/llm/jsonscan.c
 UNIT_dialect := $(wildcard user/flow/llm/dialect*.c) user/flow/llm/call.c
-UNIT_exchange := $(wildcard user/flow/llm/*.c) user/flow/proto/decode.c user/flow/proto/sse.c user/flow/proto/http.c
+UNIT_exchange := $(wildcard user/flow/llm/*.c) $(DECODE_SRCS) user/flow/proto/sse.c user/flow/proto/http.c
 UNIT_span := user/flow/span.c user/flow/llm/call.c
 UNIT_trace := user/flow/trace.c user/flow/span.c user/flow/llm/call.c user/flow/proc.c
 UNIT_writer := user/flow/writer.c
@@ -186,7 +188,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (30)
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS := $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/tlsbench
+TEST_TOOLS := $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/tlsbench
 
 $(O)/tests/modelserver: $(O)/tests/tools/modelserver.o $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
@@ -197,6 +199,9 @@ $(O)/tests/modelclient: $(O)/tests/tools/modelclient.o $(BASE_SRCS:%.c=$(O)/%.o)
 $(O)/tests/tlsbench: $(O)/tests/bench/tlsbench.o $(O)/tests/tools/testcert.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lpthread
+$(O)/tests/repeatcap: $(O)/tests/tools/repeatcap.o $(BASE_SRCS:%.c=$(O)/%.o)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
 $(O)/tests/jsonl2cap: $(O)/tests/tools/jsonl2cap.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
