@@ -121,7 +121,6 @@ UNIT_target := user/attach/target.c user/attach/target_files.c user/attach/ldcac
 UNIT_options := user/options.c
 UNIT_targets := user/targets.c user/attach/target.c user/attach/elf.c
 UNIT_abi :=
-UNIT_pipeline := user/pipeline.c $(sort $(wildcard user/flow/*.c user/flow/*/*.c))
 
 UNIT_TESTS := $(patsubst tests/unit/test_%.c,%,$(sort $(wildcard tests/unit/test_*.c)))
 UNIT_LIBS := -lcmocka -lcapstone $(WIRE_LIBS) -lelf -lz -lcjson -lm
