@@ -1,22 +1,66 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "harness.h"
 
+#include <brotli/encode.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include "base/err.h"
 #include "flow/proto/decode.h"
 
-enum wrap { GZIP = 31, ZLIB = 15, RAW = -15 };
+enum wrap { GZIP = 31, ZLIB = 15, RAW = -15, BROTLI = 100, ZSTD = 101 };
 
 struct bytes {
 	uint8_t *ptr;
 	size_t len;
 };
 
-/* Compresses, with a flush after every `flush` bytes (0: none). */
-static struct bytes pack(const void *text, size_t len, enum wrap wrap, size_t flush)
+static size_t brotli_some(BrotliEncoderState *e, BrotliEncoderOperation op, const uint8_t *ptr, size_t len,
+			  uint8_t *out, size_t room)
+{
+	size_t left = room;
+
+	do
+		assert_true(BrotliEncoderCompressStream(e, op, &len, &ptr, &left, &out, NULL));
+	while (len || BrotliEncoderHasMoreOutput(e));
+	return room - left;
+}
+
+static struct bytes pack_brotli(const uint8_t *text, size_t len, size_t flush)
+{
+	size_t room = len + len / 2 + 4096, done = 0;
+	struct bytes out = {malloc(room), 0};
+	BrotliEncoderState *e = BrotliEncoderCreateInstance(NULL, NULL, NULL);
+
+	BrotliEncoderSetParameter(e, BROTLI_PARAM_QUALITY, 5);
+	for (; flush && len - done > flush; done += flush)
+		out.len +=
+			brotli_some(e, BROTLI_OPERATION_FLUSH, text + done, flush, out.ptr + out.len, room - out.len);
+	out.len += brotli_some(e, BROTLI_OPERATION_FINISH, text + done, len - done, out.ptr + out.len, room - out.len);
+	assert_true(BrotliEncoderIsFinished(e));
+	BrotliEncoderDestroyInstance(e);
+	return out;
+}
+
+static struct bytes pack_zstd(const uint8_t *text, size_t len, size_t flush, int window_log)
+{
+	size_t room = len + len / 2 + 4096, done = 0;
+	ZSTD_outBuffer out = {malloc(room), room, 0};
+	ZSTD_CCtx *c = ZSTD_createCCtx();
+
+	ZSTD_CCtx_setParameter(c, ZSTD_c_checksumFlag, 1);
+	ZSTD_CCtx_setParameter(c, ZSTD_c_windowLog, window_log);
+	for (; flush && len - done > flush; done += flush)
+		assert_int_equal(ZSTD_compressStream2(c, &out, &(ZSTD_inBuffer){text + done, flush, 0}, ZSTD_e_flush),
+				 0);
+	assert_int_equal(ZSTD_compressStream2(c, &out, &(ZSTD_inBuffer){text + done, len - done, 0}, ZSTD_e_end), 0);
+	ZSTD_freeCCtx(c);
+	return (struct bytes){out.dst, out.pos};
+}
+
+static struct bytes pack_zlib(const void *text, size_t len, enum wrap wrap, size_t flush)
 {
 	struct bytes out = {malloc(len + len / 2 + 4096), 0};
 	size_t room = len + len / 2 + 4096, done = 0;
@@ -37,6 +81,16 @@ static struct bytes pack(const void *text, size_t len, enum wrap wrap, size_t fl
 	out.len = room - z.avail_out;
 	deflateEnd(&z);
 	return out;
+}
+
+/* Compresses, with a flush after every `flush` bytes (0: none). */
+static struct bytes pack(const void *text, size_t len, enum wrap wrap, size_t flush)
+{
+	if (wrap == BROTLI)
+		return pack_brotli(text, len, flush);
+	if (wrap == ZSTD)
+		return pack_zstd(text, len, flush, 0);
+	return pack_zlib(text, len, wrap, flush);
 }
 
 static struct bytes join(struct bytes a, struct bytes b)
@@ -154,7 +208,14 @@ static void test_codings(void **state)
 	run_all("deflate", pack_text(RAW), DECODE_OK, TEXT);
 	run_all("gzip, deflate", repack(pack_text(GZIP), ZLIB), DECODE_OK, TEXT);
 	run_all("deflate,identity , gzip", repack(pack_text(RAW), GZIP), DECODE_OK, TEXT);
+	run_all("br", pack_text(BROTLI), DECODE_OK, TEXT);
+	run_all("zstd", pack_text(ZSTD), DECODE_OK, TEXT);
+	run_all("Br , zstd", repack(pack_text(BROTLI), ZSTD), DECODE_OK, TEXT);
+	run_all("zstd, gzip", repack(pack_text(ZSTD), GZIP), DECODE_OK, TEXT);
+	run_all("gzip, br", repack(pack_text(GZIP), BROTLI), DECODE_OK, TEXT);
 	run_all("gzip", (struct bytes){NULL, 0}, DECODE_OK, "");
+	run_all("br", pack("", 0, BROTLI, 0), DECODE_OK, "");
+	run_all("zstd", pack("", 0, ZSTD, 0), DECODE_OK, "");
 	run_all("deflate", literal("\x03\x00", 2), DECODE_OK, "");
 }
 
@@ -168,6 +229,15 @@ static void test_members_and_padding(void **state)
 	run_all("gzip", join(pack("a", 1, GZIP, 0), literal("\x1fjunk", 5)), DECODE_CORRUPT, "a");
 	run_all("deflate", join(pack("a", 1, ZLIB, 0), literal("\0", 1)), DECODE_OK, "a");
 	run_all("deflate", join(pack("a", 1, ZLIB, 0), literal("b", 1)), DECODE_CORRUPT, "a");
+	run_all("br", join(pack("a", 1, BROTLI, 0), literal("b", 1)), DECODE_CORRUPT, "a");
+	/* Frames, one that is to be skipped between them, and one without a size or a checksum. */
+	run_all("zstd", join(pack_text(ZSTD), pack("!", 1, ZSTD, 0)), DECODE_OK, TEXT "!");
+	run_all("zstd",
+		join(join(pack("a", 1, ZSTD, 0), literal("\x51\x2a\x4d\x18\x05\0\0\0junk\0", 13)), pack_text(ZSTD)),
+		DECODE_OK, "a" TEXT);
+	run_all("zstd", literal("\x28\xb5\x2f\xfd\x00\x58\x08\0\0a\x11\0\0bb", 15), DECODE_OK, "abb");
+	run_all("zstd", join(pack("a", 1, ZSTD, 0), literal("\0\0\0\0", 4)), DECODE_CORRUPT, "a");
+	run_all("zstd", join(pack("a", 1, ZSTD, 0), literal("junk", 4)), DECODE_CORRUPT, "a");
 }
 
 static void test_corrupt(void **state)
@@ -179,6 +249,11 @@ static void test_corrupt(void **state)
 	run_all("deflate", literal("\xff\xff\xff", 3), DECODE_CORRUPT, "");
 	bad.ptr[bad.len - 6] ^= 1; /* its checksum: all was told by then, and it is not believed */
 	run_all("gzip", bad, DECODE_CORRUPT, TEXT);
+	run_all("br", literal("\x91no brotli", 10), DECODE_CORRUPT, "");
+	run_all("zstd", literal("no zstd at all", 14), DECODE_CORRUPT, "");
+	bad = pack_text(ZSTD);
+	bad.ptr[bad.len - 1] ^= 1;
+	run_all("zstd", bad, DECODE_CORRUPT, TEXT);
 	/* a body that stops in the middle is the framing's business */
 	bad = pack_text(GZIP);
 	bad.len -= 8;
@@ -194,11 +269,41 @@ static void on_stamped(void *ctx, const uint8_t *ptr, size_t len, const struct s
 		tlog_printf(l, "%d%c", (int)at->ts_ns, ptr[i]);
 }
 
+/* What one more flush adds is pushed in one piece. */
+static void check_flushes(const char *coding, enum wrap wrap)
+{
+	struct tlog l = {0};
+	struct decode_sink sink = {&l, on_stamped};
+	struct decode *d = decode_new(sv_of(coding), &sink);
+	struct bytes all = pack("aaaabbbbcccc", 12, wrap, 4);
+	size_t from = 0;
+
+	for (size_t n = 1; n <= 3; n++) {
+		/* The flushed ones are a prefix of all; before the last block, of 1 byte, another flush is made. */
+		struct bytes part = pack("aaaabbbbccccd", 4 * n + 1, wrap, 4);
+		struct stamp at = {0, n, 1, 0};
+		size_t to = part.len;
+
+		while (n < 3 && memcmp(part.ptr, all.ptr, to))
+			to--;
+		to = n < 3 ? to : all.len;
+		assert_int_equal(decode_push(d, all.ptr + from, to - from, &at), DECODE_OK);
+		from = to;
+		free(part.ptr);
+	}
+	assert_log(&l, "1a1a1a1a2b2b2b2b3c3c3c3c");
+	decode_free(d);
+	free(all.ptr);
+	tlog_free(&l);
+}
+
 static void test_flushes_come_out_at_once(void **state)
 {
 	static const enum wrap wraps[] = {GZIP, ZLIB, RAW};
 
 	(void)state;
+	check_flushes("br", BROTLI);
+	check_flushes("zstd", ZSTD);
 	for (size_t i = 0; i < ARRAY_SIZE(wraps); i++) {
 		struct tlog l = {0};
 		struct decode_sink sink = {&l, on_stamped};
@@ -243,10 +348,11 @@ static void check_unknown(const char *coding, const char *name)
 static void test_unknown(void **state)
 {
 	(void)state;
-	check_unknown("br", "br");
-	check_unknown("zstd", "zstd");
+	check_unknown("compress", "compress");
+	check_unknown("dcz", "dcz");
 	check_unknown("X-Unknown", "X-Unknown");
-	check_unknown("gzip, br", "br");
+	check_unknown("gzip, compress", "compress");
+	check_unknown("compress, br", "compress");
 	check_unknown("gzip,gzip,gzip,gzip,gzip", "gzip");
 	check_unknown("0123456789012345678901234567890123456789012345678901234567890123456789",
 		      "012345678901234567890123456789012345678901234567890123456789012");
@@ -295,13 +401,12 @@ static struct bytes pack_zeros(size_t len, enum wrap wrap)
 }
 
 /* 64 MiB in 64 KiB: given up soon after the first MiB, at the same place however it is cut. */
-static void test_bomb(void **state)
+static void check_bomb(const char *coding, enum wrap wrap)
 {
-	struct run whole = {.coding = "gzip", .in = pack_zeros(64u << 20, GZIP)}, piecewise = whole, bytewise = whole;
+	struct run whole = {.coding = coding, .in = pack_zeros(64u << 20, wrap)}, piecewise = whole, bytewise = whole;
 	long before = resident_kib();
 	clock_t began = clock();
 
-	(void)state;
 	run_pieces(&whole, 0, 0, 0);
 	assert_int_equal(whole.status, DECODE_LIMIT);
 	assert_in_range(whole.total, DECODE_RATIO_MIN, DECODE_RATIO_MIN + 16384);
@@ -318,30 +423,71 @@ static void test_bomb(void **state)
 	free(whole.in.ptr);
 }
 
-static void test_stacked_bomb(void **state)
+static void test_bomb(void **state)
 {
-	struct run r = {.coding = "gzip, gzip", .in = repack(pack_zeros(64u << 20, GZIP), GZIP)};
-
 	(void)state;
+	check_bomb("gzip", GZIP);
+	check_bomb("deflate", RAW);
+	check_bomb("br", BROTLI);
+	check_bomb("zstd", ZSTD);
+}
+
+static void check_stacked_bomb(const char *coding, enum wrap inner, enum wrap outer)
+{
+	struct run r = {.coding = coding, .in = repack(pack_zeros(64u << 20, inner), outer)};
+	size_t total;
+
 	run_pieces(&r, 0, 0, 0);
+	total = r.total;
 	assert_int_equal(r.status, DECODE_LIMIT);
 	assert_in_range(r.total, 1, DECODE_RATIO_MIN + 16384);
+	run_pieces(&r, 0, 0, 1);
+	assert_int_equal(r.total, total);
 	free(r.in.ptr);
 	guard_free(&r.guard);
 }
 
+static void test_stacked_bomb(void **state)
+{
+	(void)state;
+	check_stacked_bomb("gzip, gzip", GZIP, GZIP);
+	check_stacked_bomb("br, zstd", BROTLI, ZSTD);
+	check_stacked_bomb("zstd, br", ZSTD, BROTLI);
+	check_stacked_bomb("gzip, br", GZIP, BROTLI);
+}
+
+/* A window larger than what RFC 9659 has receivers grant, and one just as large. */
+static void test_zstd_window(void **state)
+{
+	size_t len = 9u << 20;
+	uint8_t *noise = malloc(len);
+
+	(void)state;
+	for (size_t i = 0, x = 1; i < len; i++, x = x * 6364136223846793005u + 1442695040888963407u)
+		noise[i] = (uint8_t)(x >> 56);
+	for (int window_log = 23; window_log < 25; window_log++) {
+		struct run r = {.coding = "zstd", .in = pack_zstd(noise, len, 1u << 20, window_log)};
+
+		run_pieces(&r, 0, 0, 0);
+		assert_int_equal(r.status, window_log == 23 ? DECODE_OK : DECODE_LIMIT);
+		assert_int_equal(r.total, window_log == 23 ? len : 0);
+		free(r.in.ptr);
+		guard_free(&r.guard);
+	}
+	free(noise);
+}
+
 /* A long stream that compresses well, but not like a bomb, comes out whole. */
-static void test_good_ratio(void **state)
+static void check_good_ratio(const char *coding, enum wrap wrap)
 {
 	size_t len = 8u << 20, at = 0;
 	char *text = malloc(len + 128);
-	struct run r = {.coding = "gzip"};
+	struct run r = {.coding = coding};
 
-	(void)state;
 	for (unsigned i = 0; at < len; i++)
 		at += (size_t)sprintf(text + at, "data: {\"type\":\"delta\",\"index\":%u,\"text\":\"w%u\"}\n\n", i,
 				      i * 7919 % 10007);
-	r.in = pack(text, at, GZIP, 65536);
+	r.in = pack(text, at, wrap, 65536);
 	run_pieces(&r, 0, 0, 4096);
 	assert_int_equal(r.status, DECODE_OK);
 	assert_int_equal(r.total, at);
@@ -350,14 +496,49 @@ static void test_good_ratio(void **state)
 	guard_free(&r.guard);
 }
 
-static void test_no_memory(void **state)
+static void test_good_ratio(void **state)
 {
-	bool hit = true;
-	struct bytes in = repack(pack_text(GZIP), RAW);
+	(void)state;
+	check_good_ratio("gzip", GZIP);
+	check_good_ratio("br", BROTLI);
+	check_good_ratio("zstd", ZSTD);
+}
+
+/* Each byte wrong in turn: what is told, and how it ends, is the same for all cuts. */
+static void test_damage(void **state)
+{
+	static const enum wrap wraps[] = {GZIP, RAW, BROTLI, ZSTD};
+	static const char *const codings[] = {"gzip", "deflate", "br", "zstd"};
 
 	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(wraps); i++) {
+		struct run whole = {.coding = codings[i], .in = pack_text(wraps[i]), .golden = ""}, pieces = whole;
+
+		for (size_t bit = 0; bit < 8 * whole.in.len; bit++) {
+			whole.in.ptr[bit / 8] ^= 1 << bit % 8;
+			run_pieces(&whole, 0, 0, 0);
+			for (size_t piece = 1; piece < 8; piece++) {
+				run_pieces(&pieces, 0, 0, piece);
+				assert_int_equal(pieces.status, whole.status);
+				assert_string_equal(pieces.log.text ? pieces.log.text : "",
+						    whole.log.text ? whole.log.text : "");
+			}
+			whole.in.ptr[bit / 8] ^= 1 << bit % 8;
+		}
+		free(whole.in.ptr);
+		tlog_free(&whole.log);
+		tlog_free(&pieces.log);
+		guard_free(&whole.guard);
+		guard_free(&pieces.guard);
+	}
+}
+
+static void check_no_memory(const char *coding, struct bytes in)
+{
+	bool hit = true;
+
 	for (unsigned n = 1; hit; n++) {
-		struct run r = {.coding = "gzip, deflate", .in = in, .golden = ""};
+		struct run r = {.coding = coding, .in = in, .golden = ""};
 
 		fail_nth(n);
 		run_pieces(&r, 0, 0, 5);
@@ -373,6 +554,14 @@ static void test_no_memory(void **state)
 	free(in.ptr);
 }
 
+static void test_no_memory(void **state)
+{
+	(void)state;
+	check_no_memory("gzip, deflate", repack(pack_text(GZIP), RAW));
+	check_no_memory("br", pack_text(BROTLI));
+	check_no_memory("zstd", pack_text(ZSTD));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -381,6 +570,7 @@ int main(void)
 		cmocka_unit_test(test_unknown),	   cmocka_unit_test(test_gap),
 		cmocka_unit_test(test_bomb),	   cmocka_unit_test(test_stacked_bomb),
 		cmocka_unit_test(test_good_ratio), cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_damage),	   cmocka_unit_test(test_zstd_window),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "decode.h"
 
-#include <limits.h>
 #include <stdlib.h>
-#include <zlib.h>
+
+#include "decode_coder.h"
 
 /* Limits are looked at where the output of a stage reaches a multiple of this, so that they do not depend on the cuts.
  */
 #define OUT_BYTES 16384
-
-enum coding { CODING_GZIP, CODING_DEFLATE, CODING_UNKNOWN };
 
 enum stage_state {
 	STAGE_BEGIN,   /* deflate: wrapped or raw is not told yet */
@@ -21,8 +19,7 @@ enum stage_state {
 struct stage {
 	enum coding coding;
 	enum stage_state state;
-	z_stream z;
-	bool z_open;
+	struct coder coder;
 	uint8_t first[2]; /* STAGE_BEGIN */
 	unsigned first_count;
 	uint64_t in, out;
@@ -37,19 +34,6 @@ struct decode {
 	struct stage *stages[DECODE_STACK_MAX]; /* in the order of decoding: the coding applied last is first */
 	char undecoded[64];
 };
-
-/* Through our own malloc, so that a failing one is tested. */
-static voidpf z_alloc(voidpf opaque, uInt items, uInt size)
-{
-	(void)opaque;
-	return calloc(items, size);
-}
-
-static void z_free(voidpf opaque, voidpf p)
-{
-	(void)opaque;
-	free(p);
-}
 
 static void copy_name(char out[64], struct sv name)
 {
@@ -69,20 +53,21 @@ static enum decode_status fail(struct decode *d, enum decode_status status, cons
 	return status;
 }
 
-static enum coding coding_of(struct sv name)
+static enum decode_status stage_failed(struct decode *d, const struct stage *s, enum coder_result r)
 {
-	if (sv_ieq(name, SV("gzip")) || sv_ieq(name, SV("x-gzip")))
-		return CODING_GZIP;
-	return sv_ieq(name, SV("deflate")) ? CODING_DEFLATE : CODING_UNKNOWN;
+	return fail(d,
+		    r == CODER_NO_MEMORY ? DECODE_NO_MEMORY
+		    : r == CODER_LIMIT	 ? DECODE_LIMIT
+					 : DECODE_CORRUPT,
+		    s->name);
 }
 
-static enum decode_status stage_open(struct decode *d, struct stage *s, int window_bits)
+static enum decode_status stage_open(struct decode *d, struct stage *s, bool raw)
 {
-	int r = inflateInit2(&s->z, window_bits);
+	enum coder_result r = coder_open(&s->coder, s->coding, raw);
 
-	if (r != Z_OK)
-		return fail(d, r == Z_MEM_ERROR ? DECODE_NO_MEMORY : DECODE_CORRUPT, s->name);
-	s->z_open = true;
+	if (r != CODER_MORE)
+		return stage_failed(d, s, r);
 	s->state = STAGE_RUN;
 	return DECODE_OK;
 }
@@ -107,10 +92,8 @@ static bool stage_add(struct decode *d, struct sv name)
 	d->stages[0] = s;
 	d->count++;
 	s->coding = coding;
-	s->z.zalloc = z_alloc;
-	s->z.zfree = z_free;
 	copy_name(s->name, name);
-	return coding != CODING_GZIP || stage_open(d, s, 15 + 16) != DECODE_NO_MEMORY;
+	return coding == CODING_DEFLATE || stage_open(d, s, false) != DECODE_NO_MEMORY;
 }
 
 struct decode *decode_new(struct sv content_encoding, const struct decode_sink *sink)
@@ -139,8 +122,7 @@ void decode_free(struct decode *d)
 	if (!d)
 		return;
 	for (unsigned i = 0; i < d->count; i++) {
-		if (d->stages[i]->z_open)
-			inflateEnd(&d->stages[i]->z);
+		coder_close(&d->stages[i]->coder);
 		free(d->stages[i]);
 	}
 	free(d);
@@ -149,40 +131,31 @@ void decode_free(struct decode *d)
 static enum decode_status stage_push(struct decode *d, unsigned i, const uint8_t *ptr, size_t len,
 				     const struct stamp *at);
 
-static bool over_limit(const struct stage *s)
+static bool over_limit(const struct stage *s, bool last)
 {
-	return s->out > DECODE_OUT_MAX || (s->out >= DECODE_RATIO_MIN && s->out / DECODE_RATIO_MAX > s->in);
+	unsigned most = last ? DECODE_RATIO_MAX : DECODE_RATIO_STACKED;
+
+	return s->out > DECODE_OUT_MAX || (s->out >= DECODE_RATIO_MIN && s->out / most > s->in);
 }
 
-/* One call of inflate, its output handed on. *more: there may be more output for the input so far. */
-static enum decode_status inflate_some(struct decode *d, unsigned i, bool *more, const struct stamp *at)
+/* One call of the decompressor, its output handed on. *used: bytes of input. */
+static enum decode_status run_some(struct decode *d, unsigned i, const uint8_t *ptr, size_t len, size_t *used,
+				   const struct stamp *at)
 {
 	struct stage *s = d->stages[i];
-	size_t room = OUT_BYTES - s->out % OUT_BYTES, n;
-	uInt before = s->z.avail_in;
-	enum decode_status status = DECODE_OK;
-	int r;
+	size_t left = len, n;
+	enum coder_result r = coder_run(&s->coder, &ptr, &left, s->buf, OUT_BYTES - s->out % OUT_BYTES, &n);
 
-	s->z.next_out = s->buf;
-	s->z.avail_out = (uInt)room;
-	r = inflate(&s->z, Z_SYNC_FLUSH);
-	n = room - s->z.avail_out;
-	s->in += before - s->z.avail_in;
+	*used = len - left;
+	s->in += *used;
 	s->out += n;
-	*more = s->z.avail_out == 0;
-	if (n)
-		status = stage_push(d, i + 1, s->buf, n, at);
-	if (status != DECODE_OK)
-		return status;
-	if (r == Z_STREAM_END) {
-		s->state = s->coding == CODING_GZIP ? STAGE_MEMBER : STAGE_PADDING;
-		*more = false;
-	} else if (r == Z_MEM_ERROR) {
-		return fail(d, DECODE_NO_MEMORY, s->name);
-	} else if (r != Z_OK && r != Z_BUF_ERROR) {
-		return fail(d, DECODE_CORRUPT, s->name);
-	}
-	if (s->out % OUT_BYTES == 0 && over_limit(s))
+	if (n && stage_push(d, i + 1, s->buf, n, at) != DECODE_OK)
+		return d->status;
+	if (r == CODER_MEMBER || r == CODER_END)
+		s->state = r == CODER_MEMBER ? STAGE_MEMBER : STAGE_PADDING;
+	else if (r != CODER_MORE)
+		return stage_failed(d, s, r);
+	if (n && s->out % OUT_BYTES == 0 && over_limit(s, i + 1 == d->count))
 		return fail(d, DECODE_LIMIT, s->name);
 	return DECODE_OK;
 }
@@ -191,14 +164,13 @@ static enum decode_status inflate_some(struct decode *d, unsigned i, bool *more,
 static size_t stage_run(struct decode *d, unsigned i, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	struct stage *s = d->stages[i];
-	size_t take = len < UINT_MAX ? len : UINT_MAX;
-	bool more = true;
+	size_t done = 0, used;
 
-	s->z.next_in = (z_const Bytef *)ptr;
-	s->z.avail_in = (uInt)take;
-	while (s->state == STAGE_RUN && d->status == DECODE_OK && (more || s->z.avail_in))
-		inflate_some(d, i, &more, at);
-	return take - s->z.avail_in;
+	while (s->state == STAGE_RUN && d->status == DECODE_OK && (done < len || s->coder.full)) {
+		run_some(d, i, ptr + done, len - done, &used, at);
+		done += used;
+	}
+	return done;
 }
 
 /* RFC 1950 header, as all senders that do it right write it; else it is the bare RFC 1951 stream. */
@@ -208,7 +180,7 @@ static enum decode_status stage_detect(struct decode *d, unsigned i, const struc
 	unsigned cmf = s->first[0], flg = s->first[1];
 	bool wrapped = (cmf & 0x0f) == Z_DEFLATED && cmf >> 4 <= 7 && (cmf << 8 | flg) % 31 == 0;
 
-	if (stage_open(d, s, wrapped ? 15 : -15) != DECODE_OK)
+	if (stage_open(d, s, !wrapped) != DECODE_OK)
 		return d->status;
 	stage_run(d, i, s->first, sizeof(s->first), at);
 	return d->status;
@@ -221,7 +193,7 @@ static size_t stage_after(struct decode *d, unsigned i, const uint8_t *ptr, size
 	size_t n = 0;
 
 	if (s->state == STAGE_MEMBER && ptr[0] == 0x1f) {
-		if (inflateReset(&s->z) != Z_OK)
+		if (!coder_restart(&s->coder))
 			fail(d, DECODE_CORRUPT, s->name);
 		s->state = STAGE_RUN;
 		return 0;

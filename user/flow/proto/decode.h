@@ -4,17 +4,21 @@
 
 /*
  * Content coding (RFC 9110 section 8.4), incremental: output is delivered with the stamp of the input that released it.
- * identity, gzip, x-gzip, deflate (zlib, and raw as some servers send it), stacked in any order. Others:
- * DECODE_UNKNOWN.
+ * identity, gzip, x-gzip, deflate (zlib, and raw as some servers send it), br, zstd, stacked in any order. Others:
+ * DECODE_UNKNOWN. Several gzip members and several zstd frames follow each other.
+ *
+ * Memory of one body: 40 KiB for gzip and deflate, up to 16 MiB for br (its largest window; as much as came out, until
+ * then), 9 MiB for zstd, whose window may be 8 MiB (RFC 9659); a frame that needs more is DECODE_LIMIT.
  */
 
 #include "base/sv.h"
 #include "base/types.h"
 
-#define DECODE_OUT_MAX	 (256ull << 20) /* decoded bytes of one body */
-#define DECODE_RATIO_MAX 200		/* output / input, looked at once DECODE_RATIO_MIN bytes came out */
-#define DECODE_RATIO_MIN (1u << 20)
-#define DECODE_STACK_MAX 4
+#define DECODE_OUT_MAX	     (256ull << 20) /* decoded bytes of one body, and of each coding of a stack */
+#define DECODE_RATIO_MAX     200	    /* output / input, looked at once DECODE_RATIO_MIN bytes came out */
+#define DECODE_RATIO_STACKED 8 /* ... where the output is compressed again: such bytes hardly shrink, but for bombs */
+#define DECODE_RATIO_MIN     (1u << 20)
+#define DECODE_STACK_MAX     4
 
 enum decode_status { DECODE_OK, DECODE_UNKNOWN, DECODE_CORRUPT, DECODE_LIMIT, DECODE_NO_MEMORY, DECODE_GAP };
 
