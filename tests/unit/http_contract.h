@@ -13,7 +13,9 @@
 
 #include "flow/proto/http.h"
 
+#ifndef CONTRACT_OPEN_MAX
 #define CONTRACT_OPEN_MAX 1024
+#endif
 
 struct contract_open {
 	uint64_t xid;
@@ -27,6 +29,7 @@ struct contract {
 	uint64_t last_xid;
 	unsigned requests, ends, aborts, aborts_by[HTTP_ABORT_UPGRADE + 1];
 	uint64_t body_bytes;
+	bool lacking;	       /* HTTP/2: what a head says of method, target and status may be unknown */
 	struct http_sink next; /* all functions NULL: nobody */
 };
 
@@ -78,7 +81,7 @@ static inline void contract_request(void *ctx, uint64_t xid, const struct http_h
 	c->open[c->open_count++] = (struct contract_open){.xid = xid, .orphan = !h, .request_end = !h};
 	if (h) {
 		contract_touch(h);
-		CONTRACT(h->method.len && h->target.len);
+		CONTRACT(c->lacking || (h->method.len && h->target.len));
 	}
 	if (c->next.on_request)
 		c->next.on_request(c->next.ctx, xid, h, first);
@@ -131,7 +134,7 @@ static inline void contract_response(void *ctx, uint64_t xid, const struct http_
 	struct contract_open *o = contract_find(c, xid);
 
 	CONTRACT(!o->response && !o->body[HTTP_RESPONSE]);
-	CONTRACT(h->status == 101 || h->status >= 200);
+	CONTRACT(h->status == 101 || h->status >= 200 || (c->lacking && !h->status));
 	contract_touch(h);
 	o->response = true;
 	if (c->next.on_response)

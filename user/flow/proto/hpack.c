@@ -345,7 +345,7 @@ int hpack_decode(struct hpack *p, const uint8_t *block, size_t len, struct hpack
 		len -= in.len;
 	}
 	if (!err)
-		err = feed(p, NULL, 0, true, NULL);
+		err = feed(p, (const uint8_t *)"", 0, true, NULL);
 	if (!err) {
 		build(&b);
 		return 0;

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_PROTO_HTTP2_QUEUE_H
+#define FLOW_PROTO_HTTP2_QUEUE_H
+
+/*
+ * Private to http2: bytes of one direction, and gaps between them, that cannot be used yet, with the stamps they came
+ * with. Bytes of one stamp are one run: one call of the program, however it was cut on its way here.
+ */
+
+#include "base/buf.h"
+#include "http.h"
+
+#define HTTP2_QUEUE_BYTES 65536
+#define HTTP2_QUEUE_RUNS  512
+
+struct queue_run {
+	struct stamp at;
+	size_t len;
+	uint64_t gap; /* not 0: no bytes, a gap */
+	enum http_gap why;
+	bool start; /* its first byte is the first of a call */
+};
+
+struct queue {
+	struct buf bytes;
+	size_t used; /* bytes taken from the front */
+	struct queue_run *runs;
+	size_t run_count, run_used, run_size;
+	unsigned gaps;
+};
+
+void queue_init(struct queue *q);
+void queue_release(struct queue *q); /* can be used again */
+
+bool queue_is_empty(const struct queue *q);
+size_t queue_room(const struct queue *q); /* bytes that one more queue_add() takes */
+/* 0 or -ENOMEM; len <= room. */
+int queue_add(struct queue *q, const uint8_t *ptr, size_t len, const struct stamp *at, bool start);
+int queue_add_gap(struct queue *q, uint64_t len, enum http_gap why, const struct stamp *at);
+
+const struct queue_run *queue_front(const struct queue *q); /* not empty */
+const uint8_t *queue_bytes(const struct queue *q);	    /* of the front run and those behind it */
+void queue_drop(struct queue *q, size_t len);		    /* bytes, across runs; not across a gap */
+void queue_drop_gap(struct queue *q);			    /* which is in front */
+size_t queue_plain(const struct queue *q);		    /* bytes before the first gap */
+bool queue_starts_at(const struct queue *q, size_t offset); /* a call begins there */
+
+#endif
