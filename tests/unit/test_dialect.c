@@ -6,8 +6,7 @@
 #include "base/err.h"
 #include "flow/llm/dialect.h"
 
-/* --- what a dialect says, as a line
- * ------------------------------------------------------------------------------------ */
+/* --- what a dialect says, as a line ------------------------------------------------------------------------------ */
 
 static void say(struct tlog *l, const char *what, struct sv text)
 {
@@ -74,6 +73,25 @@ static void on_end(void *ctx)
 	say(ctx, "end", SV_NONE);
 }
 
+static void put_us(struct tlog *l, const char *name, int64_t ns)
+{
+	if (ns >= 0)
+		tlog_printf(l, " %s%lldus", name, (long long)(ns / 1000));
+}
+
+static void on_server(void *ctx, const struct call_server *s)
+{
+	struct tlog *l = ctx;
+
+	say(l, "server:", SV_NONE);
+	put_us(l, "queue", s->queue_ns);
+	put_us(l, "load", s->load_ns);
+	put_us(l, "prefill", s->prefill_ns);
+	put_us(l, "decode", s->decode_ns);
+	put_us(l, "first", s->first_token_ns);
+	put_us(l, "total", s->total_ns);
+}
+
 struct row {
 	const char *event; /* NULL: a unary document */
 	const char *json;
@@ -85,7 +103,7 @@ static void check_rows(const struct dialect *d, const struct row *rows, size_t c
 	for (size_t i = 0; i < count; i++) {
 		struct tlog l = {0};
 		struct llm_sink out = {&l,	on_token, on_usage, on_model, on_reasoning,
-				       on_tool, on_stop,  on_error, on_end};
+				       on_tool, on_stop,  on_error, on_end,   on_server};
 		cJSON *doc = cJSON_Parse(rows[i].json);
 
 		if (rows[i].event)
@@ -100,8 +118,7 @@ static void check_rows(const struct dialect *d, const struct row *rows, size_t c
 	}
 }
 
-/* --- anthropic
- * -------------------------------------------------------------------------------------------------------- */
+/* --- anthropic --------------------------------------------------------------------------------------------------- */
 
 static void test_anthropic_events(void **state)
 {
@@ -202,8 +219,7 @@ static void test_anthropic_documents(void **state)
 	check_rows(&dialect_anthropic, rows, ARRAY_SIZE(rows));
 }
 
-/* --- openai.chat
- * ------------------------------------------------------------------------------------------------------ */
+/* --- openai.chat ------------------------------------------------------------------------------------------------- */
 
 #define CHUNK "{\"object\":\"chat.completion.chunk\",\"model\":\"gpt-x\",\"choices\":[{\"index\":0,\"delta\":"
 
@@ -292,8 +308,7 @@ static void test_chat_documents(void **state)
 	check_rows(&dialect_openai_chat, rows, ARRAY_SIZE(rows));
 }
 
-/* --- openai.responses
- * ------------------------------------------------------------------------------------------------- */
+/* --- openai.responses -------------------------------------------------------------------------------------------- */
 
 static void test_responses_events(void **state)
 {
@@ -377,49 +392,601 @@ static void test_responses_documents(void **state)
 	check_rows(&dialect_openai_responses, rows, ARRAY_SIZE(rows));
 }
 
-/* --- who claims what
- * -------------------------------------------------------------------------------------------------- */
+/* --- openai.completions, embeddings, realtime -------------------------------------------------------------------- */
+
+static void test_completions(void **state)
+{
+	static const struct row rows[] = {
+		{"message",
+		 "{\"object\":\"text_completion\",\"model\":\"m\",\"choices\":[{\"text\":\"hi\",\"finish_reason\":null}"
+		 "]}",
+		 "model(m) text(hi)"},
+		{"message",
+		 "{\"choices\":[{\"text\":\"\",\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":4,"
+		 "\"completion_tokens\":2}}",
+		 "stop(length) usage:i4o2"},
+		{"message", "[DONE]", "end"},
+		{"message", "{\"error\":{\"type\":\"server_error\"}}", "error(server_error)"},
+		{NULL,
+		 "{\"object\":\"text_completion\",\"model\":\"m\",\"choices\":[{\"text\":\"hi\",\"finish_reason\":"
+		 "\"stop\"}],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":1}}",
+		 "model(m) text(hi) stop(stop) usage:i4o1 end"},
+		{NULL, "{\"error\":{\"code\":\"model_not_found\"}}", "error(model_not_found)"},
+		{NULL, "{\"ok\":1}", ""},
+		/* llama.cpp at the same path */
+		{"message", "{\"content\":\"hi\",\"stop\":false}", "text(hi)"},
+		{NULL,
+		 "{\"content\":\"hi\",\"stop\":true,\"tokens_evaluated\":7,\"tokens_predicted\":1,\"stop_type\":"
+		 "\"eos\"}",
+		 "text(hi) stop(eos) usage:i7o1 end"},
+	};
+
+	(void)state;
+	check_rows(&dialect_openai_completions, rows, ARRAY_SIZE(rows));
+}
+
+static void test_embeddings(void **state)
+{
+	static const struct row rows[] = {
+		{NULL,
+		 "{\"object\":\"list\",\"model\":\"e\",\"data\":[{\"object\":\"embedding\",\"embedding\":[0.1]}],"
+		 "\"usage\":{\"prompt_tokens\":8,\"total_tokens\":8}}",
+		 "model(e) usage:i8 end"},
+		{NULL, "{\"error\":{\"type\":\"invalid_request_error\"}}", "error(invalid_request_error)"},
+		{NULL, "{\"items\":[]}", ""},
+		{"message", "{\"choices\":[{\"delta\":{\"content\":\"x\"}}]}", ""},
+	};
+
+	(void)state;
+	check_rows(&dialect_openai_embeddings, rows, ARRAY_SIZE(rows));
+}
+
+static void test_realtime(void **state)
+{
+	static const struct row rows[] = {
+		{"", "{\"type\":\"session.created\",\"session\":{\"model\":\"r\"}}", ""},
+		{"", "{\"type\":\"response.created\",\"response\":{\"id\":\"x\",\"status\":\"in_progress\"}}", ""},
+		{"", "{\"type\":\"response.output_audio.delta\",\"delta\":\"AA\"}", "audio(AA)"},
+		{"", "{\"type\":\"response.output_audio_transcript.delta\",\"delta\":\"la\"}", "audio(la)"},
+		{"", "{\"type\":\"response.audio_transcript.delta\",\"delta\":\"la\"}", "audio(la)"},
+		{"", "{\"type\":\"response.text.delta\",\"delta\":\"hi\"}", "text(hi)"},
+		{"", "{\"type\":\"response.output_text.delta\",\"delta\":\"hi\"}", "text(hi)"},
+		{"", "{\"type\":\"response.function_call_arguments.delta\",\"delta\":\"{\"}", "tool({)"},
+		{"",
+		 "{\"type\":\"response.output_item.added\",\"item\":{\"type\":\"function_call\",\"call_id\":\"c\","
+		 "\"name\":\"f\"}}",
+		 "call(c) name(f)"},
+		{"",
+		 "{\"type\":\"response.done\",\"response\":{\"status\":\"completed\",\"usage\":{\"input_tokens\":30,"
+		 "\"input_token_details\":{\"cached_tokens\":10},\"output_tokens\":5}}}",
+		 "usage:i30r10o5 stop(completed) end"},
+		{"",
+		 "{\"type\":\"response.done\",\"response\":{\"status\":\"cancelled\",\"status_details\":{\"reason\":"
+		 "\"turn_detected\"}}}",
+		 "stop(turn_detected) end"},
+		{"",
+		 "{\"type\":\"response.done\",\"response\":{\"status\":\"failed\",\"status_details\":{\"error\":{"
+		 "\"type\":\"server_error\"}}}}",
+		 "stop(failed) error(server_error) end"},
+		{"", "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\"}}",
+		 "error(invalid_request_error)"},
+		{NULL, "{\"error\":{\"type\":\"invalid_request_error\"}}", "error(invalid_request_error)"},
+	};
+
+	(void)state;
+	check_rows(&dialect_openai_realtime, rows, ARRAY_SIZE(rows));
+}
+
+/* What compatible servers add to Chat Completions. */
+static void test_chat_extensions(void **state)
+{
+	static const struct row rows[] = {
+		/* Groq */
+		{"message",
+		 "{\"model\":\"g\",\"choices\":[],\"x_groq\":{\"id\":\"r\",\"usage\":{\"queue_time\":0.25,\"prompt_"
+		 "tokens\":8,\"prompt_time\":0.001,\"completion_tokens\":2,\"completion_time\":0.5,\"total_time\":0."
+		 "501}}}",
+		 "model(g) usage:i8o2 server: queue250000us prefill1000us decode500000us total501000us"},
+		/* llama.cpp: without usage its own count, which has the cached part beside the evaluated one */
+		{"message",
+		 "{\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"timings\":{\"cache_n\":100,\"prompt_n\":"
+		 "20,\"prompt_ms\":12.5,\"predicted_n\":7,\"predicted_ms\":70}}",
+		 "stop(stop) usage:i120r100o7 server: prefill12500us decode70000us"},
+		{"message", "{\"choices\":[],\"timings\":{\"prompt_n\":20,\"predicted_n\":7}}", "usage:o7"},
+		/* LM Studio */
+		{NULL,
+		 "{\"model\":\"l\",\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1},\"stats\":{"
+		 "\"tokens_per_second\":51,\"time_to_first_token\":0.111,\"generation_time\":0.954}}",
+		 "model(l) usage:i1o1 server: first111000us end"},
+		/* DeepSeek */
+		{NULL,
+		 "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1,\"prompt_cache_hit_tokens\":4,"
+		 "\"prompt_cache_miss_tokens\":5,\"completion_tokens_details\":{\"reasoning_tokens\":1}}}",
+		 "usage:i9r4o1t1 end"},
+		{NULL, "{\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"queue_time\":-1,\"total_time\":1e300}}",
+		 "usage:i1 end"},
+	};
+
+	(void)state;
+	check_rows(&dialect_openai_chat, rows, ARRAY_SIZE(rows));
+}
+
+/* --- anthropic elsewhere ----------------------------------------------------------------------------------------- */
+
+static void test_vertex_anthropic(void **state)
+{
+	static const struct row rows[] = {
+		{"content_block_delta",
+		 "{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"hi\"}}", "text(hi)"},
+		{"message_stop", "{\"type\":\"message_stop\"}", "end"},
+		{NULL,
+		 "{\"type\":\"message\",\"model\":\"c\",\"content\":[],\"stop_reason\":\"end_turn\",\"usage\":{\"input_"
+		 "tokens\":3,\"output_tokens\":1}}",
+		 "model(c) usage:u3o1 stop(end_turn) end"},
+		{NULL, "{\"error\":{\"code\":429,\"status\":\"RESOURCE_EXHAUSTED\",\"message\":\"m\"}}",
+		 "error(RESOURCE_EXHAUSTED)"},
+		{NULL, "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}", "error(overloaded_error)"},
+	};
+
+	(void)state;
+	check_rows(&dialect_vertex_anthropic, rows, ARRAY_SIZE(rows));
+}
+
+/* base64 of the events named beside it */
+static void test_bedrock_invoke(void **state)
+{
+	static const struct row rows[] = {
+		/* {"type":"content_block_delta","delta":{"type":"text_delta","text":"hi"}} */
+		{"chunk",
+		 "{\"bytes\":"
+		 "\"eyJ0eXBlIjoiY29udGVudF9ibG9ja19kZWx0YSIsImRlbHRhIjp7InR5cGUiOiJ0ZXh0X2RlbHRhIiwidGV4dCI6ImhpIn19\","
+		 "\"p\":\"abc\"}",
+		 "text(hi)"},
+		/* {"type":"message_stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":9,"outputTokenCount":2,"invocationLatency":900,"firstByteLatency":300}}
+		 */
+		{"chunk",
+		 "{\"bytes\":"
+		 "\"eyJ0eXBlIjoibWVzc2FnZV9zdG9wIiwiYW1hem9uLWJlZHJvY2staW52b2NhdGlvbk1ldHJpY3MiOnsiaW5wdXRUb2tlbkNvdW5"
+		 "0Ijo5LCJvdXRwdXRUb2tlbkNvdW50IjoyLCJpbnZvY2F0aW9uTGF0ZW5jeSI6OTAwLCJmaXJzdEJ5dGVMYXRlbmN5IjozMDB9fQ=="
+		 "\"}",
+		 "end server: first300000us total900000us"},
+		/* another family:
+		   {"generation":"hi","amazon-bedrock-invocationMetrics":{"inputTokenCount":9,"outputTokenCount":2}} */
+		{"chunk",
+		 "{\"bytes\":"
+		 "\"eyJnZW5lcmF0aW9uIjoiaGkiLCJhbWF6b24tYmVkcm9jay1pbnZvY2F0aW9uTWV0cmljcyI6eyJpbnB1dFRva2VuQ291bnQiOjk"
+		 "sIm91dHB1dFRva2VuQ291bnQiOjJ9fQ==\"}",
+		 "usage:i9o2 end"},
+		/* Nova: {"contentBlockDelta":{"delta":{"text":"hi"}}} */
+		{"chunk", "{\"bytes\":\"eyJjb250ZW50QmxvY2tEZWx0YSI6eyJkZWx0YSI6eyJ0ZXh0IjoiaGkifX19\"}", "text(hi)"},
+		{"chunk", "{\"bytes\":\"bm8ganNvbg==\"}", ""},
+		{"chunk", "{\"bytes\":\"!!!!\"}", ""},
+		{"chunk", "{\"bytes\":\"e\"}", ""},
+		{"chunk", "{\"bytes\":\"\"}", ""},
+		{"chunk", "{}", ""},
+		{"chunk", "no json", ""},
+		{NULL,
+		 "{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}],\"usage\":{\"input_tokens\":"
+		 "3,\"output_tokens\":1}}",
+		 "text(hi) usage:u3o1 end"},
+		{NULL, "{\"choices\":[{\"message\":{\"content\":\"hi\"}}]}", "text(hi) end"},
+		{NULL, "{\"message\":\"Too many requests\"}", "error(error)"},
+		{NULL, "{\"__type\":\"com.amazon.coral.service#ThrottlingException\"}", "error(ThrottlingException)"},
+	};
+
+	(void)state;
+	check_rows(&dialect_bedrock_invoke, rows, ARRAY_SIZE(rows));
+}
+
+static void test_bedrock_converse(void **state)
+{
+	static const struct row rows[] = {
+		{"messageStart", "{\"role\":\"assistant\"}", ""},
+		{"contentBlockStart",
+		 "{\"start\":{\"toolUse\":{\"toolUseId\":\"t\",\"name\":\"ls\"}},\"contentBlockIndex\":1}",
+		 "call(t) name(ls)"},
+		{"contentBlockDelta", "{\"delta\":{\"text\":\"hi\"},\"contentBlockIndex\":0}", "text(hi)"},
+		{"contentBlockDelta", "{\"delta\":{\"reasoningContent\":{\"text\":\"hm\"}}}", "reasons reasoning(hm)"},
+		{"contentBlockDelta", "{\"delta\":{\"reasoningContent\":{\"signature\":\"s\"}}}", "reasons"},
+		{"contentBlockDelta", "{\"delta\":{\"toolUse\":{\"input\":\"{\"}}}", "tool({)"},
+		{"contentBlockStop", "{\"contentBlockIndex\":0}", ""},
+		{"messageStop", "{\"stopReason\":\"tool_use\"}", "stop(tool_use)"},
+		/* the total has the cache in it: the input has not */
+		{"metadata",
+		 "{\"usage\":{\"inputTokens\":5,\"outputTokens\":2,\"totalTokens\":117,\"cacheReadInputTokens\":100,"
+		 "\"cacheWriteInputTokens\":10},\"metrics\":{\"latencyMs\":700}}",
+		 "usage:u5r100w10o2 server: total700000us end"},
+		/* it has not, and the input could have: it has */
+		{"metadata",
+		 "{\"usage\":{\"inputTokens\":115,\"outputTokens\":2,\"totalTokens\":117,\"cacheReadInputTokens\":100}"
+		 "}",
+		 "usage:i115r100o2 end"},
+		/* ... and could not */
+		{"metadata",
+		 "{\"usage\":{\"inputTokens\":5,\"outputTokens\":2,\"totalTokens\":7,\"cacheReadInputTokens\":100}}",
+		 "usage:u5r100o2 end"},
+		{"metadata", "{\"usage\":{\"inputTokens\":5,\"outputTokens\":2,\"totalTokens\":7}}", "usage:u5o2 end"},
+		{NULL,
+		 "{\"output\":{\"message\":{\"role\":\"assistant\",\"content\":[{\"reasoningContent\":{"
+		 "\"reasoningText\":{\"text\":\"hm\"}}},{\"text\":\"hi\"},{\"toolUse\":{\"toolUseId\":\"t\",\"name\":"
+		 "\"ls\",\"input\":{}}}]}},\"stopReason\":\"tool_use\",\"usage\":{\"inputTokens\":5,\"outputTokens\":2,"
+		 "\"totalTokens\":7},\"metrics\":{\"latencyMs\":9}}",
+		 "reasons reasoning(hm) text(hi) call(t) name(ls) usage:u5o2 server: total9000us stop(tool_use) end"},
+		{NULL, "{\"message\":\"The model is busy\"}", "error(error)"},
+		{NULL, "{\"ok\":true}", ""},
+	};
+
+	(void)state;
+	check_rows(&dialect_bedrock_converse, rows, ARRAY_SIZE(rows));
+}
+
+/* --- gemini ------------------------------------------------------------------------------------------------------ */
+
+static void test_gemini(void **state)
+{
+	static const struct row rows[] = {
+		{"message",
+		 "{\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"hm\",\"thought\":true}]}}],"
+		 "\"usageMetadata\":{\"promptTokenCount\":41,\"cachedContentTokenCount\":32,\"thoughtsTokenCount\":100,"
+		 "\"totalTokenCount\":141},\"modelVersion\":\"g\"}",
+		 "model(g) reasons reasoning(hm) usage:i41r32o100t100"},
+		{"message",
+		 "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hi\"}]},\"finishReason\":\"STOP\"}],"
+		 "\"usageMetadata\":{\"promptTokenCount\":41,\"candidatesTokenCount\":5,\"thoughtsTokenCount\":343,"
+		 "\"totalTokenCount\":389}}",
+		 "text(hi) stop(STOP) usage:i41r0o348t343"},
+		/* the total shows that the thoughts are inside */
+		{"message",
+		 "{\"usageMetadata\":{\"promptTokenCount\":10,\"candidatesTokenCount\":50,\"thoughtsTokenCount\":40,"
+		 "\"totalTokenCount\":60}}",
+		 "usage:i10r0o50t40"},
+		/* what the server's own tools read is input, and in the total */
+		{"message",
+		 "{\"usageMetadata\":{\"promptTokenCount\":10,\"toolUsePromptTokenCount\":7,\"candidatesTokenCount\":3,"
+		 "\"totalTokenCount\":20}}",
+		 "usage:i17r0o3"},
+		{"message",
+		 "{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"ls\",\"args\":{}}}]}}]}",
+		 "call(-) name(ls) tool"},
+		{"message",
+		 "{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"id\":\"c\",\"name\":\"ls\"}},{"
+		 "\"executableCode\":{\"code\":\"x\"}}]}}]}",
+		 "call(c) name(ls) tool tool"},
+		{"message",
+		 "{\"candidates\":[{\"content\":{\"parts\":[{\"thoughtSignature\":\"s\"},{\"text\":\"\"}]}}]}", ""},
+		{"message",
+		 "{\"candidates\":[{\"content\":{\"parts\":[{\"inlineData\":{\"mimeType\":\"audio/"
+		 "pcm\",\"data\":\"AA\"}},{\"inlineData\":{\"mimeType\":\"image/png\"}}]}}]}",
+		 "audio text"},
+		{"message", "{\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}", "stop(SAFETY)"},
+		{"message", "{\"error\":{\"code\":503,\"status\":\"UNAVAILABLE\",\"message\":\"m\"}}",
+		 "error(UNAVAILABLE)"},
+		{"message", "{\"error\":{\"code\":503}}", "error(503)"},
+		{"message", "no json", ""},
+		{NULL,
+		 "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hi\"}]},\"finishReason\":\"MAX_TOKENS\"}],"
+		 "\"usageMetadata\":{\"promptTokenCount\":4,\"candidatesTokenCount\":1,\"totalTokenCount\":5}}",
+		 "text(hi) stop(MAX_TOKENS) usage:i4r0o1 end"},
+		{NULL, "{\"error\":{\"code\":429,\"status\":\"RESOURCE_EXHAUSTED\"}}", "error(RESOURCE_EXHAUSTED)"},
+		{NULL, "{\"totalTokens\":31}", ""},
+	};
+	static const struct row wrapped[] = {
+		{"message",
+		 "{\"response\":{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hi\"}]}}],\"modelVersion\":\"g\"}"
+		 ",\"traceId\":\"t\"}",
+		 "model(g) text(hi)"},
+		{NULL,
+		 "{\"response\":{\"candidates\":[],\"usageMetadata\":{\"promptTokenCount\":2,\"candidatesTokenCount\":"
+		 "1}}}",
+		 "usage:i2r0o1 end"},
+		{NULL, "{\"error\":{\"code\":429,\"status\":\"RESOURCE_EXHAUSTED\"}}", "error(RESOURCE_EXHAUSTED)"},
+	};
+	static const struct row embed[] = {
+		{NULL, "{\"embedding\":{\"values\":[0.1]}}", "end"},
+		{NULL, "{\"error\":{\"status\":\"INVALID_ARGUMENT\"}}", "error(INVALID_ARGUMENT)"},
+	};
+
+	(void)state;
+	check_rows(&dialect_gemini, rows, ARRAY_SIZE(rows));
+	check_rows(&dialect_gemini_codeassist, wrapped, ARRAY_SIZE(wrapped));
+	check_rows(&dialect_gemini_embed, embed, ARRAY_SIZE(embed));
+}
+
+/* --- others ------------------------------------------------------------------------------------------------------ */
+
+static void test_cohere(void **state)
+{
+	static const struct row rows[] = {
+		{"message-start",
+		 "{\"type\":\"message-start\",\"id\":\"1\",\"delta\":{\"message\":{\"role\":\"assistant\"}}}", ""},
+		{"content-start",
+		 "{\"type\":\"content-start\",\"delta\":{\"message\":{\"content\":{\"type\":\"text\",\"text\":\"\"}}}}",
+		 ""},
+		{"content-delta",
+		 "{\"type\":\"content-delta\",\"delta\":{\"message\":{\"content\":{\"text\":\"hi\"}}}}", "text(hi)"},
+		{"content-delta",
+		 "{\"type\":\"content-delta\",\"delta\":{\"message\":{\"content\":{\"thinking\":\"hm\"}}}}",
+		 "reasoning(hm)"},
+		{"tool-plan-delta", "{\"type\":\"tool-plan-delta\",\"delta\":{\"message\":{\"tool_plan\":\"I\"}}}",
+		 "reasoning(I)"},
+		{"tool-call-start",
+		 "{\"type\":\"tool-call-start\",\"delta\":{\"message\":{\"tool_calls\":{\"id\":\"t\",\"function\":{"
+		 "\"name\":\"ls\",\"arguments\":\"\"}}}}}",
+		 "call(t) name(ls) tool(ls)"},
+		{"tool-call-delta",
+		 "{\"type\":\"tool-call-delta\",\"delta\":{\"message\":{\"tool_calls\":{\"function\":{\"arguments\":\"{"
+		 "\"}}}}}",
+		 "tool({)"},
+		{"message-end",
+		 "{\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"COMPLETE\",\"usage\":{\"billed_units\":{"
+		 "\"input_tokens\":5},\"tokens\":{\"input_tokens\":50,\"output_tokens\":3},\"cached_tokens\":16}}}",
+		 "usage:i50r16o3 stop(COMPLETE) end"},
+		{"message-end",
+		 "{\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"ERROR\",\"error\":\"secret\"}}",
+		 "stop(ERROR) error(ERROR) end"},
+		{NULL,
+		 "{\"id\":\"1\",\"finish_reason\":\"TOOL_CALL\",\"message\":{\"tool_plan\":\"I\",\"content\":[{"
+		 "\"type\":\"text\",\"text\":\"hi\"}],\"tool_calls\":[{\"id\":\"t\",\"function\":{\"name\":\"ls\","
+		 "\"arguments\":\"{}\"}}]},\"usage\":{\"tokens\":{\"input_tokens\":5,\"output_tokens\":3}}}",
+		 "reasoning(I) text(hi) call(t) name(ls) tool({}) usage:i5o3 stop(TOOL_CALL) end"},
+		{NULL, "{\"message\":\"invalid api token\"}", "error(error)"},
+		{NULL, "{}", ""},
+	};
+
+	(void)state;
+	check_rows(&dialect_cohere, rows, ARRAY_SIZE(rows));
+}
+
+static void test_ollama(void **state)
+{
+	static const struct row rows[] = {
+		{"",
+		 "{\"model\":\"l\",\"created_at\":\"t\",\"message\":{\"role\":\"assistant\",\"content\":\"hi\"},"
+		 "\"done\":false}",
+		 "model(l) text(hi)"},
+		{"", "{\"model\":\"l\",\"message\":{\"content\":\"\",\"thinking\":\"hm\"},\"done\":false}",
+		 "model(l) reasoning(hm)"},
+		{"",
+		 "{\"model\":\"l\",\"message\":{\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"ls\","
+		 "\"arguments\":{}}}]},\"done\":false}",
+		 "model(l) call(-) name(ls) tool"},
+		{"", "{\"model\":\"l\",\"response\":\"hi\",\"done\":false}", "model(l) text(hi)"},
+		/* prompt_eval_count is less than the input where a cache helped: not said */
+		{"",
+		 "{\"model\":\"l\",\"message\":{\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\",\"total_"
+		 "duration\":5000000,\"load_duration\":1000000,\"prompt_eval_count\":26,\"prompt_eval_duration\":"
+		 "2000000,\"eval_count\":3,\"eval_duration\":1500000}",
+		 "model(l) stop(stop) usage:o3 server: load1000us prefill2000us decode1500us total5000us end"},
+		{"", "{\"error\":\"an error was encountered while running the model\"}", "error(error)"},
+		{NULL,
+		 "{\"model\":\"l\",\"response\":\"hi\",\"done\":true,\"done_reason\":\"length\",\"eval_count\":1}",
+		 "model(l) text(hi) stop(length) usage:o1 end"},
+		{NULL, "{\"model\":\"l\",\"response\":\"\",\"done\":true,\"done_reason\":\"load\"}",
+		 "model(l) stop(load) end"},
+		{NULL, "{\"response\":\"hi\"}", ""},
+	};
+	static const struct row embed[] = {
+		{NULL,
+		 "{\"model\":\"e\",\"embeddings\":[[0.1]],\"total_duration\":14000,\"load_duration\":1000,\"prompt_"
+		 "eval_count\":8}",
+		 "model(e) usage:i8 server: load1us total14us end"},
+		{NULL, "{\"embedding\":[0.1]}", "end"},
+		{NULL, "{\"error\":\"model not found\"}", "error(error)"},
+	};
+
+	(void)state;
+	check_rows(&dialect_ollama, rows, ARRAY_SIZE(rows));
+	check_rows(&dialect_ollama_embed, embed, ARRAY_SIZE(embed));
+}
+
+static void test_local_servers(void **state)
+{
+	static const struct row llamacpp[] = {
+		{"message", "{\"content\":\"hi\",\"stop\":false,\"tokens_predicted\":1}", "text(hi)"},
+		{"message",
+		 "{\"content\":\"\",\"stop\":true,\"model\":\"q\",\"stop_type\":\"limit\",\"tokens_predicted\":7,"
+		 "\"tokens_evaluated\":120,\"timings\":{\"cache_n\":100,\"prompt_n\":20,\"prompt_ms\":10,\"predicted_"
+		 "n\":7,\"predicted_ms\":70}}",
+		 "model(q) stop(limit) usage:i120r100o7 server: prefill10000us decode70000us end"},
+		{NULL,
+		 "{\"content\":\"hi\",\"stop\":true,\"stopped_eos\":true,\"tokens_predicted\":1,\"tokens_evaluated\":"
+		 "3}",
+		 "text(hi) stop(eos) usage:i3o1 end"},
+		{NULL, "{\"error\":{\"code\":503,\"type\":\"unavailable_error\"}}", "error(unavailable_error)"},
+		{NULL, "{\"content\":1}", ""},
+	};
+	static const struct row tgi[] = {
+		{"message",
+		 "{\"index\":1,\"token\":{\"id\":1,\"text\":\"hi\",\"logprob\":-1,\"special\":false},\"generated_"
+		 "text\":null,\"details\":null}",
+		 "text(hi)"},
+		{"message",
+		 "{\"index\":2,\"token\":{\"id\":2,\"text\":\"</"
+		 "s>\",\"special\":true},\"generated_text\":\"hi\",\"details\":{\"finish_reason\":\"eos_token\","
+		 "\"generated_tokens\":2,\"input_length\":9}}",
+		 "stop(eos_token) usage:i9o2 end"},
+		{"message", "{\"error\":\"Model is overloaded\",\"error_type\":\"overloaded\"}", "error(overloaded)"},
+		{NULL, "{\"generated_text\":\"hi\",\"details\":{\"finish_reason\":\"length\",\"generated_tokens\":1}}",
+		 "text(hi) stop(length) usage:o1 end"},
+		{NULL, "{\"error\":\"x\"}", "error(error)"},
+		{NULL, "{\"text\":\"hi\"}", ""},
+	};
+	static const struct http_header headers[] = {
+		{SV("x-prompt-tokens"), SV("9")}, {SV("x-generated-tokens"), SV("2")}, {SV("x-queue-time"), SV("3")},
+		{SV("x-total-time"), SV("50")},	  {SV("x-time-per-token"), SV("no")},
+	};
+	const struct http_head head = {.status = 200, .headers = headers, .header_count = ARRAY_SIZE(headers)};
+	struct tlog l = {0};
+	struct llm_sink out = {&l,	on_token, on_usage, on_model, on_reasoning,
+			       on_tool, on_stop,  on_error, on_end,   on_server};
+
+	(void)state;
+	check_rows(&dialect_llamacpp, llamacpp, ARRAY_SIZE(llamacpp));
+	check_rows(&dialect_tgi, tgi, ARRAY_SIZE(tgi));
+	dialect_tgi.on_head(&head, &out);
+	assert_log(&l, "usage:i9o2 server: queue3000us total50000us");
+	tlog_free(&l);
+	dialect_tgi.on_head(&(struct http_head){.status = 200}, &out);
+	assert_log(&l, "");
+	dialect_bedrock_converse.on_head(
+		&(struct http_head){
+			.headers = &(struct http_header){SV("x-amzn-ErrorType"), SV("ThrottlingException:http://x")},
+			.header_count = 1},
+		&out);
+	assert_log(&l, "error(ThrottlingException)");
+	tlog_free(&l);
+}
+
+/* --- who claims what --------------------------------------------------------------------------------------------- */
 
 static void test_paths(void **state)
 {
 	static const struct {
-		const char *method, *path, *api;
+		const char *method, *path, *api, *model, *operation;
 		enum call_class class;
+		int stream;
 	} rows[] = {
-		{"POST", "/v1/messages", "anthropic", CALL_MAIN},
-		{"POST", "/gateway/anthropic/v1/messages", "anthropic", CALL_MAIN},
-		{"POST", "/v1/messages/count_tokens", "anthropic", CALL_COUNT},
-		{"POST", "/v1/messages/batches", NULL, CALL_MAIN},
-		{"POST", "/messages", NULL, CALL_MAIN},
-		{"GET", "/v1/messages", NULL, CALL_MAIN},
-		{"post", "/v1/messages", NULL, CALL_MAIN},
-		{"POST", "/v1/chat/completions", "openai.chat", CALL_MAIN},
-		{"POST", "/chat/completions", "openai.chat", CALL_MAIN},
-		{"POST", "/openai/deployments/d/chat/completions", "openai.chat", CALL_MAIN},
-		{"POST", "/v1/completions", NULL, CALL_MAIN},
-		{"POST", "/v1/responses", "openai.responses", CALL_MAIN},
-		{"POST", "/v1/responses/input_tokens", "openai.responses", CALL_COUNT},
-		{"POST", "/v1/responses/compact", NULL, CALL_MAIN},
-		{"GET", "/v1/responses/resp_1", NULL, CALL_MAIN},
-		{"POST", "/api/event_logging/v2/batch", NULL, CALL_MAIN},
-		{"HEAD", "/api/hello", NULL, CALL_MAIN},
-		{"", "", NULL, CALL_MAIN},
+		{"POST", "/v1/messages", "anthropic", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/gateway/anthropic/v1/messages", "anthropic", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v1/messages/count_tokens", "anthropic", NULL, NULL, CALL_COUNT, -1},
+		{"POST", "/v1/messages/batches", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/messages", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"GET", "/v1/messages", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"post", "/v1/messages", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v1/chat/completions", "openai.chat", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/chat/completions", "openai.chat", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/api/v0/chat/completions", "openai.chat", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/openai/deployments/d/chat/completions", "openai.chat", "d", NULL, CALL_MAIN, -1},
+		{"POST", "/openai/deployments/d/completions", "openai.completions", "d", NULL, CALL_MAIN, -1},
+		{"POST", "/openai/deployments/d/embeddings", "openai.embeddings", "d", NULL, CALL_MAIN, 0},
+		{"POST", "/openai/responses", "openai.responses", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v1/completions", "openai.completions", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v1/embeddings", "openai.embeddings", NULL, NULL, CALL_MAIN, 0},
+		{"POST", "/v1/responses", "openai.responses", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v1/responses/input_tokens", "openai.responses", NULL, NULL, CALL_COUNT, -1},
+		{"POST", "/v1/responses/compact", "openai.responses", NULL, NULL, CALL_MAIN, 0},
+		{"GET", "/v1/responses/resp_1", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"GET", "/v1/realtime", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v1/realtime/calls", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v1/projects/p/locations/l/publishers/anthropic/models/claude-x@1:rawPredict",
+		 "vertex.anthropic", "claude-x@1", NULL, CALL_MAIN, -1},
+		{"POST", "/v1/publishers/anthropic/models/claude-x:streamRawPredict", "vertex.anthropic", "claude-x",
+		 NULL, CALL_MAIN, 1},
+		{"POST", "/v1/publishers/anthropic/models/count-tokens:rawPredict", "vertex.anthropic", NULL, NULL,
+		 CALL_COUNT, -1},
+		{"POST", "/model/anthropic.claude%3A0/invoke", "bedrock.invoke", "anthropic.claude%3A0", NULL,
+		 CALL_MAIN, 0},
+		{"POST", "/model/a/invoke-with-response-stream", "bedrock.invoke", "a", NULL, CALL_MAIN, 1},
+		{"POST", "/model/arn:aws:bedrock:us:1:inference-profile/x/converse", "bedrock.converse",
+		 "arn:aws:bedrock:us:1:inference-profile/x", NULL, CALL_MAIN, 0},
+		{"POST", "/model/a/converse-stream", "bedrock.converse", "a", NULL, CALL_MAIN, 1},
+		{"GET", "/inference-profiles", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v1beta/models/gemini-x:generateContent", "gemini", "gemini-x", NULL, CALL_MAIN, 0},
+		{"POST", "/v1beta/models/gemini-x:streamGenerateContent", "gemini", "gemini-x", NULL, CALL_MAIN, 1},
+		{"POST", "/v1/publishers/google/models/gemini-x:streamGenerateContent", "gemini", "gemini-x", NULL,
+		 CALL_MAIN, 1},
+		{"POST", "/v1beta/models/gemini-x:countTokens", "gemini", "gemini-x", NULL, CALL_COUNT, -1},
+		{"POST", "/v1beta/models/e:embedContent", "gemini", "e", NULL, CALL_MAIN, 0},
+		{"POST", "/v1beta/models/e:batchEmbedContents", "gemini", "e", NULL, CALL_MAIN, 0},
+		{"POST", "/v1internal:streamGenerateContent", "gemini.codeassist", NULL, NULL, CALL_MAIN, 1},
+		{"POST", "/v1internal:generateContent", "gemini.codeassist", NULL, NULL, CALL_MAIN, 0},
+		{"POST", "/v1internal:countTokens", "gemini.codeassist", NULL, NULL, CALL_COUNT, -1},
+		{"POST", ":generateContent", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v2/chat", "cohere.v2", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/api/chat", "ollama", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/api/generate", "ollama", NULL, "text_completion", CALL_MAIN, -1},
+		{"POST", "/api/embed", "ollama.embed", NULL, NULL, CALL_MAIN, 0},
+		{"POST", "/api/embeddings", "ollama.embed", NULL, NULL, CALL_MAIN, 0},
+		{"POST", "/completion", "llamacpp", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/infill", "llamacpp", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/generate", "tgi", NULL, NULL, CALL_MAIN, 0},
+		{"POST", "/generate_stream", "tgi", NULL, NULL, CALL_MAIN, 1},
+		{"POST", "/log", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/api/event_logging/v2/batch", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"HEAD", "/api/hello", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"", "", NULL, NULL, NULL, CALL_MAIN, -1},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		enum call_class class = CALL_AUX;
-		const struct dialect *d = dialect_by_path(sv_of(rows[i].method), sv_of(rows[i].path), &class);
+		struct dialect_path said;
+		const struct dialect *d = dialect_by_path(sv_of(rows[i].method), sv_of(rows[i].path), &said);
 
-		if (!rows[i].api) {
-			assert_null(d);
+		if (!d != !rows[i].api || (d && strcmp(d->api, rows[i].api) != 0))
+			fail_msg("%s is %s", rows[i].path, d ? d->api : "nobody's");
+		if (!d)
 			continue;
-		}
-		assert_non_null(d);
-		assert_string_equal(d->api, rows[i].api);
-		assert_int_equal(class, rows[i].class);
+		assert_int_equal(said.class, rows[i].class);
+		assert_int_equal(said.stream, rows[i].stream);
+		assert_true(sv_eq(said.model, sv_of(rows[i].model)));
+		assert_string_equal(said.operation ? said.operation : "", rows[i].operation ? rows[i].operation : "");
 	}
-	assert_null(dialect_by_path(SV_NONE, SV_NONE, &(enum call_class){0}));
+	assert_null(dialect_by_path(SV_NONE, SV_NONE, &(struct dialect_path){0}));
+	assert_ptr_equal(dialect_by_upgrade(SV("/v1/responses")), &dialect_openai_responses);
+	assert_ptr_equal(dialect_by_upgrade(SV("/backend-api/codex/responses")), &dialect_openai_responses);
+	assert_ptr_equal(dialect_by_upgrade(SV("/v1/realtime")), &dialect_openai_realtime);
+	assert_null(dialect_by_upgrade(SV("/socket")));
+	assert_true(dialect_path_excluded(SV("/api/event_logging/v2/batch")));
+	assert_true(dialect_path_excluded(SV("/v1/messages/batches")));
+	assert_false(dialect_path_excluded(SV("/gateway/anything")));
+	assert_false(dialect_path_excluded(SV_NONE));
+}
+
+static void test_marks(void **state)
+{
+	static const struct {
+		unsigned marks;
+		const struct dialect *dialect;
+		bool sure;
+	} rows[] = {
+		{0, NULL, false},
+		{MARK_MODEL, NULL, false},
+		{MARK_MODEL | MARK_LIMIT, NULL, false},
+		{MARK_MESSAGES, &dialect_openai_chat, false},
+		{MARK_MESSAGES | MARK_MODEL, &dialect_openai_chat, false},
+		{MARK_MESSAGES | MARK_ROLE | MARK_MODEL | MARK_LIMIT, &dialect_openai_chat, true},
+		{MARK_MESSAGES | MARK_ROLE | MARK_MODEL | MARK_LIMIT | MARK_SYSTEM, &dialect_anthropic, true},
+		{MARK_MESSAGES | MARK_ROLE | MARK_ANTHROPIC, &dialect_anthropic, false},
+		{MARK_CONTENTS, &dialect_gemini, false},
+		{MARK_CONTENTS | MARK_PARTS, &dialect_gemini, true},
+		{MARK_INPUT | MARK_RESPONSES, &dialect_openai_responses, false},
+		{MARK_INPUT | MARK_RESPONSES | MARK_MODEL, &dialect_openai_responses, true},
+		{MARK_INPUT | MARK_MODEL, &dialect_openai_embeddings, false},
+		{MARK_PROMPT, NULL, false},
+		{MARK_PROMPT | MARK_MODEL, &dialect_openai_completions, false},
+		{MARK_MESSAGES | MARK_ROLE | MARK_MODEL | MARK_LIMIT | MARK_JSONRPC, NULL, false},
+	};
+	bool sure;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_ptr_equal(dialect_by_marks(rows[i].marks, &sure), rows[i].dialect);
+		assert_int_equal(sure, rows[i].sure);
+	}
+}
+
+/* A document's cost is bounded, and it has to be an object. */
+static void test_parse(void **state)
+{
+	size_t len = 2 * DIALECT_NODES_MAX + 64;
+	char *text = malloc(len);
+	bool too_many;
+	cJSON *doc;
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, ',', len);
+	memcpy(text, "{\"a\":[1", 7);
+	assert_null(dialect_parse((struct sv){text, len}, &too_many));
+	assert_true(too_many);
+	assert_null(dialect_parse(SV("[1]"), &too_many));
+	assert_false(too_many);
+	assert_null(dialect_parse(SV_NONE, &too_many));
+	assert_null(dialect_parse(SV("{\"a\""), &too_many));
+	doc = dialect_parse(SV(" \r\n{\"a\":1}"), &too_many);
+	assert_int_equal(json_get_count(doc, "a"), 1);
+	cJSON_Delete(doc);
+	free(text);
 }
 
 static void test_documents(void **state)
@@ -450,7 +1017,7 @@ static void test_documents(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		cJSON *doc = cJSON_Parse(rows[i].json);
 
-		if (dialect_by_document(doc) != rows[i].dialect)
+		if (dialect_by_document(SV_NONE, doc) != rows[i].dialect)
 			fail_msg("wrong verdict on %s", rows[i].json);
 		cJSON_Delete(doc);
 	}
@@ -479,6 +1046,19 @@ static void test_providers(void **state)
 		{&dialect_openai_chat, "[::1]:8080", "/v1/chat/completions", "openai"},
 		{&dialect_openai_responses, "chatgpt.com", "/backend-api/codex/responses", "openai"},
 		{&dialect_openai_responses, "", "", "openai"},
+		{&dialect_gemini, "generativelanguage.googleapis.com", "/v1beta/models/g:generateContent",
+		 "gcp.gemini"},
+		{&dialect_gemini, "gl.googleapis.test", "/v1beta/models/g:generateContent", "gcp.gemini"},
+		{&dialect_gemini, "x", "/v1/publishers/google/models/g:generateContent", "gcp.vertex_ai"},
+		{&dialect_gemini, "aiplatform.googleapis.com", "/v1/publishers/google/models/g:x", "gcp.vertex_ai"},
+		{&dialect_vertex_anthropic, "x", "/v1/publishers/anthropic/models/c:rawPredict", "gcp.vertex_ai"},
+		{&dialect_gemini_codeassist, "cloudcode-pa.googleapis.com", "/v1internal:generateContent",
+		 "gcp.gen_ai"},
+		{&dialect_bedrock_invoke, "bedrock-runtime.eu-west-1.amazonaws.com", "/model/a/invoke", "aws.bedrock"},
+		{&dialect_bedrock_converse, "localhost", "/model/a/converse", "aws.bedrock"},
+		{&dialect_ollama, "localhost:11434", "/api/chat", "ollama"},
+		{&dialect_cohere, "api.cohere.com", "/v2/chat", "cohere"},
+		{&dialect_llamacpp, "localhost:8080", "/completion", "llama_cpp"},
 		{NULL, "example.com", "/", "_OTHER"},
 	};
 
@@ -489,8 +1069,7 @@ static void test_providers(void **state)
 	assert_string_equal(dialect_provider(&dialect_openai_chat, SV_NONE, SV_NONE), "openai");
 }
 
-/* --- call.c: derived numbers
- * ------------------------------------------------------------------------------------------ */
+/* --- call.c: derived numbers ------------------------------------------------------------------------------------- */
 
 static struct call good_call(void)
 {
@@ -548,6 +1127,8 @@ static void test_unknown(void **state)
 	c.mid_attach = true;
 	assert_true(isnan(call_ms(&c, c.end_ns)) && isnan(call_itps(&c)) && isnan(call_otps(&c)) &&
 		    call_decode_tok_s(&c) == 50.0);
+	c.start_known = true; /* only its headers were missed */
+	assert_true(call_ms(&c, c.first_token_ns) == 500.0 && call_itps(&c) == 200.0 && call_otps(&c) == 25.5);
 	c = good_call();
 	c.usage.input_total = 0;
 	assert_true(isnan(call_cache_hit_rate(&c)) && call_itps(&c) == 0.0);
@@ -584,7 +1165,20 @@ int main(void)
 		cmocka_unit_test(test_chat_documents),
 		cmocka_unit_test(test_responses_events),
 		cmocka_unit_test(test_responses_documents),
+		cmocka_unit_test(test_completions),
+		cmocka_unit_test(test_embeddings),
+		cmocka_unit_test(test_realtime),
+		cmocka_unit_test(test_chat_extensions),
+		cmocka_unit_test(test_vertex_anthropic),
+		cmocka_unit_test(test_bedrock_invoke),
+		cmocka_unit_test(test_bedrock_converse),
+		cmocka_unit_test(test_gemini),
+		cmocka_unit_test(test_cohere),
+		cmocka_unit_test(test_ollama),
+		cmocka_unit_test(test_local_servers),
 		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_parse),
 		cmocka_unit_test(test_documents),
 		cmocka_unit_test(test_providers),
 		cmocka_unit_test(test_derived),

@@ -8,8 +8,7 @@
 #include "base/err.h"
 #include "flow/llm/exchange.h"
 
-/* --- rig: scripted HTTP events in, call records as text out
- * ------------------------------------------------------------ */
+/* --- rig: scripted HTTP events in, call records as text out ------------------------------------------------------ */
 
 #define MS	1000000ull
 #define BASE_MS 1000000ull
@@ -273,8 +272,7 @@ static void abort_at(struct rig *r, uint64_t xid, enum http_abort why, uint64_t 
 	r->http.on_abort(r->http.ctx, xid, why, 50, AT(ms).ts_ns);
 }
 
-/* --- pieces of wire
- * ---------------------------------------------------------------------------------------------------- */
+/* --- pieces of wire ---------------------------------------------------------------------------------------------- */
 
 #define HOST   "host: api.anthropic.test\n"
 #define STREAM "content-type: text/event-stream; charset=utf-8\n"
@@ -304,8 +302,7 @@ static void abort_at(struct rig *r, uint64_t xid, enum http_abort why, uint64_t 
 	"proto=http/1.1 method=POST path=/v1/messages host=api.anthropic.test status=200 api=anthropic "               \
 	"provider=anthropic op=chat class=main "
 
-/* --- tests
- * --------------------------------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------------------------- */
 
 static void test_stream(void **state)
 {
@@ -555,8 +552,7 @@ static void test_errors(void **state)
 	rig_close(&r);
 }
 
-/* --- ends
- * ---------------------------------------------------------------------------------------------------------------- */
+/* --- ends -------------------------------------------------------------------------------------------------------- */
 
 static void test_ends(void **state)
 {
@@ -592,6 +588,7 @@ static void test_ends(void **state)
 }
 
 /* A handshake to a protocol that is not read yet leaves a mark, not silence. */
+/* Of a WebSocket that nobody reads there is one record, which says so. */
 static void test_websocket(void **state)
 {
 	struct rig r;
@@ -601,11 +598,15 @@ static void test_websocket(void **state)
 	req_head(&r, 1, "GET", "/v1/responses", HOST "upgrade: websocket\n", 0);
 	req_end(&r, 1, 90, 0);
 	abort_at(&r, 1, HTTP_ABORT_UPGRADE, 30);
-	assert_log(&r.log, "call 1 proto=websocket method=GET path=/v1/responses host=api.anthropic.test status=0 "
+	assert_log(&r.log, "");
+	exchanges_tick(r.table, AT(50).ts_ns);
+	exchanges_conn_free(r.flow);
+	assert_log(&r.log, "call 2 proto=websocket method=POST path=/v1/responses host=api.anthropic.test status=0 "
 			   "api=openai.responses provider=openai op=chat class=main stream=-1\n"
-			   "  undecoded=websocket\n"
-			   "   start=0 send=0 end=30\n"
-			   "  request sent=90 got=50\n");
+			   "  end=connection_closed undecoded=websocket\n"
+			   "   start=0 end=50\n"
+			   "  request sent=0 got=0\n");
+	r.flow = NULL;
 	rig_close(&r);
 }
 
@@ -681,8 +682,7 @@ static void test_codings(void **state)
 	rig_close(&r);
 }
 
-/* --- loss
- * ---------------------------------------------------------------------------------------------------------------- */
+/* --- loss -------------------------------------------------------------------------------------------------------- */
 
 static void test_loss(void **state)
 {
@@ -775,8 +775,7 @@ static void test_truncated(void **state)
 	rig_close(&r);
 }
 
-/* --- no calls, and calls attached in the middle
- * ------------------------------------------------------------------------------ */
+/* --- no calls, and calls attached in the middle ------------------------------------------------------------------ */
 
 static void test_no_calls(void **state)
 {
@@ -837,7 +836,8 @@ static void test_mid_attach(void **state)
 	resp(&r, 2, TEXT("b") STOP("33") DONE, 30);
 	resp_end(&r, 2, 100, 40);
 	assert_log(&r.log,
-		   "call 1 proto=http/1.1 status=200 api=anthropic provider=anthropic op=chat class=main stream=1\n"
+		   "call 1 proto=http/1.1 method=POST status=200 api=anthropic provider=anthropic op=chat class=main "
+		   "stream=1\n"
 		   "  stop=end_turn mid_attach\n"
 		   "   start=10 last=30 end=40 chunks=2 stalls=0 gap=10\n"
 		   "  request got=100\n"
@@ -866,8 +866,7 @@ static void test_mid_attach(void **state)
 	rig_close(&r);
 }
 
-/* --- who calls
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- who calls --------------------------------------------------------------------------------------------------- */
 
 static void one(struct rig *r, const char *target, const char *headers, const char *body)
 {
@@ -1036,8 +1035,7 @@ static void test_requests(void **state)
 	rig_close(&r);
 }
 
-/* --- attempts
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- attempts ---------------------------------------------------------------------------------------------------- */
 
 static void fail_with(struct rig *r, uint64_t xid, int status, const char *body, uint64_t start, uint64_t end)
 {
@@ -1082,8 +1080,7 @@ static void test_retries(void **state)
 	rig_close(&r);
 }
 
-/* --- eviction
- * -------------------------------------------------------------------------------------------------------------- */
+/* --- eviction ---------------------------------------------------------------------------------------------------- */
 
 static void rig_stale(struct rig *r)
 {
@@ -1194,8 +1191,7 @@ static void test_limit(void **state)
 	rig_close(&r);
 }
 
-/* --- snapshot, socket, setup
- * --------------------------------------------------------------------------------------------- */
+/* --- snapshot, socket, setup ------------------------------------------------------------------------------------- */
 
 static void test_snapshot(void **state)
 {
@@ -1374,8 +1370,7 @@ static void test_caps(void **state)
 	rig_close(&r);
 }
 
-/* --- cuts, gaps, failing malloc
- * ------------------------------------------------------------------------------------------ */
+/* --- cuts, gaps, failing malloc ---------------------------------------------------------------------------------- */
 
 static const char scripted[] = "\xef\xbb\xbf: hello\n\n" START(USAGE10) PING BLOCK("\"type\":\"thinking\",\"thinking\":"
 										   "\"\"") THINK("h\xc3\xa9")

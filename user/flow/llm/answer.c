@@ -6,36 +6,22 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "body.h"
 #include "exchange.h"
-#include "flow/proto/decode.h"
-#include "flow/proto/sse.h"
 #include "text.h"
 
-/* Members and elements of one document: cJSON takes about 80 bytes for each, a hostile "[1,1,1…" would take gigabytes.
- */
-#define JSON_NODES_MAX (1u << 20)
 /* Documents looked at before an unknown response is no model's answer. */
 #define IDENTIFY_MAX 32
-
-enum mode {
-	MODE_SNIFF,  /* nothing but white space came */
-	MODE_STREAM, /* server-sent events */
-	MODE_DOCUMENT,
-	MODE_IGNORE,
-};
 
 struct answer {
 	struct answer_config cfg;
 	const struct dialect *dialect;
 	struct lost *lost;
-	struct decode *decode;
-	struct sse *sse;
-	struct buf document;
+	struct body *body; /* NULL with cfg.messages */
 	struct llm_sink sink;
-	enum mode mode;
-	bool type_stream, type_html;
 	unsigned unidentified; /* documents that told no dialect */
-	bool confirmed;
+	bool tentative;	       /* the dialect is a guess so far */
+	bool confirmed, rejected;
 
 	/* tokens; times of reads */
 	const struct stamp *at; /* of the event at hand, NULL in a unary document */
@@ -50,6 +36,7 @@ struct answer {
 	bool terminal; /* the message is whole */
 
 	struct usage_part usage;
+	struct call_server server;
 	char *model, *stop_reason, *error;
 	char undecoded[64];
 	struct tool_call *tools;
@@ -57,8 +44,7 @@ struct answer {
 	struct buf text;
 };
 
-/* --- what the dialect says
- * --------------------------------------------------------------------------------------------- */
+/* --- what the dialect says --------------------------------------------------------------------------------------- */
 
 static bool keep(struct answer *a, char **field, struct sv text)
 {
@@ -191,7 +177,8 @@ static void on_error(void *ctx, struct sv type)
 {
 	struct answer *a = ctx;
 
-	a->confirmed = true;
+	/* where others have such paths, anybody's error would look like this */
+	a->confirmed |= a->dialect && !a->dialect->required && !a->tentative;
 	if (!a->error)
 		keep(a, &a->error, type);
 }
@@ -204,51 +191,42 @@ static void on_end(void *ctx)
 	a->terminal = true;
 }
 
-/* --- documents
- * -------------------------------------------------------------------------------------------------------- */
-
-static bool too_many_nodes(struct sv text)
+static void keep_known(int64_t *field, int64_t value)
 {
-	size_t nodes = 0;
-	bool quoted = false;
-
-	for (size_t i = 0; i < text.len; i++) {
-		char c = text.ptr[i];
-
-		if (quoted) {
-			i += c == '\\';
-			quoted = c != '"';
-		} else {
-			quoted = c == '"';
-			nodes += c == ',' || c == '[' || c == '{';
-		}
-	}
-	return nodes > JSON_NODES_MAX;
+	if (value >= 0)
+		*field = value;
 }
 
-static cJSON *parse(struct answer *a, struct sv text)
+static void on_server(void *ctx, const struct call_server *s)
 {
-	while (text.len && strchr(" \t\r\n", text.ptr[0]) && text.ptr[0])
-		text.ptr++, text.len--;
-	if (!text.len || text.ptr[0] != '{')
-		return NULL;
-	/* a node takes two bytes at least */
-	if (text.len > 2 * JSON_NODES_MAX && too_many_nodes(text)) {
-		text_copy(a->undecoded, sizeof(a->undecoded), SV("json of over 1048576 values"));
-		a->lost->n[LOST_DECODE_ERRORS]++;
-		return NULL;
-	}
-	return cJSON_ParseWithLength(text.ptr, text.len);
+	struct call_server *known = &((struct answer *)ctx)->server;
+
+	keep_known(&known->queue_ns, s->queue_ns);
+	keep_known(&known->load_ns, s->load_ns);
+	keep_known(&known->prefill_ns, s->prefill_ns);
+	keep_known(&known->decode_ns, s->decode_ns);
+	keep_known(&known->first_token_ns, s->first_token_ns);
+	keep_known(&known->total_ns, s->total_ns);
 }
 
-/* True: the dialect is known. */
-static bool identify(struct answer *a, const cJSON *doc)
+/* --- documents --------------------------------------------------------------------------------------------------- */
+
+/* True: the dialect is known, or guessed. */
+static bool identify(struct answer *a, struct sv type, const cJSON *doc)
 {
-	if (a->dialect)
+	const struct dialect *found;
+
+	if (a->dialect && !a->tentative)
 		return true;
-	a->dialect = dialect_by_document(doc);
-	if (!a->dialect && ++a->unidentified >= IDENTIFY_MAX)
-		a->mode = MODE_IGNORE;
+	found = dialect_by_document(type, doc);
+	if (found) {
+		a->dialect = found;
+		a->tentative = false;
+	} else if (++a->unidentified >= IDENTIFY_MAX && !a->dialect) {
+		a->rejected = true;
+		if (a->body)
+			body_ignore(a->body);
+	}
 	return a->dialect != NULL;
 }
 
@@ -264,42 +242,57 @@ static void count_chunk(struct answer *a, uint64_t ts_ns)
 	a->last_chunk_ns = ts_ns;
 }
 
-static void on_sse_event(void *ctx, const struct sse_event *e)
+void answer_event(struct answer *a, struct sv type, const cJSON *doc, struct sv raw, const struct stamp *at)
+{
+	if (!identify(a, type, doc))
+		return;
+	a->at = at;
+	a->event_has_token = false;
+	a->dialect->on_event(type, doc, raw, &a->sink);
+	if (a->event_has_token)
+		count_chunk(a, at->ts_ns);
+	a->at = NULL;
+}
+
+static cJSON *parse(struct answer *a, struct sv text)
+{
+	bool too_many;
+	cJSON *doc = dialect_parse(text, &too_many);
+
+	if (too_many)
+		answer_undecoded(a, SV("json of over 1048576 values"));
+	return doc;
+}
+
+static void on_body_event(void *ctx, struct sv type, struct sv text, const struct stamp *at)
 {
 	struct answer *a = ctx;
-	cJSON *doc;
+	cJSON *doc = parse(a, text);
 
-	if (a->mode != MODE_STREAM)
-		return;
-	doc = parse(a, e->data);
-	if (identify(a, doc)) {
-		a->at = &e->at;
-		a->event_has_token = false;
-		a->dialect->on_event(e->type, doc, e->data, &a->sink);
-		if (a->event_has_token)
-			count_chunk(a, e->at.ts_ns);
-		a->at = NULL;
-	}
+	answer_event(a, type, doc, text, at);
 	cJSON_Delete(doc);
 }
 
-static void document_end(struct answer *a)
+static void on_body_document(void *ctx, struct sv text)
 {
-	cJSON *doc = parse(a, (struct sv){a->document.ptr, a->document.len});
+	struct answer *a = ctx;
+	cJSON *doc = parse(a, text);
 
-	if (doc && identify(a, doc))
+	if (doc && identify(a, SV_NONE, doc))
 		a->dialect->on_document(doc, &a->sink);
 	cJSON_Delete(doc);
-	buf_release(&a->document);
-	a->mode = MODE_IGNORE;
 }
 
-/* --- body
- * ------------------------------------------------------------------------------------------------------------- */
+static void on_body_error(void *ctx, struct sv type)
+{
+	on_error(ctx, type);
+}
 
 /* What is missing hides tokens from here on, and those that were not seen before. */
-static void note_missing(struct answer *a)
+static void note_missing(void *ctx)
 {
+	struct answer *a = ctx;
+
 	if (a->terminal)
 		return;
 	a->broken = true;
@@ -308,105 +301,42 @@ static void note_missing(struct answer *a)
 	a->last_ns = UNKNOWN_NS; /* until a later token is seen */
 }
 
-static void start_stream(struct answer *a)
+/* --- life -------------------------------------------------------------------------------------------------------- */
+
+static struct body *new_body(struct answer *a, const struct http_head *h)
 {
-	const struct sse_sink sink = {.ctx = a, .on_event = on_sse_event};
+	struct body_config cfg = {.stream_asked = a->cfg.stream_asked, .lines = a->dialect && a->dialect->lines};
+	struct body_sink sink = {a, on_body_event, on_body_document, on_body_error, note_missing};
 
-	a->sse = sse_new(&sink);
-	a->mode = a->sse ? MODE_STREAM : MODE_IGNORE;
-	if (!a->sse) {
-		a->lost->n[LOST_NO_MEMORY]++;
-		note_missing(a);
-	}
-}
-
-/*
- * Servers mislabel: errors as JSON under text/event-stream, streams without a type. The first byte that is no white
- * space tells: a document begins with a brace, a stream with a field name or a colon.
- */
-static void decide(struct answer *a, uint8_t c)
-{
-	if (c == '{' || c == '[')
-		a->mode = MODE_DOCUMENT;
-	else if (a->type_stream || (a->cfg.stream_asked && !a->type_html && c && strchr("de:ir", c)))
-		start_stream(a);
-	else
-		a->mode = MODE_IGNORE;
-}
-
-static size_t sniff(struct answer *a, const uint8_t *ptr, size_t len)
-{
-	for (size_t i = 0; i < len; i++) {
-		/* white space, and a byte order mark */
-		if (ptr[i] && strchr(" \t\r\n\xef\xbb\xbf", ptr[i]))
-			continue;
-		decide(a, ptr[i]);
-		return i;
-	}
-	return len;
-}
-
-static void document_push(struct answer *a, const uint8_t *ptr, size_t len)
-{
-	int err = buf_push(&a->document, ptr, len);
-
-	if (!err)
-		return;
-	buf_release(&a->document);
-	a->mode = MODE_IGNORE;
-	a->broken = true;
-	a->lost->n[err == -ENOSPC ? LOST_DECODE_ERRORS : LOST_NO_MEMORY]++;
-	text_copy(a->undecoded, sizeof(a->undecoded), err == -ENOSPC ? SV("json over 8 MiB") : SV("out of memory"));
-}
-
-static void on_decoded(void *ctx, const uint8_t *ptr, size_t len, const struct stamp *at)
-{
-	struct answer *a = ctx;
-	size_t skip = a->mode == MODE_SNIFF ? sniff(a, ptr, len) : 0;
-
-	ptr += skip;
-	len -= skip;
-	if (!len)
-		return;
-	if (a->mode == MODE_DOCUMENT) {
-		document_push(a, ptr, len);
-	} else if (a->mode == MODE_STREAM && sse_push(a->sse, ptr, len, at)) {
-		a->lost->n[LOST_NO_MEMORY]++;
-		note_missing(a);
-	}
-}
-
-static bool type_is(const struct http_head *h, struct sv type)
-{
-	struct sv rest, value = h ? http_header_get(h, "content-type") : SV_NONE;
-
-	return sv_ieq(sv_trim(sv_cut(value, ';', &rest)), type);
+	return body_new(&cfg, h, &sink, a->lost);
 }
 
 struct answer *answer_new(const struct answer_config *cfg, const struct http_head *h, struct lost *lost)
 {
-	struct decode_sink decode_sink = {.on_bytes = on_decoded};
 	struct answer *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return NULL;
 	a->cfg = *cfg;
 	a->dialect = cfg->dialect;
+	a->tentative = cfg->dialect && cfg->guessed;
 	a->lost = lost;
-	a->type_stream = type_is(h, SV("text/event-stream"));
-	a->type_html = type_is(h, SV("text/html"));
 	a->first_ns = a->visible_ns = a->last_ns = a->last_chunk_ns = UNKNOWN_NS;
 	a->max_gap_ns = -1;
 	a->usage = USAGE_PART_NONE;
-	buf_init(&a->document, EXCHANGE_DOC_MAX);
+	a->server = CALL_SERVER_NONE;
 	buf_init(&a->text, EXCHANGE_TEXT_MAX + 1);
-	a->sink = (struct llm_sink){a, on_token, on_usage, on_model, on_reasoning, on_tool, on_stop, on_error, on_end};
-	decode_sink.ctx = a;
-	a->decode = decode_new(h ? http_header_get(h, "content-encoding") : SV_NONE, &decode_sink);
-	if (!a->decode) {
-		answer_free(a);
-		return NULL;
+	a->sink = (struct llm_sink){a,	     on_token, on_usage, on_model, on_reasoning,
+				    on_tool, on_stop,  on_error, on_end,   on_server};
+	if (!cfg->messages) {
+		a->body = new_body(a, h);
+		if (!a->body) {
+			answer_free(a);
+			return NULL;
+		}
 	}
+	if (h && a->dialect && a->dialect->on_head)
+		a->dialect->on_head(h, &a->sink);
 	return a;
 }
 
@@ -414,9 +344,7 @@ void answer_free(struct answer *a)
 {
 	if (!a)
 		return;
-	decode_free(a->decode);
-	sse_free(a->sse);
-	buf_release(&a->document);
+	body_free(a->body);
 	buf_release(&a->text);
 	free(a->model);
 	free(a->stop_reason);
@@ -429,55 +357,34 @@ void answer_free(struct answer *a)
 	free(a);
 }
 
-static void note_undecoded(struct answer *a, enum decode_status status)
-{
-	if (a->undecoded[0])
-		return;
-	note_missing(a);
-	text_copy(a->undecoded, sizeof(a->undecoded), sv_of(decode_undecoded(a->decode)));
-	if (!a->undecoded[0])
-		text_copy(a->undecoded, sizeof(a->undecoded), SV("content coding"));
-	/* a gap was counted where it happened */
-	if (status != DECODE_GAP)
-		a->lost->n[status == DECODE_NO_MEMORY ? LOST_NO_MEMORY : LOST_DECODE_ERRORS]++;
-}
-
 void answer_push(struct answer *a, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	enum decode_status status = decode_push(a->decode, ptr, len, at);
-
-	if (status != DECODE_OK)
-		note_undecoded(a, status);
+	body_push(a->body, ptr, len, at);
 }
 
-void answer_gap(struct answer *a)
+void answer_gap(struct answer *a, uint64_t len)
+{
+	if (a->body)
+		body_gap(a->body, len);
+	else
+		note_missing(a);
+}
+
+void answer_undecoded(struct answer *a, struct sv why)
 {
 	note_missing(a);
-	decode_gap(a->decode);
-	if (!decode_is_identity(a->decode))
-		note_undecoded(a, DECODE_GAP);
-	if (a->mode == MODE_SNIFF && a->type_stream)
-		start_stream(a);
-	if (a->mode == MODE_STREAM)
-		sse_gap(a->sse);
-	else
-		a->mode = MODE_IGNORE; /* a document with a hole is none */
-	buf_release(&a->document);
+	text_copy(a->undecoded, sizeof(a->undecoded), why);
+	a->lost->n[LOST_DECODE_ERRORS]++;
 }
 
 void answer_finish(struct answer *a)
 {
-	if (a->mode == MODE_DOCUMENT)
-		document_end(a);
-	if (a->sse)
-		sse_finish(a->sse);
-	if (a->dialect && a->dialect->end_optional && a->stop_reason && !a->error)
+	if (a->body)
+		body_finish(a->body);
+	if (!a->dialect || a->error)
+		return;
+	if ((a->dialect->end_optional && a->stop_reason) || (a->dialect->end_is_body && a->confirmed))
 		a->terminal = true;
-	if (a->sse && sse_oversize(a->sse)) {
-		note_missing(a);
-		text_copy(a->undecoded, sizeof(a->undecoded), SV("event over 8 MiB"));
-		a->lost->n[LOST_DECODE_ERRORS]++;
-	}
 }
 
 const struct dialect *answer_dialect(const struct answer *a)
@@ -487,7 +394,7 @@ const struct dialect *answer_dialect(const struct answer *a)
 
 bool answer_rejected(const struct answer *a)
 {
-	return !a->dialect && a->mode == MODE_IGNORE;
+	return !a->dialect && (a->rejected || (a->body && body_given_up(a->body)));
 }
 
 bool answer_confirmed(const struct answer *a)
@@ -495,8 +402,22 @@ bool answer_confirmed(const struct answer *a)
 	return a->confirmed;
 }
 
-/* --- report
- * ----------------------------------------------------------------------------------------------------------- */
+bool answer_contradicts(const struct answer *a)
+{
+	return a->unidentified || (a->body && body_given_up(a->body));
+}
+
+bool answer_ended(const struct answer *a)
+{
+	return a->terminal;
+}
+
+bool answer_failed(const struct answer *a)
+{
+	return a->error != NULL;
+}
+
+/* --- report ------------------------------------------------------------------------------------------------------ */
 
 static int64_t known(int64_t n)
 {
@@ -544,17 +465,23 @@ static void report_tokens(const struct answer *a, struct call *c)
 
 void answer_report(const struct answer *a, struct call *c)
 {
+	bool streams = a->body ? body_streams(a->body) : true;
+	const char *undecoded = a->undecoded;
+
 	report_usage(a, &c->usage);
-	if (a->sse)
+	if (streams)
 		report_tokens(a, c);
-	if (c->stream < 0 && (a->sse || a->mode != MODE_SNIFF))
-		c->stream = a->sse != NULL;
+	if (c->stream < 0 && (!a->body || body_begun(a->body)))
+		c->stream = streams;
+	c->server = a->server;
 	if (a->model)
 		c->model = a->model;
 	c->stop_reason = a->stop_reason;
 	c->error = a->error;
-	if (a->undecoded[0])
-		c->undecoded = (char *)a->undecoded;
+	if (!undecoded[0] && a->body)
+		undecoded = body_undecoded(a->body);
+	if (undecoded[0])
+		c->undecoded = (char *)undecoded;
 	c->tools = a->tools;
 	c->tool_count = a->tool_count;
 	if (a->text.len) {

@@ -14,8 +14,10 @@
 
 struct answer_config {
 	const struct dialect *dialect; /* NULL: told by the documents */
+	bool guessed;		       /* ... which may tell that it is another one */
 	bool stream_asked;	       /* the request wanted a stream */
 	bool content;		       /* keep the visible text */
+	bool messages;		       /* no body: whole documents come by answer_event() */
 };
 
 struct answer;
@@ -24,12 +26,18 @@ struct answer;
 struct answer *answer_new(const struct answer_config *cfg, const struct http_head *h, struct lost *lost);
 void answer_free(struct answer *a);
 void answer_push(struct answer *a, const uint8_t *ptr, size_t len, const struct stamp *at);
-void answer_gap(struct answer *a);    /* bytes are missing here */
-void answer_finish(struct answer *a); /* the body is framed to its end */
+void answer_gap(struct answer *a, uint64_t len); /* bytes are missing here; UINT64_MAX: unknown how many */
+/* One document that came by itself. doc NULL: `raw` is no JSON. */
+void answer_event(struct answer *a, struct sv type, const cJSON *doc, struct sv raw, const struct stamp *at);
+void answer_undecoded(struct answer *a, struct sv why); /* a part of it cannot be read */
+void answer_finish(struct answer *a);			/* the body is framed to its end */
 
 const struct dialect *answer_dialect(const struct answer *a); /* NULL: not told yet */
 bool answer_rejected(const struct answer *a);		      /* without a dialect, and its documents are of none */
 bool answer_confirmed(const struct answer *a);		      /* the dialect found something to say */
+bool answer_contradicts(const struct answer *a);	      /* there was something, and it told no dialect */
+bool answer_ended(const struct answer *a);		      /* by its terminal event */
+bool answer_failed(const struct answer *a);		      /* an error was told */
 /* Fills the response's fields of c; text and arrays stay owned by a. */
 void answer_report(const struct answer *a, struct call *c);
 

@@ -26,6 +26,7 @@ void call_init(struct call *c)
 		.tls_end_ns = UNKNOWN_NS,
 		.stream = -1,
 		.usage = {USAGE_NONE, -1, -1, -1, -1, -1, -1},
+		.server = CALL_SERVER_NONE,
 		.attempt = 1,
 		.retry_wait_ns = UNKNOWN_COUNT,
 		.request_bytes = UNKNOWN_COUNT,
@@ -66,9 +67,14 @@ static double span_ns(uint64_t a, uint64_t b)
 	return (double)(b - a);
 }
 
+bool call_has_start(const struct call *c)
+{
+	return c->start_ns != UNKNOWN_NS && (!c->mid_attach || c->start_known);
+}
+
 double call_ms(const struct call *c, uint64_t ns)
 {
-	if (c->mid_attach || c->start_ns == UNKNOWN_NS || ns == UNKNOWN_NS)
+	if (!call_has_start(c) || ns == UNKNOWN_NS)
 		return NAN;
 	return ns >= c->start_ns ? (double)(ns - c->start_ns) / 1e6 : -((double)(c->start_ns - ns) / 1e6);
 }
@@ -82,14 +88,14 @@ double call_cache_hit_rate(const struct call *c)
 
 double call_itps(const struct call *c)
 {
-	if (c->mid_attach || c->usage.source == USAGE_NONE || c->usage.input_total < 0)
+	if (!call_has_start(c) || c->usage.source == USAGE_NONE || c->usage.input_total < 0)
 		return NAN;
 	return (double)c->usage.input_total * 1e9 / span_ns(c->start_ns, c->first_token_ns);
 }
 
 double call_otps(const struct call *c)
 {
-	if (c->mid_attach || c->unfinished || c->usage.source == USAGE_NONE || c->usage.output_total < 0)
+	if (!call_has_start(c) || c->unfinished || c->usage.source == USAGE_NONE || c->usage.output_total < 0)
 		return NAN;
 	if (c->usage.source == USAGE_PARTIAL)
 		return NAN;

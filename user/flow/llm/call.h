@@ -40,6 +40,13 @@ struct call_request {
 	int thinking; /* -1 unknown, 0 no, 1 yes */
 };
 
+/* What the server says it spent, where it does; each UNKNOWN_COUNT. Beside what was measured, never mixed with it. */
+struct call_server {
+	int64_t queue_ns, load_ns, prefill_ns, decode_ns; /* waiting, loading the model, the prompt, the answer */
+	int64_t first_token_ns, total_ns;
+};
+#define CALL_SERVER_NONE ((struct call_server){-1, -1, -1, -1, -1, -1})
+
 struct call {
 	uint64_t id; /* unique in the run, from 1 */
 	struct conn_key conn;
@@ -72,6 +79,7 @@ struct call {
 	struct sock_addr peer; /* family 0: unknown */
 
 	struct usage usage;
+	struct call_server server;
 	bool hidden_reasoning; /* reasoning was counted and not streamed: decode rate is not known */
 	char *stop_reason, *error;
 	enum end_reason end;
@@ -79,6 +87,7 @@ struct call {
 	int32_t exit_code, exit_signal; /* with END_PROCESS_EXIT */
 
 	bool lossy, mid_attach, request_truncated;
+	bool start_known;   /* with mid_attach: only headers were missed, times count from the start */
 	int64_t lost_bytes; /* of this call's bytes; UNKNOWN_COUNT when lossy and unknown how many */
 	char *undecoded;    /* coding or protocol; NULL: decoded */
 	int attempt;	    /* from 1 */
@@ -101,8 +110,9 @@ void call_init(struct call *c); /* everything unknown */
 void call_release(struct call *c);
 
 /* Derived numbers, one place for every view. NAN when unknown; *_ms relative to the call's start. A call attached in
- * the middle has no start: its start_ns is when it was first seen, and nothing is measured from it. Rates are NAN where
- * the count is partial: such a count does not belong to the time it would be divided by. */
+ * the middle has no start, unless start_known: its start_ns is when it was first seen, and nothing is measured from it.
+ * Rates are NAN where the count is partial: such a count does not belong to the time it would be divided by. */
+bool call_has_start(const struct call *c);
 double call_ms(const struct call *c, uint64_t ns);
 double call_cache_hit_rate(const struct call *c);
 double call_itps(const struct call *c);		/* input_total / ttft */

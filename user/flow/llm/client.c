@@ -7,8 +7,7 @@
 
 #define PATH_MAX_BYTES 1024
 
-/* --- identity
- * --------------------------------------------------------------------------------------------------------- */
+/* --- identity ---------------------------------------------------------------------------------------------------- */
 
 /* The first of these headers that is there. Later rows are other clients' names for the same thing. */
 static const char *const session_headers[] = {
@@ -76,6 +75,8 @@ void client_identify(const struct http_head *h, struct client *out)
 	copy_first(h, agent_headers, ARRAY_SIZE(agent_headers), out->agent);
 	copy_first(h, parent_headers, ARRAY_SIZE(parent_headers), out->parent_agent);
 	out->class_stated = stated_class(h, &out->class);
+	out->class_of_turn = client_class_of_kind(
+		text_json_member(http_header_get(h, "x-codex-turn-metadata"), "request_kind"), &(enum call_class){0});
 	/* Main agents send no agent id, or (Codex) one that equals the session's. */
 	out->subagent = out->parent_agent[0] ||
 			(out->agent[0] && out->session[0] && strcmp(out->agent, out->session) != 0) ||
@@ -84,8 +85,7 @@ void client_identify(const struct http_head *h, struct client *out)
 		out->retry_count = retries.ptr[0] - '0';
 }
 
-/* --- path
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- path -------------------------------------------------------------------------------------------------------- */
 
 /* Without scheme and authority (absolute form), and without fragment. */
 static struct sv origin_form(struct sv target)

@@ -14,7 +14,8 @@
 
 struct client {
 	char session[CLIENT_ID_BYTES], agent[CLIENT_ID_BYTES], parent_agent[CLIENT_ID_BYTES];
-	bool class_stated; /* `class` is the client's own word */
+	bool class_stated;  /* `class` is the client's own word */
+	bool class_of_turn; /* ... of this request only, whatever follows on the connection */
 	enum call_class class;
 	bool subagent;	 /* the agent is not the session's main one */
 	int retry_count; /* attempts before this one by the client's count, -1 unknown */

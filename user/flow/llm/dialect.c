@@ -1,71 +1,65 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "dialect_parts.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/err.h"
 
+/* The first that claims a path has it. */
 static const struct dialect *const dialects[] = {
 	&dialect_anthropic,
 	&dialect_openai_chat,
 	&dialect_openai_responses,
+	&dialect_openai_completions,
+	&dialect_openai_embeddings,
+	&dialect_openai_realtime,
+	&dialect_vertex_anthropic,
+	&dialect_bedrock_invoke,
+	&dialect_bedrock_converse,
+	&dialect_gemini_codeassist,
+	&dialect_gemini,
+	&dialect_gemini_embed,
+	&dialect_cohere,
+	&dialect_ollama,
+	&dialect_ollama_embed,
+	&dialect_llamacpp,
+	&dialect_tgi,
 };
 
-const struct dialect *dialect_by_path(struct sv method, struct sv path, enum call_class *class)
+const struct dialect *dialect_by_path(struct sv method, struct sv path, struct dialect_path *out)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(dialects); i++) {
-		*class = CALL_MAIN;
-		if (dialects[i]->match(method, path, class))
+		*out = DIALECT_PATH_NONE;
+		if (dialects[i]->match(method, path, out))
 			return dialects[i];
 	}
+	*out = DIALECT_PATH_NONE;
 	return NULL;
 }
 
-/* --- by document: each verdict needs two marks that agree
- * ------------------------------------------------------------- */
-
-static bool is_anthropic(const cJSON *doc, struct sv type)
+const struct dialect *dialect_by_upgrade(struct sv path)
 {
-	if (sv_eq(type, SV("message_start")))
-		return cJSON_IsObject(json_get(doc, "message"));
-	if (sv_eq(type, SV("content_block_start")))
-		return cJSON_IsObject(json_get(doc, "content_block"));
-	if (sv_eq(type, SV("content_block_delta")) || sv_eq(type, SV("message_delta")))
-		return cJSON_IsObject(json_get(doc, "delta"));
-	return sv_eq(type, SV("message")) && cJSON_IsArray(json_get(doc, "content")) && json_get(doc, "role");
-}
-
-static bool is_openai_responses(const cJSON *doc, struct sv type)
-{
-	if (sv_starts(type, SV("response.")))
-		return json_get(doc, "response") || json_get(doc, "delta") || json_get(doc, "item") ||
-		       json_get(doc, "sequence_number");
-	return sv_eq(json_get_string(doc, "object"), SV("response")) && cJSON_IsArray(json_get(doc, "output"));
-}
-
-static bool is_openai_chat(const cJSON *doc)
-{
-	struct sv object = json_get_string(doc, "object");
-
-	return cJSON_IsArray(json_get(doc, "choices")) &&
-	       (sv_eq(object, SV("chat.completion.chunk")) || sv_eq(object, SV("chat.completion")));
-}
-
-const struct dialect *dialect_by_document(const cJSON *doc)
-{
-	struct sv type = json_get_string(doc, "type");
-
-	if (!cJSON_IsObject(doc))
-		return NULL;
-	if (is_anthropic(doc, type))
-		return &dialect_anthropic;
-	if (is_openai_responses(doc, type))
+	if (sv_ends(path, SV("/responses")))
 		return &dialect_openai_responses;
-	return is_openai_chat(doc) ? &dialect_openai_chat : NULL;
+	return sv_ends(path, SV("/realtime")) ? &dialect_openai_realtime : NULL;
 }
 
-/* --- provider
- * --------------------------------------------------------------------------------------------------------- */
+bool dialect_path_excluded(struct sv path)
+{
+	static const struct sv parts[] = {
+		SV("/event_logging"), SV("/analytics"), SV("/telemetry"), SV("/otlp/"),	   SV("/v1/traces"),
+		SV("/v1/metrics"),    SV("/v1/logs"),	SV("/batches"),	  SV("/tokenize"), SV("/moderations"),
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		if (dialect_after(path, parts[i]).ptr)
+			return true;
+	}
+	return false;
+}
+
+/* --- provider ---------------------------------------------------------------------------------------------------- */
 
 struct provider_row {
 	struct sv suffix; /* of the host; one that begins with '.' needs something before it */
@@ -99,6 +93,8 @@ static const struct provider_row providers[] = {
 	{SV("generativelanguage.googleapis.com"), "gcp.gemini"},
 	{SV("aiplatform.googleapis.com"), "gcp.vertex_ai"},
 	{SV("-aiplatform.googleapis.com"), "gcp.vertex_ai"}, /* regional: us-east5-aiplatform… */
+	{SV(".aiplatform.googleapis.com"), "gcp.vertex_ai"},
+	{SV("cloudcode-pa.googleapis.com"), "gcp.gen_ai"},
 };
 
 static bool host_is(struct sv host, struct sv suffix)
@@ -115,17 +111,14 @@ static bool host_is_bedrock(struct sv host)
 	       (host_is(host, SV(".amazonaws.com")) || host_is(host, SV(".api.aws")));
 }
 
-static bool path_has(struct sv path, struct sv part)
-{
-	return path.len >= part.len && memmem(path.ptr, path.len, part.ptr, part.len) != NULL;
-}
-
 const char *dialect_provider(const struct dialect *d, struct sv host, struct sv path)
 {
 	struct sv rest, name = host.len && host.ptr[0] == '[' ? host : sv_cut(host, ':', &rest);
 
-	if (path_has(path, SV("/openai/deployments/")))
+	if (dialect_after(path, SV("/openai/deployments/")).ptr)
 		return "azure.ai.openai";
+	if (d && dialect_after(path, SV("/publishers/")).ptr && dialect_after(path, SV("/models/")).ptr)
+		return "gcp.vertex_ai";
 	if (host_is_bedrock(name))
 		return "aws.bedrock";
 	for (size_t i = 0; i < ARRAY_SIZE(providers); i++) {
@@ -135,8 +128,7 @@ const char *dialect_provider(const struct dialect *d, struct sv host, struct sv 
 	return d && d->provider ? d->provider : "_OTHER";
 }
 
-/* --- parts
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- parts ------------------------------------------------------------------------------------------------------- */
 
 bool dialect_say(const struct llm_sink *out, enum token_kind kind, struct sv text)
 {
@@ -201,6 +193,88 @@ bool dialect_say_error(const struct llm_sink *out, const cJSON *doc)
 bool dialect_post(struct sv method, struct sv path, struct sv suffix)
 {
 	return sv_eq(method, SV("POST")) && sv_ends(path, suffix);
+}
+
+bool dialect_post_verb(struct sv method, struct sv path, struct sv verb, struct sv *model)
+{
+	size_t end;
+
+	if (!dialect_post(method, path, verb) || path.len == verb.len || path.ptr[path.len - verb.len - 1] != ':')
+		return false;
+	end = path.len - verb.len - 1;
+	for (size_t i = end; i > 0; i--) {
+		if (path.ptr[i - 1] != '/')
+			continue;
+		*model = (struct sv){path.ptr + i, end - i};
+		return true;
+	}
+	return false;
+}
+
+void dialect_azure_model(struct sv path, struct dialect_path *out)
+{
+	struct sv rest, at = dialect_after(path, SV("/openai/deployments/"));
+
+	if (at.ptr)
+		out->model = sv_cut(at, '/', &rest);
+}
+
+struct sv dialect_after(struct sv path, struct sv part)
+{
+	const char *at = path.len >= part.len ? memmem(path.ptr, path.len, part.ptr, part.len) : NULL;
+
+	if (!at)
+		return SV_NONE;
+	at += part.len;
+	return (struct sv){at, path.len - (size_t)(at - path.ptr)};
+}
+
+int64_t dialect_duration(const cJSON *object, const char *key, double unit_ns)
+{
+	const cJSON *number = json_get(object, key);
+	double ns = cJSON_IsNumber(number) ? number->valuedouble * unit_ns : -1;
+
+	return ns >= 0 && ns < 9e18 ? (int64_t)llround(ns) : UNKNOWN_COUNT;
+}
+
+void dialect_say_server(const struct llm_sink *out, const struct call_server *s)
+{
+	if (s->queue_ns >= 0 || s->load_ns >= 0 || s->prefill_ns >= 0 || s->decode_ns >= 0 || s->first_token_ns >= 0 ||
+	    s->total_ns >= 0)
+		out->on_server(out->ctx, s);
+}
+
+bool dialect_say_aws_error(const struct llm_sink *out, const cJSON *doc)
+{
+	struct sv type = json_get_string(doc, "__type"), rest;
+
+	if (type.len) {
+		/* com.amazon.coral.service#ThrottlingException */
+		sv_cut(type, '#', &rest);
+		out->on_error(out->ctx, rest.len ? rest : type);
+		return true;
+	}
+	if (!json_get_string(doc, "message").ptr && !json_get_string(doc, "Message").ptr)
+		return false;
+	out->on_error(out->ctx, SV("error"));
+	return true;
+}
+
+void dialect_say_aws_head(const struct http_head *h, const struct llm_sink *out)
+{
+	struct sv rest, type = sv_cut(http_header_get(h, "x-amzn-errortype"), ':', &rest);
+
+	if (type.len)
+		out->on_error(out->ctx, type);
+}
+
+void dialect_say_timings(const struct llm_sink *out, const cJSON *timings)
+{
+	struct call_server s = CALL_SERVER_NONE;
+
+	s.prefill_ns = dialect_duration(timings, "prompt_ms", 1e6);
+	s.decode_ns = dialect_duration(timings, "predicted_ms", 1e6);
+	dialect_say_server(out, &s);
 }
 
 int64_t dialect_detail(const cJSON *object, const char *details, const char *key)

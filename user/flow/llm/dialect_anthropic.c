@@ -7,10 +7,10 @@
 
 #include "dialect_parts.h"
 
-static bool match(struct sv method, struct sv path, enum call_class *class)
+static bool match(struct sv method, struct sv path, struct dialect_path *out)
 {
 	if (dialect_post(method, path, SV("/v1/messages/count_tokens"))) {
-		*class = CALL_COUNT;
+		out->class = CALL_COUNT;
 		return true;
 	}
 	return dialect_post(method, path, SV("/v1/messages"));
@@ -119,6 +119,7 @@ const struct dialect dialect_anthropic = {
 	.api = "anthropic",
 	.operation = "chat",
 	.provider = "anthropic",
+	.request = DIALECT_REQUEST_ANTHROPIC,
 	.match = match,
 	.on_event = on_event,
 	.on_document = on_document,

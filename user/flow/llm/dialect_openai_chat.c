@@ -4,40 +4,10 @@
 
 #include "dialect_parts.h"
 
-static bool match(struct sv method, struct sv path, enum call_class *class)
+static bool match(struct sv method, struct sv path, struct dialect_path *out)
 {
-	(void)class;
+	dialect_azure_model(path, out);
 	return dialect_post(method, path, SV("/chat/completions"));
-}
-
-/* Cached tokens have five spellings; all are part of the prompt. */
-static int64_t cache_read(const cJSON *usage)
-{
-	int64_t n = dialect_detail(usage, "prompt_tokens_details", "cached_tokens");
-
-	n = dialect_first_known(n, dialect_detail(usage, "prompt_token_details", "cached_tokens")); /* Mistral */
-	n = dialect_first_known(n, json_get_count(usage, "prompt_cache_hit_tokens"));		    /* DeepSeek */
-	n = dialect_first_known(n, json_get_count(usage, "num_cached_tokens"));			    /* Mistral */
-	return dialect_first_known(n, json_get_count(usage, "cached_tokens"));
-}
-
-static void say_usage(const struct llm_sink *out, const cJSON *doc)
-{
-	const cJSON *usage = json_get(doc, "usage");
-	struct usage_part u = USAGE_PART_NONE;
-
-	if (!cJSON_IsObject(usage))
-		usage = json_get(json_get(doc, "x_groq"), "usage");
-	if (!cJSON_IsObject(usage))
-		return;
-	u.input_total = json_get_count(usage, "prompt_tokens");
-	u.cache_read =
-		dialect_first_known(cache_read(usage), dialect_detail(doc, "timings", "cache_n")); /* llama.cpp */
-	u.cache_write = dialect_detail(usage, "prompt_tokens_details", "cache_write_tokens");
-	u.no_cache_write = true;
-	u.output_total = json_get_count(usage, "completion_tokens");
-	u.reasoning = dialect_detail(usage, "completion_tokens_details", "reasoning_tokens");
-	out->on_usage(out->ctx, &u);
 }
 
 /* Mistral: [{type:"thinking",thinking:[{type:"text",text}]},{type:"text",text}] */
@@ -126,7 +96,7 @@ static void on_event(struct sv name, const cJSON *doc, struct sv raw, const stru
 		return;
 	dialect_say_model(out, doc);
 	say_choices(out, doc, "delta");
-	say_usage(out, doc);
+	dialect_say_openai_usage(out, doc);
 }
 
 static void on_document(const cJSON *doc, const struct llm_sink *out)
@@ -135,7 +105,7 @@ static void on_document(const cJSON *doc, const struct llm_sink *out)
 		return;
 	dialect_say_model(out, doc);
 	say_choices(out, doc, "message");
-	say_usage(out, doc);
+	dialect_say_openai_usage(out, doc);
 	out->on_end(out->ctx);
 }
 

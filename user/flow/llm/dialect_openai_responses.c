@@ -6,10 +6,14 @@
 
 #include "base/err.h"
 
-static bool match(struct sv method, struct sv path, enum call_class *class)
+static bool match(struct sv method, struct sv path, struct dialect_path *out)
 {
 	if (dialect_post(method, path, SV("/responses/input_tokens"))) {
-		*class = CALL_COUNT;
+		out->class = CALL_COUNT;
+		return true;
+	}
+	if (dialect_post(method, path, SV("/responses/compact"))) {
+		out->stream = 0;
 		return true;
 	}
 	return dialect_post(method, path, SV("/responses"));

@@ -27,6 +27,27 @@ void dialect_say_error_object(const struct llm_sink *out, const cJSON *error, co
 /* Method POST and a path that ends with suffix (which begins with '/'). */
 bool dialect_post(struct sv method, struct sv path, struct sv suffix);
 
+/* {…}:NAME of Google's paths: the last segment is MODEL:NAME. *model is borrowed. */
+bool dialect_post_verb(struct sv method, struct sv path, struct sv verb, struct sv *model);
+/* The deployment of an Azure path …/openai/deployments/NAME/… */
+void dialect_azure_model(struct sv path, struct dialect_path *out);
+/* What follows `part` in path; absent when it is not there. */
+struct sv dialect_after(struct sv path, struct sv part);
+
+/* A duration that a number member states, in units of unit_ns: UNKNOWN_COUNT when it is none. */
+int64_t dialect_duration(const cJSON *object, const char *key, double unit_ns);
+/* Says what the server spent, where anything is known. */
+void dialect_say_server(const struct llm_sink *out, const struct call_server *s);
+/* {"message","__type"} with a type of its own, as AWS writes errors. True: there was one. */
+bool dialect_say_aws_error(const struct llm_sink *out, const cJSON *doc);
+/* x-amzn-errortype of an AWS answer's head. */
+void dialect_say_aws_head(const struct http_head *h, const struct llm_sink *out);
+/* usage, x_groq, timings and stats of an OpenAI-like document. */
+void dialect_say_openai_usage(const struct llm_sink *out, const cJSON *doc);
+/* llama.cpp's timings object, which it adds to every API that it speaks: durations, and counts where *u has none. */
+void dialect_say_timings(const struct llm_sink *out, const cJSON *timings);
+void dialect_add_timings(struct usage_part *u, const cJSON *timings);
+
 /* {"…_details":{key}} of object: UNKNOWN_COUNT when absent. */
 int64_t dialect_detail(const cJSON *object, const char *details, const char *key);
 int64_t dialect_first_known(int64_t a, int64_t b);

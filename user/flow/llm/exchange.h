@@ -6,9 +6,13 @@
  * Exchanges: HTTP messages become model calls. Owns the pending calls: content decoding, SSE, request scan, dialect,
  * times of tokens, usage, and stale eviction by event time. An exchange that is no model call is dropped early.
  *
- * Is it one? Method and path propose it; a body without any key of a call denies it, unless the answer is a model's. Of
- * an exchange whose request was not seen the documents of the answer decide (dialect_by_document); it is not measured
- * from.
+ * Is it one? Method and path propose it; a body without any key of a call denies it, unless the answer is a model's.
+ * JSON that is posted to a path that nobody claims is one where request and answer agree. Of an exchange whose request
+ * was not seen the documents of the answer decide (dialect_by_document); it is not measured from. A remote procedure
+ * call
+ * ("jsonrpc": MCP) is never one.
+ *
+ * WebSocket: see exchanges_ws_message().
  *
  * Token time: the read that completed the event. Missing bytes before the first token leave its time unknown for good;
  * any missing bytes before the message's end leave counts and silences of chunks unknown, and the last token's time
@@ -21,11 +25,13 @@
 #include "base/lost.h"
 #include "call.h"
 #include "flow/proto/http.h"
+#include "flow/proto/ws.h"
 
 #define EXCHANGE_MAX	  65536	     /* pending at once; more: the longest silent one is evicted */
 #define EXCHANGE_DOC_MAX  (8u << 20) /* unary response document, decoded; longer: undecoded "json over 8 MiB" */
 #define EXCHANGE_TEXT_MAX (1u << 20) /* visible answer kept with content; the rest is cut */
 #define EXCHANGE_ID_MAX	  128	     /* session ids and the like; longer ones are cut */
+#define EXCHANGE_WS_MAX	  256	     /* calls open at once on one WebSocket; more are not told, and counted */
 
 struct exchange_config {
 	uint64_t stale_ns; /* an exchange silent this long is evicted */
@@ -38,6 +44,7 @@ struct exchange_conn {
 	struct conn_key key;
 	uint64_t conn_id;
 	bool fresh;	       /* seen from its first byte */
+	const char *protocol;  /* static; NULL: not known. Of exchanges of which no head was seen */
 	struct sock_addr peer; /* family 0 until bound */
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
 	bool tls_approximate;
@@ -63,6 +70,21 @@ struct exchange_flow *exchanges_conn_new(struct exchanges *t, const struct excha
 void exchanges_conn_free(struct exchange_flow *f); /* pending calls must have been aborted by the proto before */
 struct http_sink exchanges_http_sink(struct exchange_flow *f);
 unsigned exchanges_conn_calls(const struct exchange_flow *f); /* model calls begun on it */
+
+/*
+ * Messages of an exchange that became a WebSocket (on_abort HTTP_ABORT_UPGRADE said so), or whose handshake was not
+ * seen (any xid that no request has). `side`: HTTP_REQUEST is from the client. One call a response: from
+ * response.create to its last event; calls of one stream_id follow each other. The upgrade itself is no call; of one to
+ * a model's path of which no message could be read one record tells, marked undecoded. Until exchanges_ws_end(), at the
+ * latest exchanges_conn_free().
+ */
+void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m);
+/* ... of which the content is not, or not wholly, known. */
+void exchanges_ws_opaque(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m);
+/* A close frame: that side ends what is open. */
+void exchanges_ws_close(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at);
+/* The connection, or the stream, ended. */
+void exchanges_ws_end(struct exchange_flow *f, uint64_t xid, enum http_abort why, uint64_t ts_ns);
 
 void exchanges_tick(struct exchanges *t, uint64_t now_ns);
 /* Every pending call as it stands now (unfinished = true, end_ns = now), for a snapshot. */

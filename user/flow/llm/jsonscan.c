@@ -87,8 +87,7 @@ void jsonscan_gap(struct jsonscan *s)
 	s->dead = true;
 }
 
-/* --- reports
- * ---------------------------------------------------------------------------------------------------------- */
+/* --- reports ----------------------------------------------------------------------------------------------------- */
 
 static struct jsonscan_value value_here(struct jsonscan *s, enum json_type type)
 {
@@ -127,8 +126,7 @@ static void report_end(struct jsonscan *s, enum json_type type, uint64_t count)
 	after_value(s);
 }
 
-/* --- strings
- * ---------------------------------------------------------------------------------------------------------- */
+/* --- strings ----------------------------------------------------------------------------------------------------- */
 
 static void text_begin(struct jsonscan *s, bool key)
 {
@@ -295,8 +293,7 @@ static long push_string(struct jsonscan *s, const uint8_t *ptr, size_t len)
 	return (long)n + 1;
 }
 
-/* --- numbers and literals
- * --------------------------------------------------------------------------------------------- */
+/* --- numbers and literals ---------------------------------------------------------------------------------------- */
 
 static enum number number_step(enum number n, uint8_t c)
 {
@@ -370,8 +367,7 @@ static int push_literal(struct jsonscan *s, uint8_t c)
 	return 0;
 }
 
-/* --- containers
- * ------------------------------------------------------------------------------------------------------- */
+/* --- containers -------------------------------------------------------------------------------------------------- */
 
 static void open_container(struct jsonscan *s, bool object)
 {

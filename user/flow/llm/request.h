@@ -20,7 +20,9 @@ struct request_facts {
 	char kind[32];			  /* Codex: request_kind of its turn metadata */
 	bool no_generate;		  /* generate:false */
 	bool json_schema;		  /* the answer has to follow a schema */
-	bool marks;			  /* keys that only a model call has were seen */
+	unsigned marks;			  /* MARK_*: keys that were seen */
+	char type[32];			  /* of a WebSocket message: response.create … */
+	char lane[REQUEST_NAME_BYTES];	  /* ... its stream_id */
 	bool complete;			  /* the whole body was read: what was not seen is not there */
 	bool truncated, lossy;		  /* body gaps by choice, by loss */
 	uint64_t hash;			  /* of the body's captured bytes; 0 when there is none, or some were lost */
@@ -29,7 +31,9 @@ struct request_facts {
 
 struct request;
 
-struct request *request_new(const struct dialect *d, struct sv content_encoding, struct lost *lost); /* NULL: ENOMEM */
+/* d NULL: not known yet, see request_set_dialect(). NULL: ENOMEM. */
+struct request *request_new(const struct dialect *d, struct sv content_encoding, struct lost *lost);
+void request_set_dialect(struct request *r, const struct dialect *d);
 void request_free(struct request *r);
 void request_push(struct request *r, const uint8_t *ptr, size_t len, const struct stamp *at);
 void request_gap(struct request *r, uint64_t len, bool capped);

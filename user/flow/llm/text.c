@@ -33,6 +33,29 @@ void text_copy(char *out, size_t size, struct sv text)
 	out[n] = '\0';
 }
 
+static int hex(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+void text_percent_decode(char *out, size_t size, struct sv text)
+{
+	char plain[512];
+	size_t n = 0;
+
+	for (size_t i = 0; i < text.len && n < sizeof(plain); i++) {
+		bool coded = text.ptr[i] == '%' && text.len - i > 2 && hex(text.ptr[i + 1]) >= 0 &&
+			     hex(text.ptr[i + 2]) >= 0;
+
+		plain[n++] = coded ? (char)(hex(text.ptr[i + 1]) << 4 | hex(text.ptr[i + 2])) : text.ptr[i];
+		i += coded ? 2 : 0;
+	}
+	text_copy(out, size, (struct sv){plain, n});
+}
+
 char *text_dup(struct sv text, size_t max)
 {
 	size_t n;

@@ -8,6 +8,8 @@
 
 /* Into a fixed field, NUL-terminated, cut at a UTF-8 character; stops at a NUL. */
 void text_copy(char *out, size_t size, struct sv text);
+/* The same of percent-coded text; what is no code stays as it is. */
+void text_percent_decode(char *out, size_t size, struct sv text);
 /* Owned copy of at most max bytes, cut likewise. NULL for an absent or empty text, and without memory (errno ENOMEM).
  */
 char *text_dup(struct sv text, size_t max);

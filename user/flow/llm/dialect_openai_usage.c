@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+
+/* Usage of Chat Completions and Completions, with what compatible servers add to it. */
+
+#include "dialect_parts.h"
+
+/* Cached tokens have five spellings; all are part of the prompt. */
+static int64_t cache_read(const cJSON *usage)
+{
+	int64_t n = dialect_detail(usage, "prompt_tokens_details", "cached_tokens");
+
+	n = dialect_first_known(n, dialect_detail(usage, "prompt_token_details", "cached_tokens")); /* Mistral */
+	n = dialect_first_known(n, json_get_count(usage, "prompt_cache_hit_tokens"));		    /* DeepSeek */
+	n = dialect_first_known(n, json_get_count(usage, "num_cached_tokens"));			    /* Mistral */
+	return dialect_first_known(n, json_get_count(usage, "cached_tokens"));
+}
+
+/* Prompt and answer by llama.cpp's own count: prompt_n is what was not in its cache. */
+void dialect_add_timings(struct usage_part *u, const cJSON *timings)
+{
+	int64_t cached = json_get_count(timings, "cache_n"), prompt = json_get_count(timings, "prompt_n");
+
+	if (u->input_total < 0 && cached >= 0 && prompt >= 0)
+		u->input_total = prompt + cached;
+	u->cache_read = dialect_first_known(u->cache_read, cached);
+	u->output_total = dialect_first_known(u->output_total, json_get_count(timings, "predicted_n"));
+}
+
+/* Groq: seconds in usage. LM Studio: seconds in stats. */
+static void say_server(const struct llm_sink *out, const cJSON *usage, const cJSON *stats)
+{
+	struct call_server s = CALL_SERVER_NONE;
+
+	s.queue_ns = dialect_duration(usage, "queue_time", 1e9);
+	s.prefill_ns = dialect_duration(usage, "prompt_time", 1e9);
+	s.decode_ns = dialect_duration(usage, "completion_time", 1e9);
+	s.total_ns = dialect_duration(usage, "total_time", 1e9);
+	s.first_token_ns = dialect_duration(stats, "time_to_first_token", 1e9);
+	dialect_say_server(out, &s);
+}
+
+void dialect_say_openai_usage(const struct llm_sink *out, const cJSON *doc)
+{
+	const cJSON *usage = json_get(doc, "usage"), *timings = json_get(doc, "timings");
+	struct usage_part u = USAGE_PART_NONE;
+
+	if (!cJSON_IsObject(usage))
+		usage = json_get(json_get(doc, "x_groq"), "usage");
+	if (!cJSON_IsObject(usage) && !cJSON_IsObject(timings))
+		return;
+	u.input_total = json_get_count(usage, "prompt_tokens");
+	u.cache_read = cache_read(usage);
+	u.cache_write = dialect_detail(usage, "prompt_tokens_details", "cache_write_tokens");
+	u.no_cache_write = true;
+	u.output_total = json_get_count(usage, "completion_tokens");
+	u.reasoning = dialect_detail(usage, "completion_tokens_details", "reasoning_tokens");
+	dialect_add_timings(&u, timings);
+	out->on_usage(out->ctx, &u);
+	say_server(out, usage, json_get(doc, "stats"));
+	dialect_say_timings(out, timings);
+}

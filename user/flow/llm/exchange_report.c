@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a pending exchange comes to: its class, and the record of its call. */
+
+#include "exchange_table.h"
+
+#include <stdlib.h>
+
+#define SETUP_MAX_AGE_NS   50000000ull /* a connection opened longer before its first call was not opened for it */
+#define MAIN_PROCESSES_MAX 4096
+
+/* --- class ------------------------------------------------------------------------------------------------------- */
+
+static struct main_key main_key_of(const struct call *c)
+{
+	return (struct main_key){c->conn.tgid, c->conn.exec_id, c->conn.start_ns};
+}
+
+static bool has_main_session(struct exchanges *t, const struct call *c)
+{
+	struct main_key key = main_key_of(c);
+	struct main_process *m;
+
+	HASH_FIND(hh, t->mains, &key, sizeof(key), m);
+	return m != NULL;
+}
+
+static void note_main_session(struct exchanges *t, const struct call *c)
+{
+	struct main_process *m;
+
+	if (has_main_session(t, c))
+		return;
+	if (HASH_COUNT(t->mains) >= MAIN_PROCESSES_MAX) {
+		m = t->mains;
+		HASH_DEL(t->mains, m);
+		free(m);
+	}
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return; /* at worst an auxiliary call is shown as a main one */
+	m->key = main_key_of(c);
+	HASH_ADD(hh, t->mains, key, sizeof(m->key), m);
+	if (!m->hh.tbl)
+		free(m);
+}
+
+void exchanges_free_mains(struct exchanges *t)
+{
+	struct main_process *m, *next;
+
+	HASH_ITER (hh, t->mains, m, next) {
+		HASH_DEL(t->mains, m);
+		free(m);
+	}
+}
+
+/* Ollama: a call without a question, that loads a model or throws it out. */
+static bool only_loads(const struct call *c)
+{
+	return c->stop_reason && (strcmp(c->stop_reason, "load") == 0 || strcmp(c->stop_reason, "unload") == 0);
+}
+
+/* In the order of the contract: path, prewarm, the client's word, agent ids, shape. */
+static enum call_class classify(struct exchanges *t, const struct pending *p, const struct call *c)
+{
+	const struct request_facts *f = &p->facts;
+	enum call_class stated;
+
+	if (p->path.class == CALL_COUNT)
+		return CALL_COUNT;
+	if (f->no_generate || c->request.max_tokens == 0 || only_loads(c))
+		return CALL_PREWARM;
+	if (p->client.class_stated)
+		return p->client.class;
+	if (client_class_of_kind(sv_of(f->kind), &stated))
+		return stated;
+	if (p->client.subagent)
+		return CALL_SUBAGENT;
+	if (c->request.tools == 0 && (f->json_schema || (c->request.messages >= 0 && c->request.messages <= 3)) &&
+	    has_main_session(t, c))
+		return CALL_AUX;
+	return CALL_MAIN;
+}
+
+/* --- report ------------------------------------------------------------------------------------------------------ */
+
+/* Set-up of the connection, when this call is its first one and it was opened for it. */
+static void report_setup(const struct pending *p, const struct exchange_conn *conn, struct call *c)
+{
+	bool connect = conn->connect_begin_ns != UNKNOWN_NS && conn->connect_end_ns != UNKNOWN_NS;
+	bool tls = conn->tls_begin_ns != UNKNOWN_NS && conn->tls_end_ns != UNKNOWN_NS;
+	uint64_t end = tls ? conn->tls_end_ns : conn->connect_end_ns;
+
+	if (!p->first_call || c->mid_attach || (!connect && !tls))
+		return;
+	if (end < c->start_ns && c->start_ns - end > SETUP_MAX_AGE_NS)
+		return;
+	if (connect) {
+		c->connect_begin_ns = conn->connect_begin_ns;
+		c->connect_end_ns = conn->connect_end_ns;
+	}
+	if (tls) {
+		c->tls_begin_ns = conn->tls_begin_ns;
+		c->tls_end_ns = conn->tls_end_ns;
+		c->tls_approximate = conn->tls_approximate;
+	}
+}
+
+static void report_socket(const struct pending *p, const struct exchange_conn *conn, struct call *c)
+{
+	c->peer = conn->peer;
+	if (!conn->bound)
+		return;
+	if (conn->srtt_us)
+		c->srtt_us = conn->srtt_us;
+	if (p->retransmits_known && conn->retransmits >= p->retransmits)
+		c->retransmits = conn->retransmits - p->retransmits;
+}
+
+static void report_request(const struct pending *p, struct call *c)
+{
+	const struct request_facts *f = &p->facts;
+
+	c->request = f->counts;
+	c->stream = p->path.stream >= 0 ? p->path.stream : f->stream;
+	c->request_truncated = f->truncated;
+	if (f->undecoded[0])
+		c->undecoded = (char *)f->undecoded;
+	if (f->model[0])
+		c->model = c->request_model = (char *)f->model;
+	else if (p->path_model[0])
+		c->model = c->request_model = (char *)p->path_model;
+	if (!c->session_id && f->session[0])
+		c->session_id = (char *)f->session;
+}
+
+/* A guess by the request's shape may have been told better. */
+static const struct dialect *dialect_of(const struct pending *p)
+{
+	const struct dialect *told = p->by_shape && p->answer ? answer_dialect(p->answer) : NULL;
+
+	return told ? told : p->dialect;
+}
+
+static void report_what(const struct pending *p, struct call *c)
+{
+	const struct dialect *d = dialect_of(p);
+	struct sv rest, path = c->path ? sv_cut(sv_of(c->path), '?', &rest) : SV_NONE;
+
+	c->api = d->api;
+	c->operation = p->path.operation ? p->path.operation : d->operation;
+	c->provider = dialect_provider(d, sv_of(c->host), path);
+}
+
+/* Without any head: model APIs are posted to. */
+static void report_unseen(const struct exchange_conn *conn, struct call *c)
+{
+	static char post[] = "POST";
+
+	if (c->start_known || !c->mid_attach)
+		return;
+	if (!c->protocol)
+		c->protocol = conn->protocol;
+	if (!c->method)
+		c->method = post;
+}
+
+static void report_times(struct call *c)
+{
+	if (c->ttfb_ns != UNKNOWN_NS && c->send_end_ns != UNKNOWN_NS && c->send_end_ns > c->ttfb_ns)
+		c->send_end_ns = c->ttfb_ns;
+	if (!call_has_start(c))
+		c->first_token_ns = c->first_visible_ns = c->ttfb_ns = UNKNOWN_NS;
+	if (c->first_token_ns == UNKNOWN_NS)
+		c->first_kind = TOKEN_NONE;
+}
+
+void pending_report(const struct pending *p, enum end_reason end, uint64_t end_ns, struct call *out)
+{
+	const struct exchange_conn *conn = p->entry->key.flow->conn;
+
+	*out = p->call;
+	out->end = end;
+	out->end_ns = end_ns;
+	report_what(p, out);
+	report_unseen(conn, out);
+	report_request(p, out);
+	if (p->answer)
+		answer_report(p->answer, out);
+	report_times(out);
+	out->class = classify(p->entry->key.flow->table, p, out);
+	report_setup(p, conn, out);
+	report_socket(p, conn, out);
+	if (end == END_PROCESS_EXIT) {
+		out->exit_code = conn->exit_code;
+		out->exit_signal = conn->exit_signal;
+	}
+}
+
+/* Is it a model call? A path alone proposes it; a body that says otherwise, and an answer that says nothing, deny it.
+ * So does the answer to a request that only looks like one: unless it failed, it has to be a model's. */
+bool pending_is_call(const struct pending *p)
+{
+	bool confirmed = p->answer && answer_confirmed(p->answer);
+
+	if (!p->dialect || p->rpc)
+		return false;
+	if (p->by_shape && p->answer && answer_contradicts(p->answer) && p->call.status < 400)
+		return confirmed;
+	return !p->denied || confirmed;
+}
+
+void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
+{
+	struct exchange_flow *f = p->entry->key.flow;
+	struct exchanges *t = f->table;
+	uint64_t identity;
+	struct call c;
+
+	if (!pending_is_call(p)) {
+		f->calls -= p->dialect != NULL;
+		return;
+	}
+	pending_report(p, end, end_ns, &c);
+	identity = retry_identity(&c, p->facts.hash);
+	retry_link(&t->retries, &c, identity, true);
+	if (c.attempt == 1 && p->client.retry_count > 0)
+		c.attempt = p->client.retry_count + 1; /* the first ones were not seen */
+	t->sink.on_call(t->sink.ctx, &c);
+	retry_note(&t->retries, &c, identity);
+}
+
+void pending_note_main(struct pending *p)
+{
+	struct exchanges *t = p->entry->key.flow->table;
+	struct call c = p->call;
+
+	report_request(p, &c);
+	if (c.request.tools > 0 && classify(t, p, &c) == CALL_MAIN)
+		note_main_session(t, &c);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_EXCHANGE_TABLE_H
+#define FLOW_LLM_EXCHANGE_TABLE_H
+
+/* The table of pending exchanges: what its parts (exchange*.c) share. Private to them. */
+
+#include "exchange.h"
+
+/* Before uthash: no memory is an answer there, not an exit. */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "answer.h"
+#include "client.h"
+#include "dialect.h"
+#include "request.h"
+#include "retry.h"
+
+/* All of an exchange but its framing. */
+struct pending {
+	struct pending *prev, *next; /* of exchanges.silent */
+	struct entry *entry;
+	uint64_t last_ns;	       /* when it was last heard of */
+	struct call call;	       /* what is known from the request; the answer's part is added by report() */
+	const struct dialect *dialect; /* NULL: it has not said yet what it is */
+	struct dialect_path path;      /* without its model, which is in path_model */
+	char path_model[REQUEST_NAME_BYTES];
+	struct request *request; /* NULL after its end */
+	struct request_facts facts;
+	struct client client;
+	struct answer *answer;
+	bool upgrade;	     /* asks for a WebSocket */
+	bool by_shape;	     /* nobody claims the path: request and answer tell */
+	bool partial_head;   /* parts of the request's head are not known */
+	bool first_call;     /* of its connection */
+	bool denied;	     /* the request is none of a model call, whatever its path */
+	bool rpc;	     /* ... but a remote procedure call (MCP) */
+	bool anthropic_head; /* it has an anthropic-version */
+	bool retransmits_known;
+	uint32_t retransmits; /* of the socket when it began */
+};
+
+/* One exchange of one connection. Without `pending` its call was evicted and only later bytes are counted, or it became
+ * a WebSocket. */
+struct entry {
+	struct entry_key {
+		struct exchange_flow *flow;
+		uint64_t xid;
+	} key;
+	UT_hash_handle hh;
+	struct entry *prev, *next; /* of exchange_flow.entries */
+	struct pending *pending;
+	struct ws_session *session;
+};
+
+struct exchange_flow {
+	struct exchanges *table;
+	const struct exchange_conn *conn;
+	struct entry *entries;
+	unsigned calls;
+	uint64_t last_message_call; /* of those that came as WebSocket messages */
+	bool used;		    /* it carried an exchange before */
+	bool asked;		    /* ... whose request was seen; in a protocol that keeps order */
+};
+
+/* Processes that made calls with tools: beside such a main session small calls without tools are auxiliary. */
+struct main_process {
+	struct main_key {
+		uint32_t tgid, exec_id;
+		uint64_t start_ns;
+	} key;
+	UT_hash_handle hh;
+};
+
+struct exchanges {
+	struct exchange_config cfg;
+	struct lost *lost;
+	struct exchange_sink sink;
+	struct entry *entries;	/* hash */
+	struct pending *silent; /* list, longest silent first */
+	unsigned pending_count, open_calls, session_count;
+	uint64_t now_ns;	/* latest stamp seen */
+	uint64_t next_sweep_ns; /* 0: no stamp seen yet */
+	uint64_t last_id;
+	struct main_process *mains; /* hash, oldest first */
+	struct retries retries;
+};
+
+/* --- exchange_table.c: life */
+struct pending *pending_new(struct exchange_flow *f, uint64_t xid); /* NULL: no memory, counted */
+void pending_free(struct exchanges *t, struct pending *p);
+void entry_free(struct exchanges *t, struct entry *e);
+struct entry *entry_find(struct exchange_flow *f, uint64_t xid);
+void pending_touch(struct exchanges *t, struct pending *p); /* it was heard of */
+/* It is a model call of that dialect. */
+void pending_begin(struct pending *p, const struct dialect *d);
+/* The connection's part of a new one; first: of its first byte. */
+void pending_conn(struct pending *p, const struct stamp *first);
+/* What is known of the request is settled: it ended, or the call did. */
+void pending_request_done(struct pending *p, bool ended);
+void pending_finish(struct exchanges *t, struct entry *e, enum end_reason end, uint64_t end_ns);
+void exchanges_advance(struct exchanges *t, uint64_t ns); /* event time; evicts what is due */
+void exchanges_make_room(struct exchanges *t);
+char *exchanges_copy(struct exchanges *t, struct sv text, size_t max);
+void call_note_lost(struct call *c, uint64_t len);
+enum end_reason end_of_abort(enum http_abort why);
+
+/* --- exchange_report.c: what it comes to */
+bool pending_is_call(const struct pending *p);
+/* The call as it stands: a copy whose text and arrays stay owned by p. `end_ns`: now, or when it ended. */
+void pending_report(const struct pending *p, enum end_reason end, uint64_t end_ns, struct call *out);
+void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns);
+void pending_note_main(struct pending *p); /* a main session with tools, if it is one */
+void exchanges_free_mains(struct exchanges *t);
+
+/* --- exchange_ws.c: WebSockets */
+void ws_session_start(struct exchange_flow *f, struct entry *e, uint64_t ts_ns); /* its upgrade was granted */
+void ws_session_free(struct exchanges *t, struct entry *e);
+
+#endif

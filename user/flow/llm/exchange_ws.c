@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Exchanges as WebSocket messages: OpenAI's Responses and Realtime. */
+
+#include "exchange_table.h"
+
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "text.h"
+
+#define MESSAGE_XID (1ull << 63) /* calls that are messages: numbers that no protocol gives */
+
+/* A call that was asked for and has not ended. Its entry may have lost its pending part to eviction. */
+struct ws_call {
+	struct ws_call *prev, *next;
+	struct entry *entry;
+	char lane[REQUEST_NAME_BYTES];	   /* stream_id; "" without */
+	char response[REQUEST_NAME_BYTES]; /* id of the response, once it was created */
+	bool created;
+};
+
+/* A WebSocket. What its handshake said holds for every call on it. */
+struct ws_session {
+	const struct dialect *dialect; /* NULL: not known yet */
+	struct client client;
+	char *path, *host;
+	char model[REQUEST_NAME_BYTES];
+	const char *protocol;
+	bool handshake_seen;
+	struct ws_call *calls; /* in order of their start */
+	unsigned call_count;
+	bool understood;    /* some message was of a model's */
+	uint64_t turn_ns;   /* the server heard the user's turn end; UNKNOWN_NS */
+	uint64_t start_ns;  /* of the handshake */
+	uint64_t last_ns;   /* latest sign of life */
+	uint64_t sent, got; /* payload bytes */
+	uint32_t tid;
+	bool compressed; /* what could not be read was */
+};
+
+/* --- life -------------------------------------------------------------------------------------------------------- */
+
+static struct ws_session *session_new(struct exchange_flow *f, struct entry *e)
+{
+	struct exchanges *t = f->table;
+	struct ws_session *s = t->session_count < EXCHANGE_MAX ? calloc(1, sizeof(*s)) : NULL;
+
+	if (!s) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return NULL;
+	}
+	s->turn_ns = s->start_ns = UNKNOWN_NS;
+	s->client.retry_count = -1;
+	e->session = s;
+	t->session_count++;
+	return s;
+}
+
+void ws_session_free(struct exchanges *t, struct entry *e)
+{
+	struct ws_session *s = e->session;
+	struct ws_call *c, *next;
+
+	DL_FOREACH_SAFE (s->calls, c, next)
+		free(c); /* the entries are the connection's */
+	free(s->path);
+	free(s->host);
+	free(s);
+	e->session = NULL;
+	t->session_count--;
+}
+
+/* Codex says in the handshake what its first request is; later ones are others. */
+static void keep_client(struct ws_session *s, const struct client *client)
+{
+	s->client = *client;
+	if (client->class_of_turn)
+		s->client.class_stated = false;
+	s->client.retry_count = -1;
+}
+
+void ws_session_start(struct exchange_flow *f, struct entry *e, uint64_t ts_ns)
+{
+	struct pending *p = e->pending;
+	struct ws_session *s = session_new(f, e);
+
+	if (s) {
+		s->dialect = p->dialect;
+		s->handshake_seen = true;
+		s->path = p->call.path;
+		s->host = p->call.host;
+		p->call.path = p->call.host = NULL;
+		memcpy(s->model, p->path_model, sizeof(s->model));
+		keep_client(s, &p->client);
+		s->start_ns = p->call.start_ns;
+		s->last_ns = ts_ns;
+		s->tid = p->call.tid;
+	}
+	/* no call by itself; the next one is the connection's first */
+	f->calls -= p->dialect != NULL;
+	pending_free(f->table, p);
+	if (!s)
+		entry_free(f->table, e);
+}
+
+/* The session of a WebSocket whose handshake was not seen begins with its first message. */
+static struct ws_session *session_of(struct exchange_flow *f, uint64_t xid)
+{
+	struct entry *e = entry_find(f, xid);
+	struct pending *p;
+
+	if (e)
+		return e->session;
+	p = pending_new(f, xid);
+	if (!p)
+		return NULL;
+	e = p->entry;
+	pending_free(f->table, p);
+	if (!session_new(f, e)) {
+		entry_free(f->table, e);
+		return NULL;
+	}
+	return e->session;
+}
+
+/* --- calls ------------------------------------------------------------------------------------------------------- */
+
+static char *copy_text(struct exchanges *t, const char *text)
+{
+	return text ? exchanges_copy(t, sv_of(text), strlen(text)) : NULL;
+}
+
+static struct pending *new_pending(struct exchange_flow *f, struct ws_session *s, const struct stamp *first)
+{
+	struct exchanges *t = f->table;
+	struct pending *p;
+
+	exchanges_make_room(t);
+	p = pending_new(f, MESSAGE_XID | ++f->last_message_call);
+	if (!p)
+		return NULL;
+	pending_conn(p, first);
+	p->path.stream = 1;
+	p->upgrade = true; /* as it began with one: its request's keys need not prove it */
+	p->client = s->client;
+	p->call.protocol = "websocket";
+	p->call.method = exchanges_copy(t, SV("POST"), 4);
+	p->call.path = copy_text(t, s->path);
+	p->call.host = copy_text(t, s->host);
+	p->call.session_id = copy_text(t, s->client.session);
+	p->call.agent_id = copy_text(t, s->client.agent);
+	p->call.parent_agent_id = copy_text(t, s->client.parent_agent);
+	p->call.start_ns = first->entry_ns;
+	p->call.mid_attach = !s->handshake_seen;
+	p->call.start_known = true;
+	memcpy(p->path_model, s->model, sizeof(p->path_model));
+	return p;
+}
+
+/* NULL: too many, or no memory; counted. */
+static struct ws_call *begin_call(struct exchange_flow *f, struct ws_session *s, const struct stamp *first)
+{
+	struct exchanges *t = f->table;
+	struct answer_config cfg = {.dialect = s->dialect, .content = t->cfg.content, .messages = true};
+	struct ws_call *c = s->call_count < EXCHANGE_WS_MAX ? calloc(1, sizeof(*c)) : NULL;
+	struct pending *p = c ? new_pending(f, s, first) : NULL;
+
+	if (!p) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		free(c);
+		return NULL;
+	}
+	p->answer = answer_new(&cfg, NULL, t->lost);
+	t->lost->n[LOST_NO_MEMORY] += !p->answer;
+	pending_begin(p, s->dialect);
+	c->entry = p->entry;
+	DL_APPEND(s->calls, c);
+	s->call_count++;
+	return c;
+}
+
+static void end_call(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, enum end_reason end,
+		     uint64_t ts_ns)
+{
+	struct pending *p = c->entry->pending;
+
+	if (p)
+		p->call.unfinished = end == END_CAPTURE_END;
+	pending_finish(f->table, c->entry, end, ts_ns);
+	DL_DELETE(s->calls, c);
+	s->call_count--;
+	free(c);
+}
+
+static void end_calls(struct exchange_flow *f, struct ws_session *s, enum end_reason end, uint64_t ts_ns)
+{
+	while (s->calls)
+		end_call(f, s, s->calls, end, ts_ns);
+}
+
+static void heard(struct exchange_flow *f, struct ws_session *s, enum http_side side, const struct ws_message *m)
+{
+	exchanges_advance(f->table, m->last.ts_ns);
+	s->last_ns = m->last.ts_ns;
+	*(side == HTTP_REQUEST ? &s->sent : &s->got) += m->carried;
+	if (!s->tid)
+		s->tid = m->first.tid;
+	if (s->start_ns == UNKNOWN_NS)
+		s->start_ns = m->first.ts_ns;
+}
+
+/* --- from the client --------------------------------------------------------------------------------------------- */
+
+static bool lane_is(const struct ws_call *c, struct sv lane)
+{
+	return sv_eq(sv_of(c->lane), (struct sv){lane.ptr, text_cut(lane, REQUEST_NAME_BYTES - 1)});
+}
+
+/* response.create of Responses has the request's keys, Realtime's has them, if at all, inside of "response". */
+static const struct dialect *dialect_of_create(const struct ws_session *s, const struct request_facts *f)
+{
+	if (s->dialect)
+		return s->dialect;
+	return f->marks & (MARK_INPUT | MARK_MODEL) ? &dialect_openai_responses : &dialect_openai_realtime;
+}
+
+static void create(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m,
+		   const struct request_facts *facts)
+{
+	struct ws_call *c;
+	struct pending *p;
+
+	s->dialect = dialect_of_create(s, facts);
+	s->understood = true;
+	c = begin_call(f, s, &m->first);
+	if (!c)
+		return;
+	p = c->entry->pending;
+	memcpy(c->lane, facts->lane, sizeof(c->lane));
+	p->facts = *facts;
+	p->call.send_end_ns = m->last.ts_ns;
+	p->call.request_bytes = (int64_t)m->carried;
+	pending_note_main(p);
+}
+
+/* `whole`: the data is all of the message. */
+static void from_client(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, bool whole)
+{
+	struct request *r = request_new(s->dialect, SV_NONE, f->table->lost);
+	struct request_facts facts;
+
+	if (!r) {
+		f->table->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	request_push(r, (const uint8_t *)m->data.ptr, m->data.len, &m->last);
+	if (!whole)
+		request_gap(r, UINT64_MAX, true);
+	request_report(r, whole, &facts);
+	request_free(r);
+	if (strcmp(facts.type, "response.create") == 0)
+		create(f, s, m, &facts);
+	s->compressed |= !whole && m->compressed;
+}
+
+/* --- from the server --------------------------------------------------------------------------------------------- */
+
+/* What a server's message says of where it belongs. */
+struct server_event {
+	const struct ws_message *message;
+	const cJSON *doc;
+	struct sv type, lane, response;
+};
+
+static bool is_terminal(const struct ws_session *s, struct sv type)
+{
+	static const struct sv types[] = {SV("response.completed"), SV("response.incomplete"), SV("response.failed"),
+					  SV("response.cancelled")};
+
+	if (s->dialect == &dialect_openai_realtime)
+		return sv_eq(type, SV("response.done"));
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		if (sv_eq(type, types[i]))
+			return true;
+	}
+	return false;
+}
+
+static struct ws_call *by_response(struct ws_session *s, struct sv response)
+{
+	struct ws_call *c;
+
+	DL_FOREACH (s->calls, c) {
+		if (response.len && sv_eq(sv_of(c->response), response))
+			return c;
+	}
+	return NULL;
+}
+
+/* The oldest of its lane, of those that begin now the oldest that has not begun. */
+static struct ws_call *by_lane(struct ws_session *s, struct sv lane, bool begins)
+{
+	struct ws_call *c;
+
+	DL_FOREACH (s->calls, c) {
+		if (lane_is(c, lane) && !(begins && c->created))
+			return c;
+	}
+	return NULL;
+}
+
+/* Responses of one lane follow each other: another one begins, thus this one's end was missed. */
+static void end_missed(struct exchange_flow *f, struct ws_session *s, const struct server_event *v)
+{
+	struct ws_call *c = by_lane(s, v->lane, false);
+
+	if (!c || !c->created || s->dialect == &dialect_openai_realtime)
+		return;
+	if (c->entry->pending && !c->entry->pending->call.lossy)
+		call_note_lost(&c->entry->pending->call, UINT64_MAX);
+	end_call(f, s, c, END_CAPTURE_LOSS, v->message->first.ts_ns);
+}
+
+/* A response that no message asked for: the server heard the user speak; else what asked for it was missed. */
+static struct ws_call *begin_unasked(struct exchange_flow *f, struct ws_session *s, const struct server_event *v)
+{
+	struct ws_call *c = begin_call(f, s, &v->message->first);
+	struct call *call;
+
+	if (!c)
+		return NULL;
+	call = &c->entry->pending->call;
+	if (s->turn_ns != UNKNOWN_NS) {
+		call->start_ns = s->turn_ns;
+	} else {
+		call->start_ns = v->message->first.ts_ns;
+		call->mid_attach = true;
+		call->start_known = false;
+	}
+	text_copy(c->lane, sizeof(c->lane), v->lane);
+	return c;
+}
+
+static struct ws_call *call_of(struct exchange_flow *f, struct ws_session *s, const struct server_event *v)
+{
+	bool begins = sv_eq(v->type, SV("response.created"));
+	struct ws_call *c = by_response(s, v->response);
+
+	if (c)
+		return c;
+	if (begins)
+		end_missed(f, s, v);
+	c = by_lane(s, v->lane, begins);
+	if (!c && sv_starts(v->type, SV("response.")))
+		c = begin_unasked(f, s, v);
+	if (c && begins) {
+		c->created = true;
+		text_copy(c->response, sizeof(c->response), v->response);
+		s->turn_ns = UNKNOWN_NS;
+	}
+	return c;
+}
+
+static int status_of(const cJSON *doc)
+{
+	int64_t status = json_get_count(doc, "status");
+
+	return status >= 100 && status <= 599 ? (int)status : 200;
+}
+
+static void deliver(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, const struct server_event *v)
+{
+	const struct ws_message *m = v->message;
+	struct pending *p = c->entry->pending;
+	bool error = sv_eq(v->type, SV("error"));
+
+	if (!p) {
+		f->table->lost->late_bytes += m->carried;
+	} else {
+		pending_touch(f->table, p);
+		p->call.status = status_of(error ? v->doc : NULL);
+		if (p->call.ttfb_ns == UNKNOWN_NS)
+			p->call.ttfb_ns = m->first.ts_ns;
+		p->call.response_bytes =
+			(p->call.response_bytes < 0 ? 0 : p->call.response_bytes) + (int64_t)m->carried;
+		if (p->answer)
+			answer_event(p->answer, v->type, v->doc, m->data, &m->last);
+	}
+	/* Realtime tells of errors that end nothing */
+	if (is_terminal(s, v->type) || (error && (!c->created || s->dialect != &dialect_openai_realtime)))
+		end_call(f, s, c, END_COMPLETE, m->last.ts_ns);
+}
+
+/* What the server hears: the end of the user's turn is what its answer is measured from. */
+static void listen(struct ws_session *s, const struct server_event *v)
+{
+	if (sv_eq(v->type, SV("input_audio_buffer.speech_started")))
+		s->turn_ns = UNKNOWN_NS;
+	else if ((sv_eq(v->type, SV("input_audio_buffer.speech_stopped")) ||
+		  sv_eq(v->type, SV("input_audio_buffer.committed"))) &&
+		 s->turn_ns == UNKNOWN_NS)
+		s->turn_ns = v->message->last.ts_ns;
+}
+
+/* Steering has events of its own, which are no part of a response. */
+static bool is_of_response(struct sv type)
+{
+	return (sv_starts(type, SV("response.")) && !sv_starts(type, SV("response.steer."))) ||
+	       sv_eq(type, SV("error"));
+}
+
+static void from_server(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+{
+	bool too_many;
+	cJSON *doc = dialect_parse(m->data, &too_many);
+	struct server_event v = {m, doc, json_get_string(doc, "type"), json_get_string(doc, "stream_id"),
+				 json_get_string(doc, "response_id")};
+	struct ws_call *c;
+
+	if (!v.response.len)
+		v.response = json_get_string(json_get(doc, "response"), "id");
+	if (!s->dialect)
+		s->dialect = dialect_by_document(SV_NONE, doc);
+	if (s->dialect) {
+		s->understood |= doc != NULL;
+		listen(s, &v);
+	}
+	if (s->dialect && is_of_response(v.type)) {
+		c = call_of(f, s, &v);
+		if (c)
+			deliver(f, s, c, &v);
+	}
+	cJSON_Delete(doc);
+}
+
+/* --- what comes -------------------------------------------------------------------------------------------------- */
+
+void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m)
+{
+	struct ws_session *s = session_of(f, xid);
+
+	if (!s)
+		return;
+	heard(f, s, side, m);
+	if (m->opcode != WS_TEXT)
+		return;
+	if (side == HTTP_REQUEST)
+		from_client(f, s, m, true);
+	else
+		from_server(f, s, m);
+}
+
+/* It may have been of any of the open calls: their tokens, counts and ends are not sure from here on. */
+static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+{
+	struct ws_call *c;
+
+	s->compressed |= m->compressed;
+	DL_FOREACH (s->calls, c) {
+		struct pending *p = c->entry->pending;
+
+		if (!p)
+			continue;
+		pending_touch(f->table, p);
+		if (p->answer)
+			answer_undecoded(p->answer, m->compressed ? SV("permessage-deflate") : SV("websocket"));
+	}
+}
+
+void exchanges_ws_opaque(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m)
+{
+	struct ws_session *s = session_of(f, xid);
+
+	if (!s)
+		return;
+	heard(f, s, side, m);
+	if (side == HTTP_REQUEST)
+		from_client(f, s, m, false);
+	else
+		hide(f, s, m);
+}
+
+void exchanges_ws_close(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at)
+{
+	struct entry *e = entry_find(f, xid);
+
+	exchanges_advance(f->table, at->ts_ns);
+	if (e && e->session)
+		end_calls(f, e->session, side == HTTP_REQUEST ? END_CLIENT_ABORT : END_SERVER_ABORT, at->ts_ns);
+}
+
+/* A WebSocket to a model of which nothing could be read: one record, that says so. */
+static void tell_undecoded(struct exchange_flow *f, struct ws_session *s, enum end_reason end, uint64_t ts_ns)
+{
+	struct stamp first = {s->start_ns, s->start_ns, s->tid, 0};
+	struct pending *p = new_pending(f, s, &first);
+
+	if (!p)
+		return;
+	pending_begin(p, s->dialect);
+	p->path.stream = -1;
+	p->call.request_bytes = (int64_t)s->sent;
+	p->call.response_bytes = (int64_t)s->got;
+	p->call.undecoded = exchanges_copy(f->table, s->compressed ? SV("permessage-deflate") : SV("websocket"), 32);
+	p->call.unfinished = end == END_CAPTURE_END;
+	pending_finish(f->table, p->entry, end, ts_ns);
+}
+
+void exchanges_ws_end(struct exchange_flow *f, uint64_t xid, enum http_abort why, uint64_t ts_ns)
+{
+	struct entry *e = entry_find(f, xid);
+	struct ws_session *s = e ? e->session : NULL;
+
+	exchanges_advance(f->table, ts_ns);
+	if (!s)
+		return;
+	end_calls(f, s, end_of_abort(why), ts_ns);
+	if (s->dialect && !s->understood)
+		tell_undecoded(f, s, end_of_abort(why), ts_ns);
+	entry_free(f->table, e);
+}
