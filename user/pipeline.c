@@ -157,11 +157,15 @@ static void on_conn_sock(void *ctx, struct conn *c, const struct rec_sock *r)
 
 static enum coverage_kind flow_coverage(const struct flow *f)
 {
+	enum proto_kind kind;
+
 	if (proto_is_server(f->proto))
 		return COVERAGE_SERVED;
 	if (f->conn->bytes[DIR_TX] + f->conn->bytes[DIR_RX] == 0)
 		return COVERAGE_EMPTY;
-	return proto_kind(f->proto) == PROTO_HTTP1 && proto_requests(f->proto) ? COVERAGE_DECODED : COVERAGE_UNDECODED;
+	kind = proto_kind(f->proto);
+	return (kind == PROTO_HTTP1 || kind == PROTO_HTTP2) && proto_requests(f->proto) ? COVERAGE_DECODED
+											: COVERAGE_UNDECODED;
 }
 
 static void flow_count_coverage(struct flow *f)

@@ -9,6 +9,18 @@
 #define CALL	"1 POST /v1/messages host= n=1 @0/0\n1 > @0 ab\n1 > end 51 @0\n"
 #define ANSWER	"1 < 200 n=1 @10\n1 < @10 ok\n1 < end 40 @10\n"
 
+/* Frames: preface and SETTINGS; POST / of host h with a body, on streams 1 and 3; their responses. */
+#define BYTES(dir, t, text)                                                                                            \
+	{                                                                                                              \
+		dir, (t), (t), (text), 0, HTTP_GAP_LOST, sizeof(text) - 1                                              \
+	}
+#define H2_OPEN	   PREFACE "\0\0\0\4\0\0\0\0\0"
+#define H2_POST(n) "\0\0\6\1\4\0\0\0" n "\x83\x87\x84\x41\1h\0\0\2\0\1\0\0\0" n "ab"
+#define H2_OK(n)   "\0\0\1\1\4\0\0\0" n "\x88\0\0\2\0\1\0\0\0" n "ok"
+#define H2_CALL	   "1 POST / host=h n=0 @0/0\n1 > @0 ab\n1 > end 26 @0\n"
+#define H2_ANSWER  "1 < 200 n=0 @10\n1 < @10 ok\n1 < end 21 @10\n"
+#define H2C	   "Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+
 struct scenario {
 	const char *name;
 	bool middle;
@@ -63,6 +75,59 @@ static const struct scenario scenarios[] = {
 	{"http/2", false, {TX(0, PREFACE "\0\0\0\4"), RX(1, "x")}, "", PROTO_HTTP2, "http/2", false, 0},
 	{"http/2, settings first", false, {RX(0, "\1\2\3\4"), TX(1, PREFACE)}, "", PROTO_HTTP2, "http/2", false, 0},
 	{"http/2 server", false, {RX(0, PREFACE)}, "", PROTO_HTTP2, "http/2", true, 0},
+	{"http/2 call",
+	 false,
+	 {BYTES(DIR_TX, 0, H2_OPEN H2_POST("\1")), BYTES(DIR_RX, 10, H2_OK("\1"))},
+	 H2_CALL H2_ANSWER,
+	 PROTO_HTTP2,
+	 "http/2",
+	 false,
+	 1},
+	{"http/2 server, settings first",
+	 false,
+	 {BYTES(DIR_TX, 0, "\0\0\0\4\0\0\0\0\0"), BYTES(DIR_RX, 0, H2_OPEN H2_POST("\1")),
+	  BYTES(DIR_TX, 10, H2_OK("\1"))},
+	 H2_CALL H2_ANSWER,
+	 PROTO_HTTP2,
+	 "http/2",
+	 true,
+	 1},
+	{"http/2, met in the middle",
+	 true,
+	 {BYTES(DIR_TX, 0, H2_POST("\3")), BYTES(DIR_RX, 10, H2_OK("\3"))},
+	 H2_CALL H2_ANSWER,
+	 PROTO_HTTP2,
+	 "http/2",
+	 false,
+	 1},
+	{"http/2 server, met in the middle",
+	 true,
+	 {BYTES(DIR_RX, 0, H2_POST("\3")), BYTES(DIR_TX, 10, H2_OK("\3"))},
+	 H2_CALL H2_ANSWER,
+	 PROTO_HTTP2,
+	 "http/2",
+	 true,
+	 1},
+	{"http/2, its beginning lost",
+	 false,
+	 {GAP(DIR_TX, 0, 33), BYTES(DIR_RX, 0, "\0\0\0\4\0\0\0\0\0"), BYTES(DIR_TX, 0, H2_POST("\1")),
+	  BYTES(DIR_RX, 10, H2_OK("\1"))},
+	 H2_CALL H2_ANSWER,
+	 PROTO_HTTP2,
+	 "http/2",
+	 false,
+	 1},
+	{"upgrade to h2c",
+	 false,
+	 {TX(0, "GET /up HTTP/1.1\r\n" H2C), BYTES(DIR_RX, 5, "HTTP/1.1 101 S\r\n" H2C "\0\0\0\4\0\0\0\0\0"),
+	  BYTES(DIR_TX, 6, H2_OPEN), BYTES(DIR_RX, 10, H2_OK("\1")), BYTES(DIR_TX, 20, H2_POST("\3")),
+	  BYTES(DIR_RX, 30, H2_OK("\3"))},
+	 "1 GET /up host= n=2 @0/0\n1 > end 55 @0\n" H2_ANSWER
+	 "2 POST / host=h n=0 @20/20\n2 > @20 ab\n2 > end 26 @20\n2 < 200 n=0 @30\n2 < @30 ok\n2 < end 21 @30\n",
+	 PROTO_HTTP2,
+	 "http/2",
+	 false,
+	 2},
 	{"nearly http/2",
 	 false,
 	 {TX(0, "PRI * HTTP/3.0\r\n"), RX(1, "x")},
@@ -186,7 +251,7 @@ static void run_once(struct run *r, bool check)
 	struct http_sink sink;
 	struct proto *p;
 
-	r->contract = (struct contract){.next = hlog_sink(&r->log)};
+	r->contract = (struct contract){.next = hlog_sink(&r->log), .lacking = true};
 	sink = contract_sink(&r->contract);
 	p = proto_new(!s->middle, &sink);
 	r->err = p ? 0 : -ENOMEM;

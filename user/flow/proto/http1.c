@@ -76,13 +76,15 @@ struct http1 {
 	struct stamp before_first, before_last; /* bytes at the front that are in no message */
 	uint64_t before_bytes;
 	struct stamp request_end; /* of the last complete request */
-	uint64_t orphan_ns; /* when the last response began that was given up waiting for its request; 0: none */
+	uint64_t orphan_ns;	  /* when the last response began that was given up waiting for its request; 0: none */
 	uint64_t next_xid;
 	unsigned errors, requests;
 	enum http1_upgrade upgrade;
 	int err;
 	void *raw_ctx;
 	void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
+	void *h2c_ctx;
+	int (*h2c)(void *ctx, uint64_t xid);
 };
 
 /* --- exchanges ------------------------------------------------------------------------------------------------------
@@ -275,6 +277,20 @@ static void upgraded(struct http1 *h, struct exchange *x, bool websocket)
 	message_stop(&h->request);
 }
 
+/* The response comes in another protocol, by somebody else. */
+static bool handed_over(struct http1 *h, struct exchange *x, const struct head_info *info)
+{
+	if (!h->h2c || !info->h2c || info->head.status != 101 || !x->request_done || x->orphan || x->next)
+		return false;
+	h->err = h->h2c(h->h2c_ctx, x->xid);
+	if (h->err)
+		return false;
+	h->upgrade = HTTP1_OTHER_PROTOCOL;
+	exchange_remove(h, x);
+	message_stop(&h->request);
+	return true;
+}
+
 /* The head in h->response is x's final one. */
 static enum message_next answer(struct http1 *h, struct exchange *x, uint64_t *length)
 {
@@ -287,6 +303,8 @@ static enum message_next answer(struct http1 *h, struct exchange *x, uint64_t *l
 	x->lost = false;
 	h->answering = x;
 	exchange_saw(x, &h->response.head_end);
+	if (handed_over(h, x, &info))
+		return NEXT_STOP;
 	h->sink.on_response(h->sink.ctx, x->xid, &info.head, message_first(&h->response));
 	if (status == 101 || (x->connect && status / 100 == 2)) {
 		upgraded(h, x, status == 101 && info.websocket);
@@ -897,4 +915,10 @@ void http1_set_raw(struct http1 *h, void *ctx,
 {
 	h->raw_ctx = ctx;
 	h->raw = raw;
+}
+
+void http1_set_h2c(struct http1 *h, void *ctx, int (*h2c)(void *ctx, uint64_t xid))
+{
+	h->h2c_ctx = ctx;
+	h->h2c = h2c;
 }

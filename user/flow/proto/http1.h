@@ -56,5 +56,9 @@ enum http1_upgrade { HTTP1_NOT_UPGRADED, HTTP1_WEBSOCKET, HTTP1_OTHER_PROTOCOL }
 enum http1_upgrade http1_upgraded(const struct http1 *h);
 void http1_set_raw(struct http1 *h, void *ctx,
 		   void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at));
+/* With it, a 101 to h2c (RFC 7540 section 3.2) is told here, and to the sink neither as response nor as end: whoever
+ * reads what follows, beginning with the response to that request, goes on with the exchange. Unless h2c returns an
+ * error: then it is one like others. */
+void http1_set_h2c(struct http1 *h, void *ctx, int (*h2c)(void *ctx, uint64_t xid));
 
 #endif

@@ -128,6 +128,7 @@ static void parse_header(struct head_info *info, struct http_header header, bool
 	} else if (sv_ieq(header.name, SV("upgrade"))) {
 		info->upgrade = true;
 		info->websocket |= list_names(header.value, SV("websocket"));
+		info->h2c |= list_names(header.value, SV("h2c"));
 	} else if (sv_ieq(header.name, SV("host")) && !info->head.host.ptr) {
 		info->head.host = header.value;
 	}
@@ -168,7 +169,7 @@ void head_parse(char *text, size_t len, enum http_side side, struct head_info *i
 	info->head = (struct http_head){.headers = info->headers, .protocol = "http/1.1"};
 	info->body = HEAD_BODY_UNSTATED;
 	info->length = 0;
-	info->upgrade = info->websocket = false;
+	info->upgrade = info->websocket = info->h2c = false;
 	line = next_line(text, len, &at);
 	if (side == HTTP_REQUEST)
 		head_request_line(line, &info->head.method, &info->head.target);

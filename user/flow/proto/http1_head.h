@@ -24,6 +24,7 @@ struct head_info {
 	enum head_body body;
 	uint64_t length; /* HEAD_BODY_LENGTH */
 	bool websocket;	 /* Upgrade names it */
+	bool h2c;	 /* ... or this */
 	bool upgrade;	 /* there is an Upgrade header */
 };
 

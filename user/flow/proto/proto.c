@@ -6,19 +6,20 @@
 
 #include "base/buf.h"
 #include "http1.h"
+#include "http2.h"
 
 /*
  * The first bytes of each direction tell. What came before that is held, with its stamps, and then given to the parser.
  *
- *   requests in TX, or "HTTP/1." in RX	    HTTP/1, the traced program is the client
- *   requests in RX, or "HTTP/1." in TX	    HTTP/1, it is the server
- *   the HTTP/2 preface			    HTTP/2
- *   a connection met in the middle, else   an HTTP/1 client out of step: it looks for messages and says nothing until
- *it finds some. Bytes that prove the server role, in the other direction, change it. anything else, in both directions
- *or   unknown: counted by the owner, not read further HOLD_BYTES of it in one
+ *   requests in TX, or "HTTP/1." in RX: HTTP/1, the traced program is the client
+ *   requests in RX, or "HTTP/1." in TX: HTTP/1, it is the server
+ *   the HTTP/2 preface: HTTP/2, its direction is the client's
+ *   else, on a connection met in the middle: an HTTP/1 client and HTTP/2, both out of step, look for messages and
+ * frames and say nothing until they find some; the first that does is it. Bytes that prove an HTTP/1 server change it.
+ *   else, in both directions, or HOLD_BYTES of it in one: unknown, counted by the owner, not read further
  *
- * A parser is a row of `parsers`; another one (http2, ws) is another row and a way to be chosen: decide() by first
- *bytes, or http1_upgraded() together with http1_set_raw() for what follows an upgrade.
+ * A parser is a row of `parsers`; another one (ws) is another row and a way to be chosen: decide() by first bytes, or
+ * http1_upgraded() together with http1_set_raw() for what follows an upgrade, as h2c does.
  */
 
 #define FIRST_BYTES 24 /* of the HTTP/2 preface */
@@ -35,6 +36,8 @@ struct parser {
 	void (*tick)(void *parser, uint64_t now_ns);
 	void (*finish)(void *parser, enum http_abort why, uint64_t ts_ns);
 	void (*release)(void *parser);
+	unsigned (*errors)(const void *parser);
+	unsigned (*requests)(const void *parser);
 };
 
 /* A gap is a run with gap != 0. */
@@ -51,7 +54,11 @@ struct proto {
 	enum proto_kind kind; /* decided; see proto_kind() for what is said */
 	bool fresh, server;
 	const struct parser *parser;
-	struct http1 *http1;
+	void *state;	     /* the parser's */
+	struct http2 *trial; /* tried beside it */
+	struct http2 *next;  /* made by an h2c upgrade: the parser from the end of this push on */
+	int next_err;
+	unsigned errors_before, requests_before; /* of the one before the upgrade */
 	char first[2][FIRST_BYTES];
 	size_t first_len[2];
 	bool first_lost[2]; /* bytes are missing in them */
@@ -61,33 +68,47 @@ struct proto {
 	size_t run_count, run_size;
 };
 
-static int http1_push_any(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
-{
-	return http1_push(parser, dir, ptr, len, at);
-}
+#define ADAPT(name)                                                                                                    \
+	static int name##_push_any(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at) \
+	{                                                                                                              \
+		return name##_push(parser, dir, ptr, len, at);                                                         \
+	}                                                                                                              \
+	static int name##_gap_any(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at) \
+	{                                                                                                              \
+		return name##_gap(parser, dir, len, why, at);                                                          \
+	}                                                                                                              \
+	static void name##_tick_any(void *parser, uint64_t now_ns)                                                     \
+	{                                                                                                              \
+		name##_tick(parser, now_ns);                                                                           \
+	}                                                                                                              \
+	static void name##_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)                               \
+	{                                                                                                              \
+		name##_finish(parser, why, ts_ns);                                                                     \
+	}                                                                                                              \
+	static void name##_free_any(void *parser)                                                                      \
+	{                                                                                                              \
+		name##_free(parser);                                                                                   \
+	}                                                                                                              \
+	static unsigned name##_errors_any(const void *parser)                                                          \
+	{                                                                                                              \
+		return name##_errors(parser);                                                                          \
+	}                                                                                                              \
+	static unsigned name##_requests_any(const void *parser)                                                        \
+	{                                                                                                              \
+		return name##_requests(parser);                                                                        \
+	}
+#define ADAPTED(name)                                                                                                  \
+	{                                                                                                              \
+		name##_push_any, name##_gap_any, name##_tick_any, name##_finish_any, name##_free_any,                  \
+			name##_errors_any, name##_requests_any                                                         \
+	}
 
-static int http1_gap_any(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
-{
-	return http1_gap(parser, dir, len, why, at);
-}
-
-static void http1_tick_any(void *parser, uint64_t now_ns)
-{
-	http1_tick(parser, now_ns);
-}
-
-static void http1_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)
-{
-	http1_finish(parser, why, ts_ns);
-}
-
-static void http1_free_any(void *parser)
-{
-	http1_free(parser);
-}
+ADAPT(http1)
+ADAPT(http2)
 
 static const struct parser parsers[] = {
-	[PROTO_HTTP1] = {http1_push_any, http1_gap_any, http1_tick_any, http1_finish_any, http1_free_any},
+	[PROTO_HTTP1] = ADAPTED(http1),
+	[PROTO_HTTP2] = ADAPTED(http2),
 };
 
 struct proto *proto_new(bool fresh, const struct http_sink *sink)
@@ -110,12 +131,19 @@ static void hold_release(struct proto *p)
 	p->run_count = p->run_size = 0;
 }
 
+static void trial_release(struct proto *p)
+{
+	http2_free(p->trial);
+	p->trial = NULL;
+}
+
 static void parser_release(struct proto *p)
 {
 	if (p->parser)
-		p->parser->release(p->http1);
+		p->parser->release(p->state);
 	p->parser = NULL;
-	p->http1 = NULL;
+	p->state = NULL;
+	trial_release(p);
 }
 
 void proto_free(struct proto *p)
@@ -123,6 +151,7 @@ void proto_free(struct proto *p)
 	if (!p)
 		return;
 	parser_release(p);
+	http2_free(p->next);
 	hold_release(p);
 	free(p);
 }
@@ -174,21 +203,105 @@ static void first_add(struct proto *p, enum dir dir, const uint8_t *ptr, size_t 
 	p->first_len[dir] += n;
 }
 
+/* What follows an h2c upgrade. */
+static void on_raw(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	struct proto *p = ctx;
+
+	if (p->next && !p->next_err)
+		p->next_err = http2_push(p->next, dir, ptr, len, at);
+}
+
+/* The exchange goes on as stream 1 (RFC 7540 section 3.2; gone from RFC 9113, but spoken). */
+static int on_h2c(void *ctx, uint64_t xid)
+{
+	struct proto *p = ctx;
+
+	p->next = http2_new(true, p->server ? HTTP2_CLIENT_RX : HTTP2_CLIENT_TX, &p->sink);
+	if (!p->next)
+		return -ENOMEM;
+	if (!http2_adopt(p->next, xid))
+		return 0;
+	http2_free(p->next);
+	p->next = NULL;
+	return -ENOMEM;
+}
+
 static int start_http1(struct proto *p, bool server)
 {
-	p->http1 = http1_new(p->fresh, server ? DIR_RX : DIR_TX, &p->sink);
-	if (!p->http1)
+	struct http1 *http1 = http1_new(p->fresh, server ? DIR_RX : DIR_TX, &p->sink);
+
+	if (!http1)
 		return -ENOMEM;
+	http1_set_raw(http1, p, on_raw);
+	http1_set_h2c(http1, p, on_h2c);
+	p->state = http1;
 	p->parser = &parsers[PROTO_HTTP1];
 	p->server = server;
 	return 0;
 }
 
+static int start_http2(struct proto *p, bool server)
+{
+	p->state = http2_new(p->fresh, server ? HTTP2_CLIENT_RX : HTTP2_CLIENT_TX, &p->sink);
+	if (!p->state)
+		return -ENOMEM;
+	p->parser = &parsers[PROTO_HTTP2];
+	p->server = server;
+	return 0;
+}
+
+/* One of those that are tried found something: it is that. */
+static void prove(struct proto *p)
+{
+	if (p->kind != PROTO_UNDECIDED || !p->parser)
+		return;
+	if (p->parser->requests(p->state)) {
+		p->kind = PROTO_HTTP1;
+		trial_release(p);
+	} else if (p->trial && http2_found(p->trial)) {
+		p->kind = PROTO_HTTP2;
+		p->parser->release(p->state);
+		p->parser = &parsers[PROTO_HTTP2];
+		p->state = p->trial;
+		p->trial = NULL;
+	}
+}
+
+/* Goes on with the parser that an upgrade made. */
+static int follow_upgrade(struct proto *p)
+{
+	if (!p->next)
+		return 0;
+	p->errors_before = p->parser->errors(p->state);
+	p->requests_before = p->parser->requests(p->state);
+	parser_release(p);
+	p->parser = &parsers[PROTO_HTTP2];
+	p->state = p->next;
+	p->next = NULL;
+	p->kind = PROTO_HTTP2;
+	return p->next_err;
+}
+
 static int hand_on(struct proto *p, const uint8_t *ptr, const struct hold_run *run)
 {
+	int err, next_err;
+
 	if (run->gap)
-		return p->parser->gap(p->http1, run->dir, run->gap, run->why, &run->at);
-	return p->parser->push(p->http1, run->dir, ptr, run->len, &run->at);
+		err = p->parser->gap(p->state, run->dir, run->gap, run->why, &run->at);
+	else
+		err = p->parser->push(p->state, run->dir, ptr, run->len, &run->at);
+	next_err = follow_upgrade(p);
+	err = err ? err : next_err;
+	prove(p);
+	if (err || !p->trial)
+		return err;
+	if (run->gap)
+		err = http2_gap(p->trial, run->dir, run->gap, run->why, &run->at);
+	else
+		err = http2_push(p->trial, run->dir, ptr, run->len, &run->at);
+	prove(p);
+	return err;
 }
 
 /* Gives what is held to the parser. */
@@ -215,6 +328,16 @@ static int decide_http1(struct proto *p, bool server)
 	return err ? err : replay(p);
 }
 
+static int decide_http2(struct proto *p, bool server)
+{
+	int err;
+
+	parser_release(p);
+	err = start_http2(p, server);
+	p->kind = err ? PROTO_OTHER : PROTO_HTTP2;
+	return err ? err : replay(p);
+}
+
 static void decide_unread(struct proto *p, enum proto_kind kind)
 {
 	parser_release(p);
@@ -222,11 +345,16 @@ static void decide_unread(struct proto *p, enum proto_kind kind)
 	p->kind = kind;
 }
 
-/* Nothing proves HTTP/1 yet on a connection met in the middle: it is tried, and the first bytes are still looked at. */
+/* Nothing proves a protocol yet on a connection met in the middle: they are tried, and the first bytes are still looked
+ * at. */
 static int attempt(struct proto *p)
 {
 	int err = p->parser ? 0 : start_http1(p, false);
 
+	if (!err && !p->trial) {
+		p->trial = http2_new(false, HTTP2_CLIENT_UNKNOWN, &p->sink);
+		err = p->trial ? 0 : -ENOMEM;
+	}
 	return err ? err : replay(p);
 }
 
@@ -239,20 +367,17 @@ static int decide(struct proto *p)
 {
 	enum look tx = look(p, DIR_TX), rx = look(p, DIR_RX);
 
-	if (p->parser && http1_requests(p->http1)) {
-		p->kind = PROTO_HTTP1;
+	prove(p);
+	if (p->kind != PROTO_UNDECIDED)
 		return replay(p);
-	}
-	if (tx == LOOK_PREFACE || rx == LOOK_PREFACE) {
-		decide_unread(p, PROTO_HTTP2);
-		p->server = rx == LOOK_PREFACE;
-		return 0;
-	}
+	if (tx == LOOK_PREFACE || rx == LOOK_PREFACE)
+		return decide_http2(p, rx == LOOK_PREFACE);
 	if (tx == LOOK_REQUEST || rx == LOOK_REQUEST || tx == LOOK_RESPONSE || rx == LOOK_RESPONSE) {
 		bool server = tx != LOOK_REQUEST && (rx == LOOK_REQUEST || tx == LOOK_RESPONSE);
 
 		if (p->parser && !server) { /* it is being tried as such */
 			p->kind = PROTO_HTTP1;
+			trial_release(p);
 			return replay(p);
 		}
 		return decide_http1(p, server);
@@ -286,49 +411,60 @@ static int push_undecided(struct proto *p, const uint8_t *ptr, struct hold_run r
 
 int proto_push(struct proto *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
+	struct hold_run run = {*at, dir, len, 0, HTTP_GAP_LOST};
+
 	if (!len)
 		return 0;
 	p->bytes += len;
 	if (p->kind != PROTO_UNDECIDED)
-		return p->parser ? p->parser->push(p->http1, dir, ptr, len, at) : 0;
+		return p->parser ? hand_on(p, ptr, &run) : 0;
 	first_add(p, dir, ptr, len);
-	return push_undecided(p, ptr, (struct hold_run){*at, dir, len, 0, HTTP_GAP_LOST});
+	return push_undecided(p, ptr, run);
 }
 
 int proto_gap(struct proto *p, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
 {
+	struct hold_run run = {*at, dir, 0, len, why};
+
 	if (!len)
 		return 0;
 	if (p->kind != PROTO_UNDECIDED)
-		return p->parser ? p->parser->gap(p->http1, dir, len, why, at) : 0;
+		return p->parser ? hand_on(p, NULL, &run) : 0;
 	if (p->first_len[dir] < FIRST_BYTES) { /* the beginning is not to be had */
 		p->fresh = false;
 		p->first_lost[dir] = true;
 	}
-	return push_undecided(p, NULL, (struct hold_run){*at, dir, 0, len, why});
+	return push_undecided(p, NULL, run);
 }
 
 void proto_tick(struct proto *p, uint64_t now_ns)
 {
 	if (p->parser)
-		p->parser->tick(p->http1, now_ns);
+		p->parser->tick(p->state, now_ns);
+	if (p->trial)
+		http2_tick(p->trial, now_ns);
 }
 
 void proto_finish(struct proto *p, enum http_abort why, uint64_t ts_ns)
 {
 	if (p->parser)
-		p->parser->finish(p->http1, why, ts_ns);
+		p->parser->finish(p->state, why, ts_ns);
+	if (p->trial)
+		http2_finish(p->trial, why, ts_ns);
+	prove(p);
 	hold_release(p);
 }
 
 enum proto_kind proto_kind(const struct proto *p)
 {
 	if (p->kind == PROTO_UNDECIDED && p->parser) {
-		if (http1_requests(p->http1))
+		if (p->parser->requests(p->state))
 			return PROTO_HTTP1;
+		if (p->trial && http2_found(p->trial))
+			return PROTO_HTTP2;
 		return p->bytes > HOLD_BYTES ? PROTO_OTHER : PROTO_UNDECIDED;
 	}
-	if (p->kind == PROTO_HTTP1 && http1_upgraded(p->http1) == HTTP1_WEBSOCKET)
+	if (p->kind == PROTO_HTTP1 && http1_upgraded(p->state) == HTTP1_WEBSOCKET)
 		return PROTO_WEBSOCKET;
 	return p->kind;
 }
@@ -349,15 +485,19 @@ const char *proto_name(const struct proto *p)
 
 bool proto_is_server(const struct proto *p)
 {
-	return p->server;
+	if (p->trial && http2_is_server(p->trial))
+		return true;
+	return p->parser == &parsers[PROTO_HTTP2] ? http2_is_server(p->state) : p->server;
 }
 
 unsigned proto_errors(const struct proto *p)
 {
-	return p->http1 ? http1_errors(p->http1) : 0;
+	return p->errors_before + (p->parser ? p->parser->errors(p->state) : 0);
 }
 
 unsigned proto_requests(const struct proto *p)
 {
-	return p->http1 ? http1_requests(p->http1) : 0;
+	unsigned tried = p->trial ? http2_requests(p->trial) : 0;
+
+	return p->requests_before + tried + (p->parser ? p->parser->requests(p->state) : 0);
 }

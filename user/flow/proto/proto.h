@@ -4,7 +4,7 @@
 
 /*
  * One connection's application protocol: told by its first bytes, then handed to the parser. What is no HTTP is counted
- * and named. The HTTP/2 preface is recognised and named ("http/2") until that parser exists.
+ * and named.
  */
 
 #include "http.h"
