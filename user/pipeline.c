@@ -47,6 +47,14 @@ static const enum http_abort abort_of[] = {
 };
 
 /* The exchange stage reads connections through this copy, so that it need not know the conn stage. */
+/* NULL: nothing proved one yet. */
+static const char *flow_protocol(const struct flow *f)
+{
+	enum proto_kind kind = f->proto ? proto_kind(f->proto) : PROTO_UNDECIDED;
+
+	return kind == PROTO_UNDECIDED || kind == PROTO_OTHER ? NULL : proto_name(f->proto);
+}
+
 static void flow_refresh(struct flow *f)
 {
 	const struct conn *c = f->conn;
@@ -66,6 +74,7 @@ static void flow_refresh(struct flow *f)
 		.srtt_us = c->srtt_us,
 		.retransmits = c->retransmits,
 		.bound = c->bound,
+		.protocol = flow_protocol(f),
 	};
 }
 
