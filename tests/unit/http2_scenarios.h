@@ -2,7 +2,20 @@
 #ifndef TEST_HTTP2_SCENARIOS_H
 #define TEST_HTTP2_SCENARIOS_H
 
-/* What connections carry, and what must be told of it. Included by test_http2.c only. */
+/* What connections carry, and what must be told of it. */
+
+#include "http2_wire.h"
+
+#include "flow/proto/http2.h"
+
+struct scenario {
+	const char *name;
+	void (*build)(struct wire *w);
+	bool middle;
+	enum http2_client client;
+	unsigned errors;
+	const char *golden;
+};
 
 static void build_simple(struct wire *w)
 {

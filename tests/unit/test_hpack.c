@@ -6,8 +6,7 @@
 #include "base/err.h"
 #include "flow/proto/hpack.h"
 
-/* --- helpers --------------------------------------------------------------------------------------------------------
- */
+/* --- helpers ------------------------------------------------------------------------------------------------------ */
 
 static size_t unhex(const char *text, uint8_t *out)
 {
@@ -79,8 +78,7 @@ static void assert_blocks(bool known, const char *const *blocks, size_t count, c
 
 #define BLOCKS(...) ((const char *const[]){__VA_ARGS__}), ARRAY_SIZE(((const char *const[]){__VA_ARGS__}))
 
-/* --- RFC 7541 appendix C ---------------------------------------------------------------------------------------------
- */
+/* --- RFC 7541 appendix C ------------------------------------------------------------------------------------------ */
 
 #define C3_GOLDEN                                                                                                      \
 	":method=GET\n:scheme=http\n:path=/\n:authority=www.example.com\n--\n"                                         \
@@ -135,8 +133,7 @@ static void test_rfc_middle(void **state)
 		      "set-cookie=foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1\nunknown 2\n--\n");
 }
 
-/* --- unknown entries -------------------------------------------------------------------------------------------------
- */
+/* --- unknown entries ---------------------------------------------------------------------------------------------- */
 
 /* An unknown name with a new value takes its place in the table; with other new entries around it, all stay in order.
  */

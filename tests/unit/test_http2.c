@@ -1,24 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "http2_wire.h"
-
-#include "flow/proto/http2.h"
-
-struct scenario {
-	const char *name;
-	void (*build)(struct wire *w);
-	bool middle;
-	enum http2_client client;
-	unsigned errors;
-	const char *golden;
-};
-
-static const struct scenario scenarios[];
-static const size_t scenario_count;
+#include "http2_scenarios.h"
 
 #define END_MS 5000
 
-/* --- one run --------------------------------------------------------------------------------------------------------
- */
+/* --- one run ------------------------------------------------------------------------------------------------------ */
 
 struct run {
 	const struct scenario *s;
@@ -159,8 +144,7 @@ static void run_end(struct run *r)
 	guard_free(&r->guard);
 }
 
-/* --- every scenario --------------------------------------------------------------------------------------------------
- */
+/* --- every scenario ----------------------------------------------------------------------------------------------- */
 
 static void each_scenario(void (*fn)(struct run *r))
 {
@@ -240,8 +224,7 @@ static void test_no_memory(void **state)
 	each_scenario(no_memory);
 }
 
-/* --- gaps ------------------------------------------------------------------------------------------------------------
- */
+/* --- gaps --------------------------------------------------------------------------------------------------------- */
 
 #define FINAL_MS 100000
 
@@ -992,8 +975,6 @@ static void test_search_is_linear(void **state)
 		http2_free(h);
 	}
 }
-
-#include "http2_scenarios.h"
 
 int main(void)
 {

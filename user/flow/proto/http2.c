@@ -104,8 +104,7 @@ static void fail(struct http2 *h, int err)
 	frames_stop(&h->side[DIR_RX].frames);
 }
 
-/* --- streams --------------------------------------------------------------------------------------------------------
- */
+/* --- streams ------------------------------------------------------------------------------------------------------ */
 
 static struct stream *stream_find(struct http2 *h, uint32_t id)
 {
@@ -258,8 +257,7 @@ static void request_end(struct http2 *h, struct stream *x, const struct stamp *a
 	stream_settle(h, x);
 }
 
-/* --- responses ------------------------------------------------------------------------------------------------------
- */
+/* --- responses ---------------------------------------------------------------------------------------------------- */
 
 /* The frame's stream may still get its request: it waits. */
 static bool must_wait(const struct http2 *h, uint32_t id)
@@ -349,8 +347,7 @@ static void response_block(struct http2 *h, const struct block *b, const struct 
 	response_end(h, x, at);
 }
 
-/* --- requests -------------------------------------------------------------------------------------------------------
- */
+/* --- requests ----------------------------------------------------------------------------------------------------- */
 
 static void fill_request(struct hpack_head *in, struct http_head *head)
 {
@@ -396,8 +393,7 @@ static void request_block(struct http2 *h, const struct block *b, struct hpack_h
 		request_end(h, x, at);
 }
 
-/* --- roles ----------------------------------------------------------------------------------------------------------
- */
+/* --- roles -------------------------------------------------------------------------------------------------------- */
 
 /* What was told with the roles assumed the wrong way round was no response. */
 static void set_client(struct http2 *h, enum dir dir)
@@ -411,8 +407,7 @@ static void set_client(struct http2 *h, enum dir dir)
 	h->client_known = true;
 }
 
-/* --- header blocks --------------------------------------------------------------------------------------------------
- */
+/* --- header blocks ------------------------------------------------------------------------------------------------ */
 
 static void block_begin(struct side *s, const struct frame *f)
 {
@@ -511,8 +506,7 @@ out:
 	hpack_head_release(&head);
 }
 
-/* --- data -----------------------------------------------------------------------------------------------------------
- */
+/* --- data --------------------------------------------------------------------------------------------------------- */
 
 /* The stream whose DATA frame is at hand, if it is told. */
 static struct stream *data_stream(struct side *s)
@@ -589,8 +583,7 @@ static void data_end(struct side *s, const struct stamp *at)
 		response_end(s->h, x, at);
 }
 
-/* --- the other frames ------------------------------------------------------------------------------------------------
- */
+/* --- the other frames --------------------------------------------------------------------------------------------- */
 
 static void reset(struct side *s, const struct stamp *at)
 {
@@ -634,8 +627,7 @@ static void fixed_add(struct side *s, const uint8_t *ptr, size_t len)
 		s->fixed[s->fixed_len++] = ptr[i];
 }
 
-/* --- from the frames -------------------------------------------------------------------------------------------------
- */
+/* --- from the frames ---------------------------------------------------------------------------------------------- */
 
 static void on_preface(void *ctx)
 {
@@ -778,8 +770,7 @@ static void on_lost(void *ctx, enum frames_loss loss, enum http_gap why, const s
 		responses_lost(s->h, why, at);
 }
 
-/* --- the connection --------------------------------------------------------------------------------------------------
- */
+/* --- the connection ----------------------------------------------------------------------------------------------- */
 
 static bool side_init(struct http2 *h, enum dir dir, bool fresh)
 {
