@@ -33,13 +33,14 @@ static __always_inline __u32 conn_tid(void)
 	return (__u32)bpf_get_current_pid_tgid();
 }
 
-static __noinline int conn_emit_open(const struct conn_map_key *key, __u32 gen, __u64 ts_ns, bool fresh)
+/* flags: EV_F_FRESH, EV_F_PLAIN */
+static __noinline int conn_emit_open(const struct conn_map_key *key, __u32 gen, __u64 ts_ns, __u32 flags)
 {
 	struct ev_conn_open *r = emit_reserve(sizeof(*r));
 
 	if (!r)
 		return 0;
-	emit_head(&r->h, sizeof(*r), EV_CONN_OPEN, fresh ? EV_F_FRESH : 0, ts_ns, key->tgid, conn_tid());
+	emit_head(&r->h, sizeof(*r), EV_CONN_OPEN, flags, ts_ns, key->tgid, conn_tid());
 	conn_fill(&r->conn, key, gen);
 	emit_submit(r, sizeof(*r));
 	return 0;
@@ -56,14 +57,15 @@ static __noinline int conn_make(const struct conn_map_key *key, __u64 ts_ns, boo
 	state.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
 	err = bpf_map_update_elem(&conns, key, &state, BPF_NOEXIST);
 	if (!err)
-		conn_emit_open(key, state.gen, ts_ns, fresh);
+		conn_emit_open(key, state.gen, ts_ns, fresh ? EV_F_FRESH : 0);
 	else if (err != -17) /* EEXIST */
 		stat_add(ST_STATE_FULL, 1);
 	return 0;
 }
 
-/* The object begins a new life: positions start again at 0. */
-static __noinline int conn_renew(struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns, bool fresh)
+/* The object begins a new life: positions start again at 0. plain: EV_F_PLAIN or 0. */
+static __noinline int conn_renew_as(struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns, bool fresh,
+				    __u32 plain)
 {
 	__u32 gen = __sync_fetch_and_add(&last_gen, 1) + 1;
 
@@ -76,10 +78,17 @@ static __noinline int conn_renew(struct conn_state *state, const struct conn_map
 	state->cookie[0] = 0;
 	state->cookie[1] = 0;
 	state->votes = 0;
+	state->skip_from = 0;
+	state->skip_end = 0;
 	state->gen = gen;
 	state->flags = fresh ? CONN_F_FRESH : 0;
-	conn_emit_open(key, gen, ts_ns, fresh);
+	conn_emit_open(key, gen, ts_ns, (fresh ? EV_F_FRESH : 0) | plain);
 	return 0;
+}
+
+static __always_inline int conn_renew(struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns, bool fresh)
+{
+	return conn_renew_as(state, key, ts_ns, fresh, 0);
 }
 
 static __always_inline struct conn_state *conn_find_or_make(const struct conn_map_key *key, __u64 ts_ns, bool fresh)
@@ -115,6 +124,20 @@ static __always_inline struct conn_state *conn_of_call(const struct conn_map_key
 	if (!state->first_call_ns)
 		state->first_call_ns = call->entry_ns;
 	return state;
+}
+
+static __noinline int conn_emit_close(const struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns)
+{
+	struct ev_conn_close *r = emit_reserve(sizeof(*r));
+
+	if (!r)
+		return 0;
+	emit_head(&r->h, sizeof(*r), EV_CONN_CLOSE, 0, ts_ns, key->tgid, conn_tid());
+	conn_fill(&r->conn, key, state->gen);
+	r->pos[0] = state->pos[0];
+	r->pos[1] = state->pos[1];
+	emit_submit(r, sizeof(*r));
+	return 0;
 }
 
 /* Bytes of a direction were lost, how many is unknown. What the ring refuses is owed and paid by conn_pay_gap(). */

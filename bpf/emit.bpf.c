@@ -7,11 +7,18 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct config cfg = {};
 __u32 last_gen = 0; /* generations are numbered from 1, over all processes */
 
+/*
+ * Generations that carry nothing of interest, each in the slot of its lowest bits. User space writes here, and nothing
+ * else of a connection, so that it cannot undo what a program does to a connection's state at the same time.
+ */
+__u32 ignored[LIMIT_IGNORED] = {};
+
 struct ring_map rb SEC(".maps");
 struct targets_map targets SEC(".maps");
 struct conns_map conns SEC(".maps");
 struct threads_map threads SEC(".maps");
 struct socks_map socks SEC(".maps");
+struct plains_map plains SEC(".maps");
 struct stats_map stats SEC(".maps");
 
 /* Puts the record types into the object's BTF, where tests/unit/test_abi.c compares them with the other compiler's. */

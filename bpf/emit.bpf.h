@@ -18,6 +18,7 @@
 #include "event.h"
 
 #pragma clang diagnostic ignored "-Wunused-parameter" /* BPF_PROG() declares a ctx that few use */
+#pragma clang diagnostic ignored "-Wunused-function"  /* headers define what not every object needs */
 
 struct ring_map {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -71,12 +72,21 @@ struct last_recv {
 	__u32 fresh;	/* 1: no vote since */
 };
 
+/* sendmmsg and recvmmsg: which message comes next. The call does not say, it has one tracepoint a message. */
+struct last_mmsg {
+	__u64 array; /* of the caller, 0: none */
+	__u64 cookie;
+	__u32 next;
+	__u32 pad;
+};
+
 struct thread {
 	struct tls_call calls[LIMIT_NEST];
 	__u32 depth;
 	__u32 pad;
 	struct last_write write;
 	struct last_recv recv;
+	struct last_mmsg mmsg;
 };
 
 struct threads_map {
@@ -86,6 +96,11 @@ struct threads_map {
 	__type(value, struct thread);
 };
 
+/* sock_info.plain: whether the bytes of the socket are plain HTTP. */
+#define PLAIN_UNDECIDED 0
+#define PLAIN_HTTP	1 /* it has an entry in `plains` */
+#define PLAIN_NEVER	2
+
 /* What is known of a socket of a target. Softirq events find their owner here, never in the current task. */
 struct sock_info {
 	__u64 cookie;
@@ -94,6 +109,10 @@ struct sock_info {
 	__u32 srtt_us;	/* as reported, 0 never */
 	__u32 tgid;
 	struct ev_addr addr; /* family 0: not complete yet */
+	__u32 plain;
+	__u32 looks[2];	     /* calls of each direction that did not decide `plain` */
+	__u32 look_bytes[2]; /* and what they moved */
+	__u32 pad;
 };
 
 struct socks_map {
@@ -101,6 +120,19 @@ struct socks_map {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct sock_info);
+};
+
+/* A socket that carries plain HTTP: its connection, and whose it is. */
+struct plain {
+	struct conn_state conn;
+	struct conn_map_key key;
+};
+
+struct plains_map {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct plain);
 };
 
 struct stats_map {
@@ -112,11 +144,13 @@ struct stats_map {
 
 extern const volatile struct config cfg;
 extern __u32 last_gen;
+extern __u32 ignored[LIMIT_IGNORED];
 extern struct ring_map rb SEC(".maps");
 extern struct targets_map targets SEC(".maps");
 extern struct conns_map conns SEC(".maps");
 extern struct threads_map threads SEC(".maps");
 extern struct socks_map socks SEC(".maps");
+extern struct plains_map plains SEC(".maps");
 extern struct stats_map stats SEC(".maps");
 
 /* Atomic although per CPU: a program on a user thread can be preempted by another one on its CPU. */

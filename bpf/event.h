@@ -6,9 +6,9 @@
  * THE ABI: every record that leaves the kernel, and every record of a capture file. Included by the BPF programs (after
  * vmlinux.h) and by user/flow/record.c, user/attach/probes.c and tests (after <linux/types.h>).
  *
- * Rules. Numbers are explicit and append-only; 0 is invalid; a reader skips and counts kinds it does not know. No packed
- * structs: holes are named and zero. Records are 8-aligned, `size` is a multiple of 8 and covers the variable part, which
- * comes last. All times are CLOCK_BOOTTIME nanoseconds. Native byte order.
+ * Rules. Numbers are explicit and append-only; 0 is invalid; a reader skips and counts kinds it does not know. No
+ * packed structs: holes are named and zero. Records are 8-aligned, `size` is a multiple of 8 and covers the variable
+ * part, which comes last. All times are CLOCK_BOOTTIME nanoseconds. Native byte order.
  */
 
 #include "limits.h"
@@ -34,12 +34,14 @@ enum ev_kind {
 };
 
 /* ev_head.flags */
-#define EV_F_CAPPED 1	/* DATA: orig_len > len because of LIMIT_REQUEST_BYTES: a choice, not a loss */
-#define EV_F_FAULT 2	/* DATA: user memory could not be read: len is 0 */
-#define EV_F_FRESH 4	/* CONN_OPEN: seen from its first byte (SSL_new or first handshake was seen) */
-#define EV_F_APPROX 8	/* HANDSHAKE: end taken from the last failed call before the first success */
-#define EV_F_LOCAL 16	/* CONN_CLOSE: the traced program closed first (else: unknown by whom) */
-#define EV_F_RESUMED 32 /* HANDSHAKE: session resumed (where known) */
+#define EV_F_CAPPED  1	 /* DATA: orig_len > len because of LIMIT_REQUEST_BYTES: a choice, not a loss */
+#define EV_F_FAULT   2	 /* DATA: user memory could not be read: len is 0 */
+#define EV_F_FRESH   4	 /* CONN_OPEN: seen from its first byte (SSL_new or first handshake was seen) */
+#define EV_F_APPROX  8	 /* HANDSHAKE: end taken from the last failed call before the first success */
+#define EV_F_LOCAL   16	 /* CONN_CLOSE: the traced program closed first (else: unknown by whom) */
+#define EV_F_RESUMED 32	 /* HANDSHAKE: session resumed (where known) */
+#define EV_F_PLAIN   64	 /* CONN_OPEN: a socket without TLS; ev_conn.obj is its cookie */
+#define EV_F_IGNORED 128 /* DATA: orig_len > len because user space ignores the connection: a choice */
 
 struct ev_head {
 	__u32 size; /* whole record, multiple of 8 */
@@ -50,9 +52,13 @@ struct ev_head {
 	__u32 tid;
 };
 
-/* A connection generation. Together with ev_head.tgid it is unique in a run; `gen` alone is too (live). */
+/*
+ * A connection generation: of a TLS library's object, or of a socket that carries plain HTTP (EV_F_PLAIN). The latter
+ * belongs to the process that made the first call seen on it, also when another one shares it, until that one ends. Its
+ * calls have no entry probe: entry_ns is ts_ns, the time at which the system call had moved the bytes. Together with
+ * ev_head.tgid it is unique in a run; `gen` alone is too (live). */
 struct ev_conn {
-	__u64 obj;	/* the library's object (SSL *), only an address */
+	__u64 obj;	/* the library's object (SSL *), only an address; or a socket cookie */
 	__u64 start_ns; /* start time of the process (task->start_boottime of the leader) */
 	__u32 exec_id;	/* rises with each exec of the process (task->self_exec_id) */
 	__u32 gen;	/* generation of `obj`: SSL_new, handshake on an established connection, new socket */
@@ -99,9 +105,10 @@ struct ev_handshake {
 };
 
 /* How a socket was tied to a TLS connection. */
-#define EV_SOCK_INSIDE 1  /* the socket call ran inside the TLS call: proof */
-#define EV_SOCK_AFTER 2	  /* first send on the thread after a TLS write: vote */
-#define EV_SOCK_BEFORE 3  /* last receive on the thread before a TLS read: vote */
+#define EV_SOCK_INSIDE 1 /* the socket call ran inside the TLS call: proof */
+#define EV_SOCK_AFTER  2 /* first send on the thread after a TLS write: vote */
+#define EV_SOCK_BEFORE 3 /* last receive on the thread before a TLS read: vote */
+#define EV_SOCK_ITSELF 4 /* the connection is this socket (EV_F_PLAIN): proof */
 
 struct ev_addr {
 	__u16 family; /* AF_INET or AF_INET6, 0 unknown */
@@ -125,15 +132,15 @@ struct ev_conn_sock {
 };
 
 /* ev_sock.what */
-#define EV_SK_CONNECTED 1  /* SYN_SENT -> ESTABLISHED; begin_ns: when connect() began */
+#define EV_SK_CONNECTED	     1 /* SYN_SENT -> ESTABLISHED; begin_ns: when connect() began */
 #define EV_SK_CONNECT_FAILED 2 /* SYN_SENT -> CLOSE; begin_ns as above */
-#define EV_SK_CLOSE_LOCAL 3  /* the program closed first (ESTABLISHED -> FIN_WAIT1) */
-#define EV_SK_CLOSE_REMOTE 4 /* the peer closed first (ESTABLISHED -> CLOSE_WAIT) */
-#define EV_SK_CLOSED 5	     /* -> CLOSE */
-#define EV_SK_RETRANSMIT 6
-#define EV_SK_RESET_SENT 7
+#define EV_SK_CLOSE_LOCAL    3 /* the program closed first (ESTABLISHED -> FIN_WAIT1) */
+#define EV_SK_CLOSE_REMOTE   4 /* the peer closed first (ESTABLISHED -> CLOSE_WAIT) */
+#define EV_SK_CLOSED	     5 /* -> CLOSE */
+#define EV_SK_RETRANSMIT     6
+#define EV_SK_RESET_SENT     7
 #define EV_SK_RESET_RECEIVED 8
-#define EV_SK_RTT 9 /* srtt_us changed noticeably */
+#define EV_SK_RTT	     9 /* srtt_us changed noticeably */
 
 struct ev_sock {
 	struct ev_head h; /* tgid: owner as recorded at connect or first send, never "current" of a softirq */
@@ -167,27 +174,27 @@ struct ev_exit {
 	struct ev_head h;
 	__u64 start_ns;
 	__u32 exec_id;
-	__s32 code;	/* exit status, 0..255 */
-	__s32 signal;	/* 0: exited */
+	__s32 code;   /* exit status, 0..255 */
+	__s32 signal; /* 0: exited */
 	__u32 pad;
-	__u64 cpu_ns;	/* user + system time of the whole process, 0 unknown */
+	__u64 cpu_ns; /* user + system time of the whole process, 0 unknown */
 };
 
 /* Counters of the kernel side, per CPU, index = id. X(ID, name): `name` is the key in metadata.lost. */
 #define EV_STATS(X)                                                                                                    \
-	X(ST_RING_RECORDS, "ring_records")     /* records that found no room in the ring */                            \
-	X(ST_RING_BYTES, "ring_bytes")	       /* plaintext bytes in them */                                            \
-	X(ST_STATE_FULL, "state_full")	       /* a map was full, or thread storage was refused */                      \
-	X(ST_NEST_OVERFLOW, "nest_overflow")   /* more than LIMIT_NEST TLS calls open on one thread */                  \
-	X(ST_MISSED_RETURN, "missed_returns")  /* a call was entered and its return never seen */                       \
-	X(ST_FAULT, "faults")		       /* user memory that could not be read */                                 \
-	X(ST_UNSEEN, "unseen_bytes")	       /* bytes moved where no probe looks (sendfile and the like) */
+	X(ST_RING_RECORDS, "ring_records")    /* records that found no room in the ring */                             \
+	X(ST_RING_BYTES, "ring_bytes")	      /* plaintext bytes in them */                                            \
+	X(ST_STATE_FULL, "state_full")	      /* a map was full, or thread storage was refused */                      \
+	X(ST_NEST_OVERFLOW, "nest_overflow")  /* more than LIMIT_NEST TLS calls open on one thread */                  \
+	X(ST_MISSED_RETURN, "missed_returns") /* a call was entered and its return never seen */                       \
+	X(ST_FAULT, "faults")		      /* user memory that could not be read */                                 \
+	X(ST_UNSEEN, "unseen_bytes")	      /* bytes moved where no probe looks (sendfile and the like) */
 
 enum ev_stat {
 #define X(id, name) id,
 	EV_STATS(X)
 #undef X
-	    ST_COUNT,
+		ST_COUNT,
 };
 
 struct ev_lost {
@@ -197,10 +204,10 @@ struct ev_lost {
 
 /* Set by the loader before load: `const volatile struct config cfg` in emit.bpf.c. */
 struct config {
-	__u32 self_tgid;     /* perfbpf itself: never a target */
-	__u8 follow_exec;    /* 1: every exec of the machine becomes a provisional target and is reported (-n, -a) */
-	__u8 read_dynptr;    /* 1: bpf_probe_read_user_dynptr exists here */
-	__u8 sock_length;    /* 1: sock_send_length and sock_recv_length exist here */
+	__u32 self_tgid;  /* perfbpf itself: never a target */
+	__u8 follow_exec; /* 1: every exec of the machine becomes a provisional target and is reported (-n, -a) */
+	__u8 read_dynptr; /* 1: bpf_probe_read_user_dynptr exists here */
+	__u8 sock_length; /* 1: sock_send_length and sock_recv_length exist here */
 	__u8 pad;
 	__u32 request_bytes; /* LIMIT_REQUEST_BYTES, or less */
 };
@@ -220,10 +227,10 @@ enum tls_role {
 /* Length from: the return value (> 0), or *(size_t *)argument N when the function returned > 0. N counts from 1. */
 #define TLS_LEN_RET 0
 /* HANDSHAKE: success is 1 (OpenSSL); with this in the place of the argument number it is 0 (GnuTLS). */
-#define TLS_HANDSHAKE_ZERO 1
+#define TLS_HANDSHAKE_ZERO	  1
 #define TLS_COOKIE(role, len_arg) ((__u64)(role) | ((__u64)(len_arg) << 8))
-#define TLS_COOKIE_ROLE(c) ((__u32)((c)&0xff))
-#define TLS_COOKIE_LEN_ARG(c) ((__u32)(((c) >> 8) & 0xff))
+#define TLS_COOKIE_ROLE(c)	  ((__u32)((c)&0xff))
+#define TLS_COOKIE_LEN_ARG(c)	  ((__u32)(((c) >> 8) & 0xff))
 
 /* Value of the `targets` map (key: tgid). */
 struct target {
@@ -248,10 +255,10 @@ struct conn_map_key {
 };
 
 /* Value of the `conns` map: the generation of an object that lives now. */
-#define CONN_F_FRESH 1	 /* seen from its first byte */
-#define CONN_F_SHAKEN 2	 /* HANDSHAKE was reported, or can no longer be */
-#define CONN_F_FREED 4	 /* SSL_free was seen and no call since */
-#define CONN_F_INSIDE 8	 /* a socket call ran inside a TLS call: no votes are needed */
+#define CONN_F_FRESH	1	       /* seen from its first byte */
+#define CONN_F_SHAKEN	2	       /* HANDSHAKE was reported, or can no longer be */
+#define CONN_F_FREED	4	       /* SSL_free was seen and no call since */
+#define CONN_F_INSIDE	8	       /* a socket call ran inside a TLS call: no votes are needed */
 #define CONN_F_GAP(dir) (16u << (dir)) /* a GAP record is owed: the ring was full */
 struct conn_state {
 	__u64 pos[2];
@@ -264,6 +271,10 @@ struct conn_state {
 	__u32 flags;
 	__u32 votes;
 	__u32 pad;
+	/* Reads that were not copied because the connection is ignored: [skip_from, skip_end) of direction RX is not
+	 * told yet. The reader moves both, skip_end last; whoever tells takes with compare-and-swap on skip_from. */
+	__u64 skip_from, skip_end;
+	__u64 skip_ns; /* when the last of them was */
 };
 
 #define EV_ASSERT(e) _Static_assert(e, #e)
@@ -283,16 +294,16 @@ EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct config) == 12);
 EV_ASSERT(sizeof(struct target) == 16);
 EV_ASSERT(sizeof(struct conn_map_key) == 24);
-EV_ASSERT(sizeof(struct conn_state) == 80);
+EV_ASSERT(sizeof(struct conn_state) == 104);
 
 /* Capture file: this header, then records as above, back to back. */
 #define CAPTURE_MAGIC "perfbpf\n"
 struct capture_header {
 	char magic[8];
 	__u32 abi_version;
-	__u32 header_size;	/* where the first record begins */
-	__u64 start_ns;		/* CLOCK_BOOTTIME at the start of tracing: zero of start_ms */
-	__s64 boot_to_unix_ns;	/* add to a boot time to get Unix time; 0: unknown */
+	__u32 header_size;     /* where the first record begins */
+	__u64 start_ns;	       /* CLOCK_BOOTTIME at the start of tracing: zero of start_ms */
+	__s64 boot_to_unix_ns; /* add to a boot time to get Unix time; 0: unknown */
 	char host[64];
 	char kernel[64];
 };

@@ -20,14 +20,29 @@
 
 /* Traced processes, and live TLS connections, at once. A full map is counted, never evicted silently. */
 #define LIMIT_TARGETS 65536
-#define LIMIT_CONNS 65536
+#define LIMIT_CONNS   65536
 
 /* Socket votes that one connection may emit before it is bound (base rate of CONN_SOCK records). */
 #define LIMIT_SOCK_VOTES 32
 
+/* A socket that is not known to carry plain HTTP: so many system calls and bytes of each direction are looked at, then
+ * it never will be. More than one, because a connection met in the middle may begin with the rest of a body. */
+#define LIMIT_PLAIN_LOOKS      16
+#define LIMIT_PLAIN_LOOK_BYTES 65536
+
+/* Elements of an iovec (UIO_MAXIOV of the kernel) that one call may have. */
+#define LIMIT_IOVECS 1024
+
+/* Connections that carry nothing of interest: of each write so many bytes are copied, enough for the head of a
+ * request; reads become one record a so many bytes, without any. */
+#define LIMIT_IGNORED_WRITE_BYTES 4096
+#define LIMIT_IGNORED_READ_BYTES  (1024 * 1024)
+/* Slots of the table of ignored generations, by their lowest bits: a power of two. */
+#define LIMIT_IGNORED 65536
+
 /* Bytes of a file name and of an argument vector kept from an exec. */
 #define LIMIT_FILENAME_BYTES 256
-#define LIMIT_ARGS_BYTES 1024
+#define LIMIT_ARGS_BYTES     1024
 
 /* TASK_COMM_LEN of the kernel. */
 #define LIMIT_COMM_BYTES 16

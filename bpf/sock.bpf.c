@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * TCP sockets of targets: life, resets, retransmits, round trip; and which TLS connection uses which socket. BTF
- * tracepoints only: they hand over the socket itself, on every kernel, whatever its trace record looks like.
+ * TCP sockets of targets: life, resets, retransmits, round trip; and whose bytes a socket carries: those of a TLS
+ * connection, or plain HTTP (Unix stream sockets too). BTF tracepoints only: they hand over the socket itself, on every
+ * kernel, whatever its trace record looks like.
  *
  * Most of these run in a softirq, in whatever task happens to be current. The owner is what connect() or the first send
  * or receive of a target wrote into the socket's storage.
  */
 #include "conn.bpf.h"
+#include "plain.bpf.h"
+#include "run.bpf.h"
 #include <bpf/bpf_endian.h>
 
+#define MSG_OOB		    1
 #define MSG_PEEK	    2
 #define RTT_MIN_INTERVAL_NS 100000000ull
 
@@ -83,6 +87,125 @@ static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, _
 	emit_submit(r, sizeof(*r));
 }
 
+/* --- plain HTTP -------------------------------------------------------------------------------------------------- */
+
+static __always_inline bool is_tcp(const struct sock *sk)
+{
+	return sk->sk_protocol == IPPROTO_TCP && sk->__sk_common.skc_family != AF_UNIX;
+}
+
+static __always_inline bool is_unix_stream(const struct sock *sk)
+{
+	return sk->__sk_common.skc_family == AF_UNIX && sk->sk_type == SOCK_STREAM;
+}
+
+/* Nothing but these bytes has moved over the socket yet. Only TCP keeps count (of a SYN and a FIN too). */
+static __always_inline bool is_fresh(struct sock *sk, const struct plain_move *m)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	__u64 tx, rx;
+
+	if (!tp)
+		return false;
+	tx = tp->bytes_acked + (__u32)(tp->write_seq - tp->snd_una);
+	rx = tp->bytes_received - (__u32)(tp->rcv_nxt - tp->copied_seq);
+	if (m->dir == EV_DIR_TX)
+		tx -= m->len;
+	else
+		rx -= m->len;
+	return tx + 1 <= 2 && rx + 1 <= 2;
+}
+
+/* A connection of plain HTTP begins, or goes to another process because its owner is gone. */
+static __noinline int plain_begin(struct plain *plain, struct sock_info *info, __u64 ts_ns, __u32 fresh)
+{
+	struct ev_conn_sock what = {};
+
+	conn_emit_open(&plain->key, plain->conn.gen, ts_ns, EV_F_PLAIN | (fresh ? EV_F_FRESH : 0));
+	conn_fill(&what.conn, &plain->key, plain->conn.gen);
+	what.cookie = info->cookie;
+	what.addr = info->addr;
+	what.how = EV_SOCK_ITSELF;
+	return conn_emit_sock(&plain->key, &what);
+}
+
+static __always_inline struct plain *plain_make(struct sock *sk, struct sock_info *info, __u64 ts_ns, bool fresh)
+{
+	struct plain init = {}, *plain;
+
+	conn_key(&init.key, bpf_get_current_task_btf(), info->cookie);
+	init.conn.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
+	plain = bpf_sk_storage_get(&plains, sk, &init, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!plain) {
+		stat_add(ST_STATE_FULL, 1);
+		return NULL;
+	}
+	info->plain = PLAIN_HTTP;
+	if (plain->conn.gen == init.conn.gen) /* else another thread was faster */
+		plain_begin(plain, info, ts_ns, fresh);
+	return plain;
+}
+
+/* The socket may have come down from a process that has ended, or that was another program then. */
+static __noinline int plain_inherit(struct plain *plain, struct sock_info *info, __u64 ts_ns)
+{
+	struct conn_map_key key;
+	struct target *owner;
+
+	conn_key(&key, bpf_get_current_task_btf(), info->cookie);
+	if (plain->key.tgid == key.tgid && plain->key.start_ns == key.start_ns && plain->key.exec_id == key.exec_id)
+		return 0;
+	if (plain->key.tgid != key.tgid) {
+		owner = bpf_map_lookup_elem(&targets, &plain->key.tgid);
+		if (owner && owner->start_ns == plain->key.start_ns)
+			return 0;
+	}
+	plain->key = key;
+	plain->conn.pos[0] = 0;
+	plain->conn.pos[1] = 0;
+	plain->conn.skip_from = 0;
+	plain->conn.skip_end = 0;
+	plain->conn.flags = 0;
+	plain->conn.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
+	return plain_begin(plain, info, ts_ns, 0);
+}
+
+static __always_inline void plain_end(struct sock *sk)
+{
+	struct plain *plain = bpf_sk_storage_get(&plains, sk, NULL, 0);
+
+	if (!plain)
+		return;
+	skip_tell(&plain->conn, &plain->key);
+	conn_emit_close(&plain->conn, &plain->key, bpf_ktime_get_boot_ns());
+}
+
+/* Bytes that moved over the socket, if they are plain HTTP. */
+static __always_inline void plain_moved(struct sock *sk, struct sock_info *info, struct plain_move *m)
+{
+	struct plain *plain;
+
+	if (info->plain == PLAIN_NEVER)
+		return;
+	m->now = bpf_ktime_get_boot_ns();
+	m->cookie = info->cookie;
+	plain_find(m);
+	if (info->plain == PLAIN_UNDECIDED) {
+		bool fresh = !info->looks[0] && !info->looks[1] && is_fresh(sk, m);
+
+		info->plain = plain_look(info, m, fresh);
+		if (info->plain != PLAIN_HTTP)
+			return;
+		plain = plain_make(sk, info, m->now, fresh);
+	} else {
+		plain = bpf_sk_storage_get(&plains, sk, NULL, 0);
+	}
+	if (!plain)
+		return;
+	plain_inherit(plain, info, m->now);
+	plain_copy(plain, m);
+}
+
 /* --- life -------------------------------------------------------------------------------------------------------- */
 
 static __always_inline void connect_began(struct sock *sk)
@@ -128,6 +251,8 @@ int BPF_PROG(sock_state, struct sock *sk, int old, int new)
 		emit_sock(info, sk, EV_SK_CLOSE_REMOTE, sock_srtt_us(sk));
 	} else if (new == TCP_CLOSE && old != TCP_CLOSE) {
 		emit_sock(info, sk, EV_SK_CLOSED, sock_srtt_us(sk));
+		if (info->plain == PLAIN_HTTP)
+			plain_end(sk);
 	}
 	return 0;
 }
@@ -250,12 +375,40 @@ static __always_inline void note_recv(struct thread *t, struct sock_info *info, 
 	t->recv.fresh = 1;
 }
 
+/* Bytes of a TLS connection, perhaps. */
+static __always_inline void tls_moved(struct task_struct *task, struct thread *t, struct sock_info *info, __u32 dir,
+				      __u32 wire_len)
+{
+	struct tls_call *call = call_around(task, t);
+
+	/* A callback inside this call wrote to a connection in memory: the send is that one's (node writes inside
+	 * reads). */
+	if (call && dir == EV_DIR_TX && t->write.obj && t->write.ts_ns > call->entry_ns)
+		call = NULL;
+	if (call) {
+		info->plain = PLAIN_NEVER;
+		bind_inside(call, info, dir, wire_len);
+	} else if (dir == EV_DIR_TX) {
+		vote_send(t, info, wire_len);
+	} else {
+		note_recv(t, info, wire_len);
+	}
+}
+
+/* HTTP that turns to TLS: the library's probes see what follows. */
+static __always_inline bool turns_to_tls(struct task_struct *task, const struct plain_move *m)
+{
+	struct thread *t = thread_of(task, 0);
+
+	return t && call_around(task, t) && plain_is_tls(m);
+}
+
 /* Bytes moved over a socket in a system call of the current thread. */
-static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 wire_len)
+static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __u32 flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct plain_move m = {.len = len, .dir = dir, .flags = flags};
 	struct sock_info *info;
-	struct tls_call *call;
 	struct thread *t;
 
 	if (!target_of(task))
@@ -265,35 +418,54 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 wire_le
 		return;
 	if (!info->addr.family)
 		addr_read(&info->addr, sk);
-	t = thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
-	if (!t)
+	if (len)
+		plain_moved(sk, info, &m);
+	if (info->plain == PLAIN_HTTP && turns_to_tls(task, &m)) {
+		plain_end(sk);
+		info->plain = PLAIN_NEVER;
+	}
+	if (info->plain == PLAIN_HTTP || !is_tcp(sk))
 		return;
-	call = call_around(task, t);
-	/* A callback inside this call wrote to a connection in memory: the send is that one's (node writes inside
-	 * reads). */
-	if (call && dir == EV_DIR_TX && t->write.obj && t->write.ts_ns > call->entry_ns)
-		call = NULL;
-	if (call)
-		bind_inside(call, info, dir, wire_len);
-	else if (dir == EV_DIR_TX)
-		vote_send(t, info, wire_len);
-	else
-		note_recv(t, info, wire_len);
+	t = thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (t)
+		tls_moved(task, t, info, dir, len);
+}
+
+/* The other end of a Unix socket is gone: its last bytes were read, and nothing can be written any more. */
+static __always_inline void unix_ended(struct sock *sk)
+{
+	struct sock_info *info;
+
+	if (!is_unix_stream(sk) || sk->sk_shutdown != SHUTDOWN_MASK)
+		return;
+	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	if (info && info->plain == PLAIN_HTTP)
+		plain_end(sk);
 }
 
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_sent, struct sock *sk, int ret)
 {
-	if (sk && ret > 0 && sk->sk_protocol == IPPROTO_TCP)
-		sock_moved(sk, EV_DIR_TX, ret);
+	if (!sk)
+		return 0;
+	if (ret <= 0)
+		plain_call_ended();
+	else if (is_tcp(sk) || is_unix_stream(sk))
+		sock_moved(sk, EV_DIR_TX, ret, 0);
 	return 0;
 }
 
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 {
-	if (sk && ret > 0 && !(flags & MSG_PEEK) && sk->sk_protocol == IPPROTO_TCP)
-		sock_moved(sk, EV_DIR_RX, ret);
+	if (!sk || (flags & (MSG_PEEK | MSG_OOB)))
+		return 0;
+	if (ret <= 0)
+		plain_call_ended();
+	if (ret == 0)
+		unix_ended(sk);
+	else if (ret > 0 && (is_tcp(sk) || is_unix_stream(sk)))
+		sock_moved(sk, EV_DIR_RX, ret, flags);
 	return 0;
 }
 
@@ -310,7 +482,7 @@ int BPF_PROG(sock_rtt, struct sock *sk)
 	if (!sk)
 		return 0;
 	if (!cfg.sock_length && sk->sk_protocol == IPPROTO_TCP)
-		sock_moved(sk, EV_DIR_RX, 0); /* Linux 6.1: at least receives bind */
+		sock_moved(sk, EV_DIR_RX, 0, 0); /* Linux 6.1: at least receives bind */
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	if (!info)
 		return 0;

@@ -8,10 +8,9 @@
  * above it there returned without us (longjmp, or a return probe that the kernel missed), is counted and marks its
  * connection.
  */
-#include "conn.bpf.h"
+#include "run.bpf.h"
 
 extern bool bpf_session_is_return(void) __ksym __weak;
-extern int bpf_probe_read_user_dynptr(struct bpf_dynptr *ptr, __u64 off, __u64 size, const void *from) __ksym __weak;
 
 /* A call pushes the return address on x86: when the function has returned, the stack pointer is that much higher. */
 #if defined(__TARGET_ARCH_x86)
@@ -48,167 +47,17 @@ static __always_inline __u64 call_arg(struct pt_regs *ctx, __u32 n)
 
 /* --- data -------------------------------------------------------------------------------------------------------- */
 
-/* A run of bytes on its way out: the head of the next record, and what is left. */
-struct run {
-	__u64 buf;
-	__u64 left;
-	struct ev_data head;
-};
-
-static __noinline int run_lost(struct run *run)
-{
-	stat_add(ST_RING_RECORDS, 1);
-	stat_add(ST_RING_BYTES, run->head.orig_len);
-	return 0;
-}
-
-static __always_inline void run_fault(struct ev_data *head)
-{
-	stat_add(ST_FAULT, 1);
-	head->len = 0;
-	head->h.flags |= EV_F_FAULT;
-	head->h.size = sizeof(*head);
-}
-
-/* A record without bytes that says how many there were. */
-static __noinline int run_put_head(struct run *run)
-{
-	struct ev_data *r = bpf_ringbuf_reserve(&rb, sizeof(*r), 0);
-
-	if (!r)
-		return run_lost(run);
-	run->head.len = 0;
-	run->head.h.size = sizeof(*r);
-	__builtin_memcpy(r, &run->head, sizeof(*r));
-	emit_submit(r, sizeof(*r));
-	return 0;
-}
-
-/* Exactly as long as the bytes: kernels with bpf_probe_read_user_dynptr. */
-static __noinline int run_put_dynptr(struct run *run)
-{
-	__u32 len = run->head.len;
-	__u32 size = sizeof(run->head) + ((len + 7) & ~7u);
-	struct ev_data head = run->head;
-	struct bpf_dynptr ptr;
-	__u64 zero = 0;
-
-	if (bpf_ringbuf_reserve_dynptr(&rb, size, 0, &ptr)) {
-		bpf_ringbuf_discard_dynptr(&ptr, 0); /* the verifier wants it even so */
-		return run_lost(run);
-	}
-	head.h.size = size;
-	if (len & 7)
-		bpf_dynptr_write(&ptr, size - 8, &zero, 8, 0);
-	if (bpf_probe_read_user_dynptr(&ptr, sizeof(head), len, (const void *)run->buf))
-		run_fault(&head);
-	bpf_dynptr_write(&ptr, 0, &head, sizeof(head), 0);
-	bpf_ringbuf_submit_dynptr(&ptr, emit_wake(size));
-	return 0;
-}
-
-/*
- * Elsewhere a reserve must have a constant size: the smallest class that holds the bytes. A per-CPU scratch buffer is
- * no way out, because a program on a user thread can be preempted.
- */
-#define RUN_PUT_CLASS(bytes)                                                                                           \
-	static __noinline int run_put_##bytes(struct run *run)                                                         \
-	{                                                                                                              \
-		void *r = bpf_ringbuf_reserve(&rb, sizeof(struct ev_data) + (bytes), 0);                               \
-		struct ev_data *head = r;                                                                              \
-		__u64 len = run->head.len;                                                                             \
-                                                                                                                       \
-		if (!r)                                                                                                \
-			return run_lost(run);                                                                          \
-		__builtin_memcpy(r, &run->head, sizeof(*head));                                                        \
-		head->h.size = sizeof(*head) + ((len + 7) & ~7u);                                                      \
-		/* Unsigned, in one register, right before use: or some verifier calls it negative. */                 \
-		asm volatile("" : "+r"(len));                                                                          \
-		if (len > (bytes))                                                                                     \
-			len = (bytes);                                                                                 \
-		if (bpf_probe_read_user(r + sizeof(*head), len, (const void *)run->buf))                               \
-			run_fault(head);                                                                               \
-		emit_submit(r, sizeof(*head) + (bytes));                                                               \
-		return 0;                                                                                              \
-	}
-RUN_PUT_CLASS(256)
-RUN_PUT_CLASS(1024)
-RUN_PUT_CLASS(4096)
-RUN_PUT_CLASS(16384)
-EV_ASSERT(LIMIT_CHUNK_BYTES == 16384);
-
-static __always_inline int run_put(struct run *run)
-{
-	__u32 len = run->head.len;
-
-	if (cfg.read_dynptr) {
-		if (bpf_probe_read_user_dynptr)
-			return run_put_dynptr(run);
-	}
-	if (len <= 256)
-		return run_put_256(run);
-	if (len <= 1024)
-		return run_put_1024(run);
-	if (len <= 4096)
-		return run_put_4096(run);
-	return run_put_16384(run);
-}
-
-/* One record; 1 when the run is at its end. Called directly or by bpf_loop(). */
-static __noinline long run_step(__u32 index, struct run *run)
-{
-	__u64 n = run->left;
-
-	(void)index;
-	if (n > LIMIT_CHUNK_BYTES)
-		n = LIMIT_CHUNK_BYTES;
-	if (!n)
-		return 1;
-	run->head.len = n;
-	run->head.orig_len = n;
-	run_put(run);
-	run->left -= n;
-	run->buf += n;
-	run->head.pos += n;
-	return run->left == 0;
-}
-
-/* How many of `len` bytes are copied. Requests are copied up to a limit each; a read is a chunk or a few. */
-static __always_inline __u64 copy_budget(struct conn_state *state, __u32 dir, __u64 len)
-{
-	__u64 limit = LIMIT_REQUEST_BYTES, before = 0;
-
-	if (dir == EV_DIR_RX) {
-		state->request_bytes = 0;
-	} else {
-		limit = cfg.request_bytes;
-		if (limit > LIMIT_REQUEST_BYTES)
-			limit = LIMIT_REQUEST_BYTES;
-		before = __sync_fetch_and_add(&state->request_bytes, len);
-	}
-	limit = before < limit ? limit - before : 0;
-	return len < limit ? len : limit;
-}
-
-/* `len` bytes at `buf` moved. The position is taken once for all of them, so that what gets lost leaves a hole. */
+/* `len` bytes at `buf` moved. */
 static __noinline int data_moved(struct conn_state *state, const struct conn_map_key *key, struct run *run, __u64 len)
 {
-	__u32 dir = run->head.dir & 1;
-	__u64 copy = copy_budget(state, dir, len);
+	__u64 copy = run_begin(state, key, run, len);
 
-	conn_pay_gap(state, key, dir, run->head.h.ts_ns);
-	run->head.pos = __sync_fetch_and_add(&state->pos[dir], len);
 	run->left = copy;
 	if (copy > LIMIT_CHUNK_BYTES)
 		bpf_loop(LIMIT_CHUNKS_PER_CALL, run_step, run, 0);
 	else if (copy)
 		run_step(0, run);
-	if (copy < len) {
-		len -= copy;
-		run->head.orig_len = len < 0x80000000 ? len : 0x80000000; /* beyond: a hole in the positions */
-		run->head.h.flags |= EV_F_CAPPED;
-		run_put_head(run);
-	}
+	run_rest(run, len - copy);
 	return 0;
 }
 
@@ -538,21 +387,14 @@ static __always_inline void object_freed(struct pt_regs *ctx, struct task_struct
 	__u64 now = bpf_ktime_get_boot_ns();
 	struct conn_state *state;
 	struct conn_map_key key;
-	struct ev_conn_close *r;
 
 	conn_key(&key, task, PT_REGS_PARM1(ctx));
 	state = bpf_map_lookup_elem(&conns, &key);
 	if (!state || (__sync_fetch_and_or(&state->flags, CONN_F_FREED) & CONN_F_FREED))
 		return;
 	state->used_ns = now;
-	r = emit_reserve(sizeof(*r));
-	if (!r)
-		return;
-	emit_head(&r->h, sizeof(*r), EV_CONN_CLOSE, 0, now, key.tgid, conn_tid());
-	conn_fill(&r->conn, &key, state->gen);
-	r->pos[0] = state->pos[0];
-	r->pos[1] = state->pos[1];
-	emit_submit(r, sizeof(*r));
+	skip_tell(state, &key);
+	conn_emit_close(state, &key, now);
 }
 
 /* --- the programs ------------------------------------------------------------------------------------------------ */

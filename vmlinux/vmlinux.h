@@ -44,9 +44,34 @@ struct bpf_dynptr {
 	__u64 opaque[2];
 } __attribute__((aligned(8)));
 
+/* --- the user's structures, which are for ever ------------------------------------------------------------------ */
+
+struct iovec {
+	__u64 base;
+	__u64 len;
+};
+
+struct user_msghdr {
+	__u64 name;
+	__u64 name_len; /* an int and a hole */
+	__u64 iov;
+	__u64 iov_count;
+	__u64 control;
+	__u64 control_len;
+	__u64 flags; /* an unsigned int and a hole */
+};
+
+struct mmsghdr {
+	struct user_msghdr hdr;
+	__u32 len;
+	__u32 pad;
+};
+
 /* --- sockets ----------------------------------------------------------------------------------------------------- */
 
-enum { AF_INET = 2, AF_INET6 = 10 };
+enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10 };
+enum { SOCK_STREAM = 1 };
+enum { SHUTDOWN_MASK = 3 };
 enum { IPPROTO_TCP = 6 };
 enum {
 	TCP_ESTABLISHED = 1,
@@ -76,12 +101,26 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	u8 sk_shutdown;
+	u16 sk_type;
 	u16 sk_protocol;
 };
 
 struct tcp_sock {
 	u32 srtt_us; /* smoothed round trip << 3 */
+	u32 rcv_nxt;
+	u32 copied_seq;
+	u32 write_seq;
+	u32 snd_una;
+	u64 bytes_received;
+	u64 bytes_acked;
 };
+
+struct socket {
+	struct sock *sk;
+};
+
+struct file;
 
 struct sk_buff;
 
@@ -107,7 +146,16 @@ struct sched_entity {
 	u64 sum_exec_runtime;
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct thread_info {
+	u32 status; /* TS_COMPAT: in a 32-bit system call */
+};
+#endif
+
 struct task_struct {
+#if defined(__TARGET_ARCH_x86)
+	struct thread_info thread_info;
+#endif
 	int pid;
 	int tgid;
 	int exit_code;
@@ -136,6 +184,13 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	u32 fd;
+	struct file *file;
+};
+
 /* --- registers --------------------------------------------------------------------------------------------------- */
 
 #if defined(__TARGET_ARCH_x86)
@@ -156,6 +211,7 @@ struct pt_regs { /* the kernel's: user_pt_regs and more */
 	__u64 sp;
 	__u64 pc;
 	__u64 pstate;
+	__s32 syscallno;
 };
 #else
 #error "no registers for this machine"

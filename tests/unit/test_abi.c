@@ -54,6 +54,9 @@ static void test_numbers(void **state)
 	assert_int_equal(EV_PROC, 11);
 	assert_int_equal(EV_LOST, 12);
 	assert_int_equal(EV_TICK, 13);
+	assert_int_equal(EV_F_PLAIN, 64);
+	assert_int_equal(EV_F_IGNORED, 128);
+	assert_int_equal(EV_SOCK_ITSELF, 4);
 	assert_int_equal(ST_RING_RECORDS, 0);
 	assert_int_equal(ST_UNSEEN, 6);
 }
@@ -157,6 +160,7 @@ static void test_object(void **state)
 	SAME_OFFSET(ev_exec, bytes);
 	SAME_OFFSET(ev_exit, cpu_ns);
 	SAME_OFFSET(conn_state, flags);
+	SAME_OFFSET(conn_state, skip_ns);
 	SAME_OFFSET(conn_map_key, exec_id);
 	SAME_OFFSET(config, request_bytes);
 	btf__free(btf);

@@ -504,6 +504,65 @@ static void all_of_it_was_lost(void **state)
 /* --- sockets -------------------------------------------------------------------------------------------------------
  */
 
+/* A plain connection is its socket: its peer and its TCP set-up are known at once; a Unix socket has neither. */
+static void plain(void **state)
+{
+	struct conn_key k = key_of(1);
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	sock(&w, 7, SOCK_CONNECTED, 10, 30);
+	conns_push_open(w.t, &(struct rec_open){.conn = k, .ts_ns = 31 * MS, .fresh = true, .plain = true});
+	assert_true(w.last->plain);
+	socket_vote(&w, 1, SOCK_ITSELF, 7, 0, 0, 31);
+	assert_true(w.last->bound);
+	assert_int_equal(w.last->remote.port, 443);
+	assert_int_equal(w.last->setup.connect_begin_ns, 10 * MS);
+	assert_int_equal(w.last->setup.connect_end_ns, 30 * MS);
+	assert_int_equal(w.last->setup.tls_begin_ns, UNKNOWN_NS);
+	data(&w, 1, DIR_TX, 0, "POST", 31);
+	sock(&w, 7, SOCK_CLOSE_REMOTE, 0, 50);
+	hint(&w, 1, 4, 0, false, 51);
+	conns_tick(w.t, 1000 * MS);
+	k.obj = 0x200;
+	conns_push_open(w.t, &(struct rec_open){.conn = k, .ts_ns = 2000 * MS, .plain = true});
+	conns_push_conn_sock(
+		w.t, &(struct rec_conn_sock){.conn = k, .ts_ns = 2000 * MS, .cookie = 0x200, .how = SOCK_ITSELF});
+	assert_true(w.last->plain && w.last->bound);
+	assert_int_equal(w.last->remote.family, 0);
+	assert_int_equal(w.last->setup.connect_end_ns, UNKNOWN_NS);
+	assert_log(&w.log, "open 1 fresh\n"
+			   "1 tx 31: POST (4)\n"
+			   "1 sock 4\n"
+			   "1 end remote at 50\n"
+			   "open 2\n");
+	close_world(&w);
+}
+
+/* A TLS connection over a socket that began in plain text (a proxy's) takes the socket over. */
+static void plain_turns_to_tls(void **state)
+{
+	struct conn_key k = key_of(1);
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	k.obj = 7;
+	sock(&w, 7, SOCK_CONNECTED, 10, 30);
+	conns_push_open(w.t, &(struct rec_open){.conn = k, .ts_ns = 31 * MS, .fresh = true, .plain = true});
+	conns_push_conn_sock(w.t,
+			     &(struct rec_conn_sock){.conn = k, .ts_ns = 31 * MS, .cookie = 7, .how = SOCK_ITSELF});
+	conns_push_close(w.t, &(struct rec_close){.conn = k, .ts_ns = 40 * MS});
+	open_conn(&w, 2, true, 41);
+	inside(&w, 2, 7, 42);
+	assert_true(w.last->bound && !w.last->plain);
+	assert_int_equal(w.last->setup.connect_end_ns, 30 * MS);
+	sock(&w, 7, SOCK_RETRANSMIT, 0, 71);
+	assert_int_equal(w.last->retransmits, 1);
+	close_world(&w);
+}
+
 static void set_up(void **state)
 {
 	struct world w;
@@ -791,6 +850,8 @@ int main(void)
 		cmocka_unit_test(end_of_capture),
 		cmocka_unit_test(all_of_it_was_lost),
 		cmocka_unit_test(set_up),
+		cmocka_unit_test(plain),
+		cmocka_unit_test(plain_turns_to_tls),
 		cmocka_unit_test(votes),
 		cmocka_unit_test(one_large_write_is_enough_when_alone),
 		cmocka_unit_test(sockets_of_others_do_not_stand),

@@ -46,7 +46,7 @@ static void on_open(void *ctx, const struct rec_open *r)
 {
 	PRINT("%s ", "open");
 	print_conn(ctx, &r->conn);
-	PRINT("%llu%s\n", (unsigned long long)r->ts_ns, r->fresh ? " fresh" : "");
+	PRINT("%llu%s%s\n", (unsigned long long)r->ts_ns, r->fresh ? " fresh" : "", r->plain ? " plain" : "");
 }
 
 static void on_close(void *ctx, const struct rec_close *r)
@@ -284,6 +284,47 @@ static void data_flags(void **state)
 	close_world(&w);
 }
 
+/* What user space did not want is no loss either, and counted by itself. */
+static void ignored_flag(void **state)
+{
+	struct ev_data d = {.conn = conn, .pos = 1, .entry_ns = 770, .len = 5, .orig_len = 50};
+	struct packet part = packet(EV_DATA, EV_F_IGNORED, &d, sizeof(d), "hello", 5);
+	struct packet fault = packet(EV_DATA, EV_F_IGNORED | EV_F_FAULT, &d, sizeof(d), "?????", 5);
+	struct packet none;
+	struct world w;
+
+	(void)state;
+	d.len = 0;
+	none = packet(EV_DATA, EV_F_IGNORED, &d, sizeof(d), NULL, 0);
+	open_world(&w);
+	push(&w, &part);
+	push(&w, &none);
+	push(&w, &fault);
+	assert_log(&w.log, "data 42/2/5/7f00/9 0 770-777 tid 43 pos 1 5/50 capped hello\n"
+			   "data 42/2/5/7f00/9 0 770-777 tid 43 pos 1 0/50 capped \n"
+			   "data 42/2/5/7f00/9 0 770-777 tid 43 pos 1 0/50 \n");
+	assert_int_equal(w.lost.ignored_bytes, 95);
+	assert_int_equal(w.lost.capped_bytes, 0);
+	close_world(&w);
+}
+
+static void plain_connection(void **state)
+{
+	struct ev_conn_open o = {.conn = conn};
+	struct ev_conn_sock s = {.conn = conn, .cookie = 99, .how = EV_SOCK_ITSELF};
+	struct packet open = packet(EV_CONN_OPEN, EV_F_PLAIN | EV_F_FRESH, &o, sizeof(o), NULL, 0);
+	struct packet sock = packet(EV_CONN_SOCK, 0, &s, sizeof(s), NULL, 0);
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	push(&w, &open);
+	push(&w, &sock);
+	assert_log(&w.log, "open 42/2/5/7f00/9 777 fresh plain\n"
+			   "conn_sock 42/2/5/7f00/9 0:0.0.0.0..0:0 0:0.0.0.0..0:0 777 how 4 dir 0 cookie 99 0/0\n");
+	close_world(&w);
+}
+
 static void unaligned(void **state)
 {
 	struct packet all[16];
@@ -376,7 +417,7 @@ static void contradictions(void **state)
 	struct ev_gap gap[] = {{.dir = 2}, {.pos = UINT64_MAX}};
 	struct ev_conn_close closed = {.pos = {0, UINT64_MAX}};
 	struct ev_handshake handshake = {.begin_ns = 778};
-	struct ev_conn_sock conn_sock[] = {{.how = 0}, {.how = 4}, {.how = 1, .dir = 2}};
+	struct ev_conn_sock conn_sock[] = {{.how = 0}, {.how = 5}, {.how = 1, .dir = 2}};
 	struct ev_sock sock[] = {{.what = 0}, {.what = 10}};
 
 	(void)state;
@@ -450,11 +491,18 @@ static void no_sink(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_kind),	  cmocka_unit_test(counters_are_absolute),
-		cmocka_unit_test(data_flags),	  cmocka_unit_test(unaligned),
-		cmocka_unit_test(cut_short),	  cmocka_unit_test(shrunk),
-		cmocka_unit_test(contradictions), cmocka_unit_test(unknown_kinds),
-		cmocka_unit_test(sizes),	  cmocka_unit_test(no_sink),
+		cmocka_unit_test(every_kind),
+		cmocka_unit_test(counters_are_absolute),
+		cmocka_unit_test(data_flags),
+		cmocka_unit_test(ignored_flag),
+		cmocka_unit_test(plain_connection),
+		cmocka_unit_test(unaligned),
+		cmocka_unit_test(cut_short),
+		cmocka_unit_test(shrunk),
+		cmocka_unit_test(contradictions),
+		cmocka_unit_test(unknown_kinds),
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(no_sink),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

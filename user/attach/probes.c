@@ -225,7 +225,7 @@ static void find_features(struct probes *p, const struct btf *btf)
 		add_degraded(f, "no uprobe_multi links: attaching and detaching are slow");
 	if (!f->sock_length)
 		add_degraded(f, "no sock_send_length: connections that the program did not open itself, or that use "
-				"memory buffers, are rarely tied to a socket");
+				"memory buffers, are rarely tied to a socket; plain HTTP is not traced");
 	if (!f->tcp_rtt)
 		add_degraded(f, "no TCP round trip times");
 	if (!f->tcp_retransmit)
@@ -650,6 +650,19 @@ void probes_drop_target(struct probes *p, pid_t tgid)
 
 	bpf_map_delete_elem(bpf_map__fd(p->skel->maps.targets), &key);
 	reclaim_process(p->reclaim, key);
+}
+
+/* --- connections of no interest ----------------------------------------------------------------------------------- */
+
+int probes_ignore(struct probes *p, uint32_t gen, bool on)
+{
+	uint32_t *slot = &p->skel->bss->ignored[gen % LIMIT_IGNORED];
+	uint32_t from = on ? 0 : gen;
+
+	/* The kernel writes there too, at the same time. */
+	if (__atomic_compare_exchange_n(slot, &from, on ? gen : 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		return 0;
+	return !on || from == gen ? 0 : -EBUSY;
 }
 
 /* --- records ----------------------------------------------------------------------------------------------------- */

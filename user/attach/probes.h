@@ -29,7 +29,7 @@ struct probes_config {
 struct probes_features {
 	enum probes_mode mode;
 	bool read_dynptr;
-	bool sock_length; /* sock_send_length / sock_recv_length: connections are tied to sockets */
+	bool sock_length; /* sock_send_length / sock_recv_length: connections are tied to sockets, plain HTTP is seen */
 	bool tcp_rtt, tcp_retransmit, tcp_reset;
 	char degraded[512]; /* one line of what this kernel lacks, "" when nothing */
 };
@@ -68,6 +68,11 @@ void probes_confirm_target(struct probes *p, pid_t tgid); /* provisional -> trac
 void probes_drop_target(struct probes *p, pid_t tgid);
 /* One process that was there before the start, as the kernel sees it (exact start time, exec id). 0 or -ESRCH. */
 int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id);
+
+/* The connection generation carries nothing of interest, or does again: what is copied of it, see LIMIT_IGNORED_* in
+ * limits.h. The kernel takes it back by itself at an HTTP/1 request that may be a call. 0, -EBUSY (another one is in
+ * its place: it goes on being copied). */
+int probes_ignore(struct probes *p, uint32_t gen, bool on);
 
 int probes_fd(const struct probes *p);		      /* epoll-able: woken only on urgent records */
 int probes_consume(struct probes *p);		      /* drains all; number of records or -errno. Call on a timer too */

@@ -43,6 +43,7 @@ struct lost {
 	uint64_t late_bytes;	/* bytes of calls that were evicted before */
 	uint64_t evicted_calls; /* stale calls closed */
 	uint64_t capped_bytes;	/* request bytes over the capture cap: a choice */
+	uint64_t ignored_bytes; /* of connections that carry no model calls: a choice */
 };
 
 const char *lost_name(enum lost_id id); /* json name */

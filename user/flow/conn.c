@@ -756,6 +756,7 @@ void conns_push_open(struct conns *t, const struct rec_open *r)
 	}
 	if (r->ts_ns < e->c.open_ns)
 		e->c.open_ns = r->ts_ns;
+	e->c.plain = r->plain;
 }
 
 void conns_push_close(struct conns *t, const struct rec_close *r)
@@ -802,7 +803,7 @@ void conns_push_conn_sock(struct conns *t, const struct rec_conn_sock *r)
 
 	if (!e || !r->cookie)
 		return;
-	if (r->how == SOCK_INSIDE)
+	if (r->how == SOCK_INSIDE || r->how == SOCK_ITSELF)
 		prove(e, r);
 	else
 		vote(e, r);

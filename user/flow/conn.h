@@ -3,8 +3,9 @@
 #define FLOW_CONN_H
 
 /*
- * Connections: joins the records of one TLS connection generation, owns its two streams, binds it to a TCP socket, and
- * knows when and by whom it ended. Downstream sees bytes in order.
+ * Connections: joins the records of one connection generation (of a TLS object, or of a socket that carries plain
+ * HTTP), owns its two streams, binds it to a TCP socket, and knows when and by whom it ended. Downstream sees bytes in
+ * order.
  */
 
 #include "record.h"
@@ -13,10 +14,11 @@
 /*
  * To which socket a connection belongs. A socket call inside the TLS call is proof. Programs that do their TLS in
  * memory (asyncio, node) only give votes: the first send on the thread after a TLS write, the last receive before a TLS
- * read. A vote is confirmed when the socket call moved exactly what TLS makes of the plaintext: wire = plain + n * o,
- * with o the overhead of one record (21, 22 or 29 bytes: RFC 8446 section 5.2, RFC 5288, RFC 7905; header included) and
- * n the fewest records that can carry it or up to CONN_VOTE_MORE_RECORDS more. All else (part of a record, several
- * reads in one) says nothing. A connection is bound by votes when
+ * read. (A plain one is its socket: bound at once, with a peer unless that is a Unix socket's.) A vote is confirmed
+ * when the socket call moved exactly what TLS makes of the plaintext: wire = plain + n * o, with o the overhead of one
+ * record (21, 22 or 29 bytes: RFC 8446 section 5.2, RFC 5288, RFC 7905; header included) and n the fewest records that
+ * can carry it or up to CONN_VOTE_MORE_RECORDS more. All else (part of a record, several reads in one) says nothing. A
+ * connection is bound by votes when
  *   - one socket has two confirmed votes, or
  *   - it is the only socket that ever got a vote, and has one for a write of at least CONN_VOTE_SINGLE_BYTES,
  * and no other socket has a confirmed one. Sockets that are bound to another open connection do not stand for election.
@@ -60,6 +62,7 @@ struct conn {
 	struct conn_key key;
 	uint64_t id; /* unique in the run, from 1 */
 	bool fresh;  /* seen from its first byte; else attached in the middle */
+	bool plain;  /* no TLS */
 	uint64_t open_ns;
 	struct conn_setup setup;
 	bool bound; /* to a socket: the fields below are proven */

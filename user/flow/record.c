@@ -16,7 +16,7 @@ static const enum lost_id stat_lost[ST_COUNT] = {
 	[ST_UNSEEN] = LOST_UNSEEN_BYTES,
 };
 
-_Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_BEFORE_READ == EV_SOCK_BEFORE, "enum sock_how follows the ABI");
+_Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_ITSELF == EV_SOCK_ITSELF, "enum sock_how follows the ABI");
 _Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_RTT == EV_SK_RTT, "enum sock_what follows the ABI");
 _Static_assert(DIR_TX == EV_DIR_TX && DIR_RX == EV_DIR_RX, "enum dir follows the ABI");
 
@@ -85,9 +85,11 @@ static bool push_data(struct record *r, const uint8_t *p, size_t len)
 		.ptr = p + sizeof(e),
 		.len = e.len,
 		.orig_len = e.orig_len,
-		.capped = (e.h.flags & EV_F_CAPPED) && !(e.h.flags & EV_F_FAULT),
+		.capped = (e.h.flags & (EV_F_CAPPED | EV_F_IGNORED)) && !(e.h.flags & EV_F_FAULT),
 	};
-	if (d.capped)
+	if (d.capped && (e.h.flags & EV_F_IGNORED))
+		r->lost->ignored_bytes += d.orig_len - d.len;
+	else if (d.capped)
 		r->lost->capped_bytes += d.orig_len - d.len;
 	if (r->sink.on_data)
 		r->sink.on_data(r->sink.ctx, &d);
@@ -115,7 +117,11 @@ static bool push_open(struct record *r, const uint8_t *p)
 
 	memcpy(&e, p, sizeof(e));
 	o = (struct rec_open){
-		.conn = key_of(&e.h, &e.conn), .ts_ns = e.h.ts_ns, .fresh = (e.h.flags & EV_F_FRESH) != 0};
+		.conn = key_of(&e.h, &e.conn),
+		.ts_ns = e.h.ts_ns,
+		.fresh = (e.h.flags & EV_F_FRESH) != 0,
+		.plain = (e.h.flags & EV_F_PLAIN) != 0,
+	};
 	if (r->sink.on_open)
 		r->sink.on_open(r->sink.ctx, &o);
 	return true;
@@ -165,7 +171,7 @@ static bool push_conn_sock(struct record *r, const uint8_t *p)
 	struct rec_conn_sock s;
 
 	memcpy(&e, p, sizeof(e));
-	if (e.how < EV_SOCK_INSIDE || e.how > EV_SOCK_BEFORE || e.dir > EV_DIR_RX)
+	if (e.how < EV_SOCK_INSIDE || e.how > EV_SOCK_ITSELF || e.dir > EV_DIR_RX)
 		return false;
 	s = (struct rec_conn_sock){
 		.conn = key_of(&e.h, &e.conn),

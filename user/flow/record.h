@@ -19,7 +19,7 @@ struct rec_data {
 	const uint8_t *ptr; /* borrowed for the call */
 	uint32_t len;
 	uint32_t orig_len; /* > len: the rest is missing */
-	bool capped;	   /* missing by choice (request cap), not lost */
+	bool capped;	   /* missing by choice (request cap, or the connection is ignored), not lost */
 };
 
 struct rec_gap {
@@ -33,6 +33,7 @@ struct rec_open {
 	struct conn_key conn;
 	uint64_t ts_ns;
 	bool fresh; /* seen from its first byte */
+	bool plain; /* a socket that carries plain HTTP: conn.obj is its cookie */
 };
 
 struct rec_close {
@@ -48,7 +49,8 @@ struct rec_handshake {
 	bool approximate;
 };
 
-enum sock_how { SOCK_INSIDE = 1, SOCK_AFTER_WRITE = 2, SOCK_BEFORE_READ = 3 };
+/* ITSELF: the connection is this socket. */
+enum sock_how { SOCK_INSIDE = 1, SOCK_AFTER_WRITE = 2, SOCK_BEFORE_READ = 3, SOCK_ITSELF = 4 };
 
 struct rec_conn_sock {
 	struct conn_key conn;

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef PERFBPF_PLAIN_BPF_H
+#define PERFBPF_PLAIN_BPF_H
+
+/* What sock.bpf.c asks plain.bpf.c: where the bytes of a socket call are, what they look like, to copy them. */
+
+#include "emit.bpf.h"
+
+/* Bytes that a system call of the current thread moved over a socket. */
+struct plain_move {
+	__u64 len;
+	__u64 now;
+	__u64 cookie; /* of the socket */
+	__u32 dir;
+	__u32 flags; /* MSG_*, receives only */
+	/* By plain_find(): */
+	__u64 buf;	 /* where the bytes begin */
+	__u64 part_len;	 /* size of that buffer: some of them may be elsewhere */
+	__u64 iov;	 /* the next element of the caller's iovec */
+	__u32 iov_count; /* and how many there are */
+	__u32 found;	 /* 0: no probe sees these bytes */
+};
+
+/* Finds the user's buffers. */
+int plain_find(struct plain_move *m);
+/* Whether these bytes begin a message of HTTP: PLAIN_*. Counts in `info` what they do not tell. fresh: they are the
+ * first of the connection. */
+int plain_look(struct sock_info *info, const struct plain_move *m, int fresh);
+/* 1: they look like the beginning of a TLS record. */
+int plain_is_tls(const struct plain_move *m);
+int plain_copy(struct plain *plain, const struct plain_move *m);
+/* A call of the current thread ended with an error or at the end of the file. */
+int plain_call_ended(void);
+
+#endif
