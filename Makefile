@@ -90,6 +90,7 @@ UNIT_base :=
 UNIT_record := user/flow/record.c
 UNIT_stream := user/flow/stream.c
 UNIT_conn := user/flow/conn.c user/flow/stream.c
+UNIT_interest := user/flow/interest.c
 UNIT_proc := user/flow/proc.c
 HTTP1_SRCS := user/flow/proto/http1.c user/flow/proto/http1_message.c user/flow/proto/http1_head.c user/flow/proto/http.c
 UNIT_http1 := $(HTTP1_SRCS)

@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "base/err.h"
+#include "flow/interest.h"
 #include "flow/llm/exchange.h"
 #include "flow/proto/proto.h"
 
@@ -35,6 +36,8 @@ struct flow {
 	struct proto *proto;
 	struct exchange_conn view;
 	struct exchange_flow *exchanges;
+	struct interest interest;
+	unsigned ended_calls; /* of the calls that began on it */
 	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
 	unsigned retransmit_count; /* ever; the ring index is modulo */
 };
@@ -78,6 +81,14 @@ static void flow_refresh(struct flow *f)
 	};
 }
 
+static void on_wanted(void *ctx, bool wanted)
+{
+	struct flow *f = ctx;
+
+	if (f->p->cfg.on_interest)
+		f->p->cfg.on_interest(f->p->cfg.interest_ctx, &f->conn->key, wanted);
+}
+
 static void flow_free(struct flow *f)
 {
 	if (!f)
@@ -99,6 +110,7 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	f->p = p;
 	f->conn = c;
 	f->conn_id = c->id;
+	interest_init(&f->interest, &(struct interest_sink){.ctx = f, .on_wanted = on_wanted});
 	flow_refresh(f);
 	f->exchanges = exchanges_conn_new(p->exchanges, &f->view);
 	if (!f->exchanges)
@@ -114,6 +126,22 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 fail:
 	flow_free(f);
 	return NULL;
+}
+
+/* --- adaptors: what was read -> interest ---------------------------------------------------------------------------
+ */
+
+static void flow_push_interest(struct flow *f, enum dir dir, size_t len)
+{
+	unsigned calls = exchanges_conn_calls(f->exchanges);
+	struct interest_view view = {
+		.calls = calls,
+		.open_calls = calls > f->ended_calls ? calls - f->ended_calls : 0,
+		.hopeless = proto_kind(f->proto) == PROTO_OTHER || proto_is_server(f->proto),
+		.websocket = proto_kind(f->proto) == PROTO_WEBSOCKET,
+	};
+
+	interest_push(&f->interest, &view, dir, len);
 }
 
 /* --- adaptors: conn -> proto ------------------------------------------------------------------------------------- */
@@ -138,6 +166,7 @@ static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t
 	flow_refresh(f);
 	if (proto_push(f->proto, dir, ptr, len, at))
 		p->lost.n[LOST_NO_MEMORY]++;
+	flow_push_interest(f, dir, len);
 }
 
 static void on_conn_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, enum gap_why why, const struct stamp *at)
@@ -224,6 +253,7 @@ static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t t
 	p->lost.n[LOST_PARSE_ERRORS] += proto_errors(f->proto);
 	flow_count_coverage(f);
 	flow_push_setup(f);
+	interest_finish(&f->interest);
 	flow_free(f);
 	c->ctx = NULL;
 }
@@ -264,12 +294,23 @@ static void push_span(struct pipeline *p, struct spans *spans, const struct call
 		p->lost.n[LOST_NO_MEMORY]++;
 }
 
+/* Somebody else's calls, which the traced program answers. A gateway makes its own to answer them. */
+static bool is_served(const struct flow *f)
+{
+	return f && proto_is_server(f->proto);
+}
+
 static void on_call(void *ctx, const struct call *c)
 {
 	struct pipeline *p = ctx;
 	const struct proc *proc = procs_get(p->procs, &c->conn);
+	struct flow *f = flow_of(p, c->conn_id);
 
+	if (is_served(f))
+		return;
 	p->call_count++;
+	if (f)
+		f->ended_calls++;
 	if (proc)
 		coverage_push_call(p->coverage, proc);
 	push_span(p, p->spans, c, proc);
@@ -472,6 +513,8 @@ static void snapshot_call(void *ctx, const struct call *c)
 {
 	struct snapshot *s = ctx;
 
+	if (is_served(flow_of(s->p, c->conn_id)))
+		return;
 	push_span(s->p, s->spans, c, procs_get(s->p->procs, &c->conn));
 }
 

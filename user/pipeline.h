@@ -20,6 +20,9 @@ struct pipeline_config {
 	void *ctx;
 	/* A call ended. NULL members are skipped. */
 	void (*on_call)(void *ctx, const struct call *c, const struct proc *p);
+	/* A connection carries nothing of interest any more (false), or does again (true). */
+	void *interest_ctx;
+	void (*on_interest)(void *interest_ctx, const struct conn_key *conn, bool wanted);
 };
 
 struct pipeline;

@@ -89,6 +89,14 @@ static void on_record(void *ctx, const void *record, size_t len)
 		keep_record(s, record, len);
 }
 
+static void on_interest(void *ctx, const struct conn_key *conn, bool wanted)
+{
+	struct session *s = ctx;
+
+	if (!probes_ignore(s->probes, conn->gen, !wanted))
+		log_debug("pid %u: connection %u is %s", conn->tgid, conn->gen, wanted ? "read again" : "ignored");
+}
+
 static void count_untraced(struct session *s, const struct discover_result *r)
 {
 	s->untraced += r->refused;
@@ -508,6 +516,8 @@ static int build_house(struct session *s)
 		.max_events = s->o->max_events,
 		.content = s->o->content,
 		.on_call = output_call,
+		.interest_ctx = s,
+		.on_interest = on_interest,
 	};
 	struct record_sink tap = {.ctx = s, .on_exec = tap_exec, .on_fork = tap_fork, .on_exit = tap_exit};
 	int err;

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "interest.h"
+
+void interest_init(struct interest *i, const struct interest_sink *sink)
+{
+	*i = (struct interest){.sink = *sink};
+}
+
+static void say(struct interest *i, bool wanted)
+{
+	i->ignored = !wanted;
+	i->bytes[DIR_TX] = i->bytes[DIR_RX] = 0;
+	if (i->sink.on_wanted)
+		i->sink.on_wanted(i->sink.ctx, wanted);
+}
+
+static bool is_enough(const struct interest *i, const struct interest_view *v)
+{
+	if (i->ignored) /* and yet they come: the kernel took it back */
+		return i->bytes[DIR_RX] >= INTEREST_AGAIN_BYTES || i->bytes[DIR_TX] >= INTEREST_WRITTEN_BYTES;
+	return v->hopeless || i->bytes[DIR_RX] >= INTEREST_READ_BYTES || i->bytes[DIR_TX] >= INTEREST_WRITTEN_BYTES;
+}
+
+void interest_push(struct interest *i, const struct interest_view *v, enum dir dir, uint64_t len)
+{
+	bool began = v->calls > i->calls;
+
+	i->calls = v->calls;
+	i->bytes[dir] += len;
+	if (began || v->open_calls) {
+		i->bytes[DIR_TX] = i->bytes[DIR_RX] = 0;
+		if (i->ignored)
+			say(i, true);
+		return;
+	}
+	if (v->websocket && v->calls)
+		return;
+	if (is_enough(i, v))
+		say(i, false);
+}
+
+void interest_finish(struct interest *i)
+{
+	if (i->ignored)
+		say(i, true);
+}

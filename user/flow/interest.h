@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_INTEREST_H
+#define FLOW_INTEREST_H
+
+/*
+ * Whether what a connection carries is worth copying out of the kernel. Most bytes of a program are not a model's:
+ * downloads, package registries, object stores.
+ *
+ *   - It is, at first, and from the moment on at which a model call begins, until that has ended.
+ *   - It is not any more when INTEREST_READ_BYTES came in, or INTEREST_WRITTEN_BYTES went out (a request may be that
+ *     long before it can be told what it is), without a model call; and at once when its protocol is one that is not
+ *     read, or when the program is the server. The kernel then copies the beginning of each write only, in which a call
+ * would be seen to begin.
+ *   - A WebSocket that had a call stays: once bytes of it are missing, no later call on it can be read.
+ *   - The kernel takes it back by itself at an HTTP/1 POST. Whoever looks at that afterwards and finds no call here
+ * says so again after INTEREST_AGAIN_BYTES.
+ */
+
+#include "base/types.h"
+
+#define INTEREST_READ_BYTES    (256u << 10)
+#define INTEREST_WRITTEN_BYTES (1u << 20)
+#define INTEREST_AGAIN_BYTES   (64u << 10)
+
+/* What is known of the connection after the bytes at hand. */
+struct interest_view {
+	unsigned calls;	     /* model calls begun so far */
+	unsigned open_calls; /* of them not ended */
+	bool hopeless;	     /* a protocol that is not read, or calls that others make */
+	bool websocket;
+};
+
+struct interest_sink {
+	void *ctx;
+	/* Called when it changes, and when it must be said again. */
+	void (*on_wanted)(void *ctx, bool wanted);
+};
+
+struct interest {
+	struct interest_sink sink;
+	bool ignored;
+	unsigned calls;
+	uint64_t bytes[2]; /* by direction, since the last call or the last word */
+};
+
+void interest_init(struct interest *i, const struct interest_sink *sink);
+/* Bytes of the connection that were copied. */
+void interest_push(struct interest *i, const struct interest_view *v, enum dir dir, uint64_t len);
+void interest_finish(struct interest *i); /* the connection ended: nothing is ignored any more */
+
+#endif
