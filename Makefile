@@ -110,6 +110,8 @@ UNIT_jsonscan := user/flow/llm/jsonscan.c
 UNIT_dialect := $(wildcard user/flow/llm/dialect*.c) user/flow/llm/call.c user/flow/proto/http.c
 UNIT_exchange := $(wildcard user/flow/llm/*.c) $(DECODE_SRCS) user/flow/proto/sse.c user/flow/proto/http.c \
 	user/flow/proto/ndjson.c user/flow/proto/jsonarray.c user/flow/proto/eventstream.c
+UNIT_exchange_wire := $(UNIT_exchange)
+UNIT_exchange_ws := $(UNIT_exchange)
 UNIT_span := user/flow/span.c user/flow/llm/call.c
 UNIT_trace := user/flow/trace.c user/flow/span.c user/flow/llm/call.c user/flow/proc.c
 UNIT_writer := user/flow/writer.c

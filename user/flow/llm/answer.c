@@ -471,7 +471,7 @@ void answer_report(const struct answer *a, struct call *c)
 	report_usage(a, &c->usage);
 	if (streams)
 		report_tokens(a, c);
-	if (c->stream < 0 && (!a->body || body_begun(a->body)))
+	if (streams || (c->stream < 0 && (!a->body || body_begun(a->body))))
 		c->stream = streams;
 	c->server = a->server;
 	if (a->model)

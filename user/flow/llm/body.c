@@ -43,6 +43,7 @@ struct body {
 		struct eventstream *frames;
 		void *any;
 	} parser;
+	unsigned skipped; /* events that the parser passed over */
 	struct buf document;
 	char undecoded[64];
 };
@@ -85,10 +86,32 @@ static bool head_is_partial(const struct http_head *h)
 
 /* --- parsers ----------------------------------------------------------------------------------------------------- */
 
+/* Events that were too long, frames that were not sound: missing from where the parser says that it passed over them.
+ */
+static void note_skipped(struct body *b)
+{
+	unsigned oversize = b->mode == MODE_SSE	     ? sse_oversize(b->parser.sse)
+			    : b->mode == MODE_LINES  ? ndjson_oversize(b->parser.lines)
+			    : b->mode == MODE_ARRAY  ? jsonarray_oversize(b->parser.array)
+			    : b->mode == MODE_FRAMES ? eventstream_oversize(b->parser.frames)
+						     : 0;
+	unsigned corrupt = b->mode == MODE_FRAMES ? eventstream_errors(b->parser.frames) : 0;
+
+	if (oversize + corrupt == b->skipped)
+		return;
+	b->skipped = oversize + corrupt;
+	b->sink.on_missing(b->sink.ctx);
+	b->lost->n[LOST_DECODE_ERRORS]++;
+	if (!b->undecoded[0])
+		text_copy(b->undecoded, sizeof(b->undecoded),
+			  oversize ? SV("event over 8 MiB") : SV("corrupt event stream"));
+}
+
 static void on_sse_event(void *ctx, const struct sse_event *e)
 {
 	struct body *b = ctx;
 
+	note_skipped(b);
 	if (!b->ignored)
 		b->sink.on_event(b->sink.ctx, e->type, e->data, &e->at);
 }
@@ -97,6 +120,7 @@ static void on_line(void *ctx, const struct ndjson_line *line)
 {
 	struct body *b = ctx;
 
+	note_skipped(b);
 	if (!b->ignored)
 		b->sink.on_event(b->sink.ctx, SV_NONE, line->text, &line->at);
 }
@@ -105,6 +129,7 @@ static void on_element(void *ctx, const struct jsonarray_element *e)
 {
 	struct body *b = ctx;
 
+	note_skipped(b);
 	if (b->ignored)
 		return;
 	if (b->cfg.stream_asked)
@@ -117,6 +142,7 @@ static void on_frame(void *ctx, const struct eventstream_event *e)
 {
 	struct body *b = ctx;
 
+	note_skipped(b);
 	if (b->ignored)
 		return;
 	if (sv_eq(e->message_type, SV("exception")))
@@ -315,6 +341,7 @@ static void on_decoded(void *ctx, const uint8_t *ptr, size_t len, const struct s
 		err = eventstream_push(b->parser.frames, ptr, len, at);
 	if (err)
 		note_no_memory(b);
+	note_skipped(b);
 }
 
 struct body *body_new(const struct body_config *cfg, const struct http_head *h, const struct body_sink *sink,
@@ -422,38 +449,15 @@ static void document_end(struct body *b)
 	b->mode = MODE_IGNORE;
 }
 
-static void note_skipped(struct body *b, unsigned oversize, unsigned corrupt)
-{
-	if (!oversize && !corrupt)
-		return;
-	b->sink.on_missing(b->sink.ctx);
-	text_copy(b->undecoded, sizeof(b->undecoded), oversize ? SV("event over 8 MiB") : SV("corrupt event stream"));
-	b->lost->n[LOST_DECODE_ERRORS]++;
-}
-
 void body_finish(struct body *b)
 {
-	switch (b->mode) {
-	case MODE_DOCUMENT:
+	if (b->mode == MODE_DOCUMENT)
 		document_end(b);
-		break;
-	case MODE_SSE:
+	else if (b->mode == MODE_SSE)
 		sse_finish(b->parser.sse);
-		note_skipped(b, sse_oversize(b->parser.sse), 0);
-		break;
-	case MODE_LINES:
+	else if (b->mode == MODE_LINES)
 		ndjson_finish(b->parser.lines);
-		note_skipped(b, ndjson_oversize(b->parser.lines), 0);
-		break;
-	case MODE_ARRAY:
-		note_skipped(b, jsonarray_oversize(b->parser.array), 0);
-		break;
-	case MODE_FRAMES:
-		note_skipped(b, eventstream_oversize(b->parser.frames), eventstream_errors(b->parser.frames));
-		break;
-	default:
-		break;
-	}
+	note_skipped(b);
 }
 
 void body_ignore(struct body *b)

@@ -37,7 +37,8 @@ static void say_usage(const struct llm_sink *out, const cJSON *doc)
 
 static void on_document(const cJSON *doc, const struct llm_sink *out)
 {
-	if (dialect_say_error(out, doc) || !cJSON_IsString(json_get(doc, "content")))
+	if (dialect_say_error(out, doc) || !cJSON_IsString(json_get(doc, "content")) ||
+	    !cJSON_IsBool(json_get(doc, "stop")))
 		return;
 	dialect_say_model(out, doc);
 	dialect_say_member(out, TOKEN_TEXT, doc, "content");

@@ -11,9 +11,17 @@ static bool match(struct sv method, struct sv path, struct dialect_path *out)
 	return dialect_post(method, path, SV("/embeddings")) && !sv_ends(path, SV("/api/embeddings"));
 }
 
+static bool is_embeddings(const cJSON *doc)
+{
+	const cJSON *data = json_get(doc, "data");
+
+	return cJSON_IsArray(data) &&
+	       (sv_eq(json_get_string(doc, "object"), SV("list")) || json_get(data->child, "embedding"));
+}
+
 static void on_document(const cJSON *doc, const struct llm_sink *out)
 {
-	if (dialect_say_error(out, doc) || !cJSON_IsArray(json_get(doc, "data")))
+	if (dialect_say_error(out, doc) || !is_embeddings(doc))
 		return;
 	dialect_say_model(out, doc);
 	dialect_say_openai_usage(out, doc);

@@ -17,6 +17,7 @@ struct ws_call {
 	char lane[REQUEST_NAME_BYTES];	   /* stream_id; "" without */
 	char response[REQUEST_NAME_BYTES]; /* id of the response, once it was created */
 	bool created;
+	bool bytes_unsure; /* some may have been its, or another one's */
 };
 
 /* A WebSocket. What its handshake said holds for every call on it. */
@@ -186,6 +187,8 @@ static void end_call(struct exchange_flow *f, struct ws_session *s, struct ws_ca
 
 	if (p)
 		p->call.unfinished = end == END_CAPTURE_END;
+	if (p && c->bytes_unsure)
+		p->call.response_bytes = UNKNOWN_COUNT;
 	pending_finish(f->table, c->entry, end, ts_ns);
 	DL_DELETE(s->calls, c);
 	s->call_count--;
@@ -238,6 +241,9 @@ static void create(struct exchange_flow *f, struct ws_session *s, const struct w
 	p = c->entry->pending;
 	memcpy(c->lane, facts->lane, sizeof(c->lane));
 	p->facts = *facts;
+	/* what Realtime is asked was said before, in other messages: the same words are no second attempt */
+	if (s->dialect == &dialect_openai_realtime)
+		p->facts.hash = 0;
 	p->call.send_end_ns = m->last.ts_ns;
 	p->call.request_bytes = (int64_t)m->carried;
 	pending_note_main(p);
@@ -338,6 +344,7 @@ static struct ws_call *begin_unasked(struct exchange_flow *f, struct ws_session 
 		call->start_known = false;
 	}
 	text_copy(c->lane, sizeof(c->lane), v->lane);
+	c->created = !sv_eq(v->type, SV("response.created")); /* else it is about to be */
 	return c;
 }
 
@@ -368,6 +375,13 @@ static int status_of(const cJSON *doc)
 	return status >= 100 && status <= 599 ? (int)status : 200;
 }
 
+static void count_bytes(struct pending *p, const struct ws_message *m)
+{
+	int64_t *bytes = &p->call.response_bytes;
+
+	*bytes = (*bytes < 0 ? 0 : *bytes) + (int64_t)m->carried;
+}
+
 static void deliver(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, const struct server_event *v)
 {
 	const struct ws_message *m = v->message;
@@ -381,8 +395,7 @@ static void deliver(struct exchange_flow *f, struct ws_session *s, struct ws_cal
 		p->call.status = status_of(error ? v->doc : NULL);
 		if (p->call.ttfb_ns == UNKNOWN_NS)
 			p->call.ttfb_ns = m->first.ts_ns;
-		p->call.response_bytes =
-			(p->call.response_bytes < 0 ? 0 : p->call.response_bytes) + (int64_t)m->carried;
+		count_bytes(p, m);
 		if (p->answer)
 			answer_event(p->answer, v->type, v->doc, m->data, &m->last);
 	}
@@ -462,6 +475,8 @@ static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_
 		if (!p)
 			continue;
 		pending_touch(f->table, p);
+		count_bytes(p, m);
+		c->bytes_unsure |= s->call_count > 1;
 		if (p->answer)
 			answer_undecoded(p->answer, m->compressed ? SV("permessage-deflate") : SV("websocket"));
 	}

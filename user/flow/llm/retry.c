@@ -20,6 +20,38 @@ static bool same_process(const struct conn_key *a, const struct conn_key *b)
 	return a->tgid == b->tgid && a->exec_id == b->exec_id && a->start_ns == b->start_ns;
 }
 
+static bool is_websocket(const struct call *c)
+{
+	return c->protocol && strcmp(c->protocol, "websocket") == 0;
+}
+
+/* What stays the same where a client goes from WebSocket to HTTP. */
+static uint64_t switch_identity(const struct call *c)
+{
+	uint64_t hash = text_hash(0, c->api, strlen(c->api) + 1);
+
+	if (c->request_model)
+		hash = text_hash(hash, c->request_model, strlen(c->request_model) + 1);
+	return c->session_id ? text_hash(hash, c->session_id, strlen(c->session_id)) : hash;
+}
+
+static struct retry_failed *find_websocket(struct retries *r, const struct call *c)
+{
+	uint64_t switching = is_websocket(c) ? 0 : switch_identity(c);
+	struct retry_failed *best = NULL;
+
+	for (unsigned i = 0; i < RETRY_MAX && switching; i++) {
+		struct retry_failed *f = &r->failed[i];
+
+		if (f->switching != switching || !same_process(&f->proc, &c->conn) || f->end_ns > c->start_ns ||
+		    c->start_ns - f->end_ns > RETRY_SWITCH_NS)
+			continue;
+		if (!best || f->end_ns > best->end_ns)
+			best = f;
+	}
+	return best;
+}
+
 static struct retry_failed *find(struct retries *r, const struct call *c, uint64_t identity)
 {
 	struct retry_failed *best = NULL;
@@ -41,12 +73,14 @@ void retry_link(struct retries *r, struct call *c, uint64_t identity, bool take)
 	struct retry_failed *f = identity ? find(r, c, identity) : NULL;
 
 	if (!f)
+		f = find_websocket(r, c);
+	if (!f)
 		return;
 	c->attempt = f->attempt + 1;
 	c->retry_of = f->first_id;
 	c->retry_wait_ns = (int64_t)(c->start_ns - f->end_ns);
 	if (take)
-		f->identity = 0;
+		f->identity = f->switching = 0;
 }
 
 /* What SDKs repeat: 408, 409, 429 and server errors, a broken transport, an error in the stream. */
@@ -67,11 +101,15 @@ static bool failed(const struct call *c)
 
 void retry_note(struct retries *r, const struct call *c, uint64_t identity)
 {
-	if (!identity || !failed(c))
+	/* what a WebSocket brought at least the beginning of is not asked for again in another way */
+	uint64_t switching = is_websocket(c) && c->first_token_ns == UNKNOWN_NS ? switch_identity(c) : 0;
+
+	if ((!identity && !switching) || !failed(c))
 		return;
 	r->failed[r->next++ % RETRY_MAX] = (struct retry_failed){
 		.proc = c->conn,
 		.identity = identity,
+		.switching = switching,
 		.first_id = c->retry_of ? c->retry_of : c->id,
 		.attempt = c->attempt,
 		.end_ns = c->end_ns,

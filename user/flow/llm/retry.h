@@ -3,7 +3,8 @@
 #define FLOW_LLM_RETRY_H
 
 /*
- * Which calls are attempts of one logical call: same process, path, model and request body, after a failed one.
+ * Which calls are attempts of one logical call: same process, path, model and request body, after a failed one. Clients
+ * whose WebSocket fails ask again over HTTP, with another body: same process, API, model and session, soon after it.
  * Remembers the last RETRY_MAX failed calls. Private child of exchange.
  */
 
@@ -11,10 +12,12 @@
 
 #define RETRY_MAX	64
 #define RETRY_WINDOW_NS 600000000000ull /* back-off beyond 10 minutes is a new question */
+#define RETRY_SWITCH_NS 1000000000ull	/* from WebSocket to HTTP */
 
 struct retry_failed {
 	struct conn_key proc; /* the process part of it */
-	uint64_t identity;    /* of path, model and body; 0: free */
+	uint64_t identity;    /* of path, model and body; 0: none */
+	uint64_t switching;   /* of API, model and session of a WebSocket's call; 0: none */
 	uint64_t first_id;    /* the first attempt's call */
 	int attempt;
 	uint64_t end_ns;

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+
+/* Calls that are WebSocket messages: Responses and Realtime. */
+
+#include "exchange_rig.h"
+
+#define OPENAI "host: api.openai.com\nupgrade: websocket\n"
+#define CREATED                                                                                                        \
+	"{\"type\":\"response.created\",\"response\":{\"id\":\"r1\",\"model\":\"gpt-x-1\",\"status\":\"in_progress\"}" \
+	"}"
+#define DELTA_TEXT(t) "{\"type\":\"response.output_text.delta\",\"delta\":\"" t "\"}"
+#define COMPLETED(i, o)                                                                                                \
+	"{\"type\":\"response.completed\",\"response\":{\"id\":\"r1\",\"status\":\"completed\",\"usage\":{"            \
+	"\"input_tokens\":" i ",\"input_tokens_details\":{\"cached_tokens\":8},\"output_tokens\":" o "}}}"
+#define CREATE(more) "{\"type\":\"response.create\",\"model\":\"gpt-x\",\"input\":[{\"role\":\"user\"}]" more "}"
+
+/* A message of which the first byte came at `first` and the last one at `last`. */
+static struct ws_message message(const char *text, uint64_t first, uint64_t last)
+{
+	return (struct ws_message){
+		.opcode = WS_TEXT,
+		.complete = true,
+		.data = sv_of(text),
+		.carried = text ? strlen(text) : 100,
+		.first = AT(first),
+		.last = AT(last),
+	};
+}
+
+static void say(struct rig *r, uint64_t xid, enum http_side side, const char *text, uint64_t first, uint64_t last)
+{
+	struct ws_message m = message(text, first, last);
+
+	exchanges_ws_message(r->flow, xid, side, &m);
+}
+
+static void hide(struct rig *r, uint64_t xid, enum http_side side, const char *prefix, bool compressed, uint64_t ms)
+{
+	struct ws_message m = message(prefix, ms, ms);
+
+	m.compressed = compressed;
+	exchanges_ws_opaque(r->flow, xid, side, &m);
+}
+
+static void ask(struct rig *r, uint64_t xid, const char *text, uint64_t ms)
+{
+	say(r, xid, HTTP_REQUEST, text, ms, ms);
+}
+
+static void tell(struct rig *r, uint64_t xid, const char *text, uint64_t ms)
+{
+	say(r, xid, HTTP_RESPONSE, text, ms, ms);
+}
+
+static void upgrade_to(struct rig *r, uint64_t xid, const char *target, const char *headers, uint64_t ms)
+{
+	req_head(r, xid, "GET", target, headers, ms);
+	req_end(r, xid, 90, ms);
+	abort_at(r, xid, HTTP_ABORT_UPGRADE, ms + 5);
+}
+
+static void upgrade(struct rig *r, uint64_t xid, uint64_t ms)
+{
+	upgrade_to(r, xid, "/v1/responses", OPENAI, ms);
+}
+
+static void end_at(struct rig *r, uint64_t xid, enum http_abort why, uint64_t ms)
+{
+	exchanges_ws_end(r->flow, xid, why, AT(ms).ts_ns);
+}
+
+/* --- Responses --------------------------------------------------------------------------------------------------- */
+
+static void test_responses(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	assert_int_equal(exchanges_conn_calls(r.flow), 0);
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	say(&r, 1, HTTP_REQUEST, CREATE(",\"tools\":[{},{}],\"max_output_tokens\":9"), 100, 105);
+	assert_int_equal(exchanges_conn_calls(r.flow), 1);
+	assert_int_equal(exchanges_open_count(r.table), 1);
+	tell(&r, 1, "{\"type\":\"codex.rate_limits\",\"rate_limits\":{}}", 110);
+	say(&r, 1, HTTP_RESPONSE, CREATED, 149, 150);
+	tell(&r, 1, "no json", 151);
+	say(&r, 1, HTTP_RESPONSE, DELTA_TEXT("hel"), 300, 310);
+	tell(&r, 1, DELTA_TEXT("lo"), 400);
+	tell(&r, 1, COMPLETED("20", "6"), 500);
+	assert_log(&r.log,
+		   "call 2 proto=websocket method=POST path=/v1/responses host=api.openai.com status=200 "
+		   "api=openai.responses provider=openai op=chat class=main stream=1\n"
+		   "  model=gpt-x-1 asked=gpt-x stop=completed\n"
+		   "   start=100 send=105 ttfb=149 first=310 visible=310 last=400 end=500 kind=text chunks=2 stalls=0 "
+		   "gap=90 decode=55.56\n"
+		   "  request messages=1 tools=2 system=0 max=9 sent=106 got=354\n"
+		   "  usage=reported uncached=12 read=8 write=0 input=20 output=6\n"
+		   "  text=hello\n");
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	tlog_free(&r.log);
+	/* the next one on it, with what is new only; and one that prepares */
+	ask(&r, 1, "{\"type\":\"response.create\",\"model\":\"gpt-x\",\"previous_response_id\":\"r1\",\"input\":[]}",
+	    1000);
+	tell(&r, 1, DELTA_TEXT("yo"), 1200);
+	tell(&r, 1, COMPLETED("30", "2"), 1300);
+	expect(&r, "call 3 ");
+	expect(&r, "  start=1000 send=1000 ttfb=1200 first=1200 visible=1200 last=1200 end=1300 ");
+	expect(&r, "text=yo\n");
+	tlog_free(&r.log);
+	ask(&r, 1, CREATE(",\"generate\":false"), 1400);
+	tell(&r, 1, CREATED, 1410);
+	tell(&r, 1, COMPLETED("30", "0"), 1420);
+	expect(&r, "class=prewarm");
+	tlog_free(&r.log);
+	/* messages that begin and answer nothing */
+	ask(&r, 1, "{\"type\":\"response.steer\",\"input\":[]}", 1500);
+	tell(&r, 1, "{\"type\":\"response.steer.accepted\",\"previous_response_id\":\"r1\"}", 1510);
+	ask(&r, 1, "[]", 1520);
+	end_at(&r, 1, HTTP_ABORT_CLIENT, 2000);
+	assert_log(&r.log, "");
+	assert_int_equal(lost_total(&r.lost), 0);
+	rig_close(&r);
+}
+
+/* What the handshake says of its first request holds for that one only. */
+static void test_identity(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade_to(&r, 1, "/backend-api/codex/responses",
+		   OPENAI "session-id: s1\nthread-id: t2\nx-codex-turn-metadata: {\"request_kind\":\"prewarm\"}\n", 0);
+	ask(&r, 1,
+	    CREATE(",\"client_metadata\":{\"x-codex-turn-metadata\":\"{\\\"request_kind\\\":\\\"compaction\\\"}\"}"),
+	    10);
+	tell(&r, 1, COMPLETED("9", "1"), 20);
+	expect(&r, "class=aux stream=1\n  model=gpt-x asked=gpt-x session=s1 agent=t2 ");
+	tlog_free(&r.log);
+	ask(&r, 1, CREATE(""), 30);
+	tell(&r, 1, COMPLETED("9", "1"), 40);
+	expect(&r, "class=subagent");
+	end_at(&r, 1, HTTP_ABORT_SERVER, 50);
+	rig_close(&r);
+}
+
+/* Lanes: each has its own order. */
+static void test_lanes(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(",\"stream_id\":\"a\""), 10);
+	ask(&r, 1, CREATE(",\"stream_id\":\"b\""), 20);
+	ask(&r, 1, CREATE(",\"stream_id\":\"a\""), 30);
+	tell(&r, 1, "{\"type\":\"response.output_text.delta\",\"delta\":\"B\",\"stream_id\":\"b\"}", 40);
+	tell(&r, 1, "{\"type\":\"response.output_text.delta\",\"delta\":\"A\",\"stream_id\":\"a\"}", 50);
+	tell(&r, 1, "{\"type\":\"response.completed\",\"response\":{},\"stream_id\":\"a\"}", 60);
+	expect(&r, "call 2 ");
+	expect(&r, "first=50 visible=50 last=50 end=60 ");
+	expect(&r, "text=A\n");
+	tlog_free(&r.log);
+	tell(&r, 1, "{\"type\":\"response.output_text.delta\",\"delta\":\"AA\",\"stream_id\":\"a\"}", 70);
+	tell(&r, 1, "{\"type\":\"error\",\"status\":429,\"error\":{\"type\":\"rate_limit_error\"},\"stream_id\":\"b\"}",
+	     80);
+	expect(&r, "call 3 proto=websocket method=POST path=/v1/responses host=api.openai.com status=429 ");
+	expect(&r, " error=rate_limit_error\n");
+	expect(&r, "text=B\n");
+	tlog_free(&r.log);
+	exchanges_ws_close(r.flow, 1, HTTP_RESPONSE, &AT(90));
+	expect(&r, "call 4 ");
+	expect(&r, " end=server_abort\n");
+	expect(&r, "end=90 ");
+	tlog_free(&r.log);
+	end_at(&r, 1, HTTP_ABORT_CLIENT, 95);
+	assert_log(&r.log, "");
+	rig_close(&r);
+}
+
+static void test_ends(void **state)
+{
+	static const struct {
+		enum http_abort why;
+		const char *text;
+	} rows[] = {
+		{HTTP_ABORT_CLIENT, " end=client_abort\n"},
+		{HTTP_ABORT_SERVER, " end=server_abort\n"},
+		{HTTP_ABORT_CLOSED, " end=connection_closed\n"},
+		{HTTP_ABORT_EXIT, " end=process_exit exit=0/0\n"},
+		{HTTP_ABORT_LOSS, " end=capture_loss\n"},
+		{HTTP_ABORT_CAPTURE_END, " end=capture_end unfinished\n"},
+	};
+	struct rig r;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		rig_open(&r);
+		upgrade(&r, 1, 0);
+		ask(&r, 1, CREATE(""), 10);
+		tell(&r, 1, DELTA_TEXT("a"), 20);
+		end_at(&r, 1, rows[i].why, 30);
+		expect(&r, rows[i].text);
+		expect(&r, "first=20 visible=20 last=20 end=30 ");
+		end_at(&r, 1, rows[i].why, 40);
+		rig_close(&r);
+	}
+	/* nobody says that it ended */
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(""), 10);
+	exchanges_conn_free(r.flow);
+	r.flow = NULL;
+	expect(&r, " end=connection_closed\n");
+	rig_close(&r);
+	/* it was refused: no message, but a failure */
+	rig_open(&r);
+	req_head(&r, 1, "GET", "/v1/responses", OPENAI, 0);
+	req_end(&r, 1, 90, 0);
+	resp_head(&r, 1, 426, JSON, 10);
+	resp_end(&r, 1, 9, 10);
+	expect(&r, "call 1 proto=http/1.1 method=GET path=/v1/responses host=api.openai.com status=426 ");
+	tlog_free(&r.log);
+	req_head(&r, 2, "GET", "/v1/responses", OPENAI, 0);
+	req_end(&r, 2, 90, 0);
+	resp_head(&r, 2, 200, JSON, 10);
+	resp_end(&r, 2, 9, 10);
+	/* sockets of something else */
+	upgrade_to(&r, 3, "/chat-room", OPENAI, 0);
+	ask(&r, 3, "{\"type\":\"hello\"}", 10);
+	tell(&r, 3, "{\"type\":\"error\",\"error\":{\"type\":\"x\"}}", 20);
+	hide(&r, 3, HTTP_RESPONSE, NULL, true, 25);
+	end_at(&r, 3, HTTP_ABORT_CLOSED, 30);
+	assert_log(&r.log, "");
+	assert_int_equal(exchanges_conn_calls(r.flow), 1);
+	rig_close(&r);
+}
+
+/* --- not all of it can be read ----------------------------------------------------------------------------------- */
+
+static void test_opaque(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	/* nothing: one record that says so */
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	hide(&r, 1, HTTP_REQUEST, NULL, true, 10);
+	hide(&r, 1, HTTP_RESPONSE, NULL, true, 20);
+	end_at(&r, 1, HTTP_ABORT_CLOSED, 30);
+	assert_log(&r.log, "call 2 proto=websocket method=POST path=/v1/responses host=api.openai.com status=0 "
+			   "api=openai.responses provider=openai op=chat class=main stream=-1\n"
+			   "  end=connection_closed undecoded=permessage-deflate\n"
+			   "   start=0 end=30\n"
+			   "  request sent=100 got=100\n");
+	rig_close(&r);
+	/* a piece of an answer: its tokens are not sure any more */
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(""), 10);
+	tell(&r, 1, CREATED, 20);
+	hide(&r, 1, HTTP_RESPONSE, NULL, false, 30);
+	tell(&r, 1, DELTA_TEXT("b"), 40);
+	tell(&r, 1, COMPLETED("20", "6"), 50);
+	expect(&r, " undecoded=websocket\n   start=10 send=10 ttfb=20 last=40 end=50\n  request messages=1 tools=0 "
+		   "system=0 sent=68 got=402\n");
+	tlog_free(&r.log);
+	/* its end: the next one's beginning tells */
+	ask(&r, 1, CREATE(""), 100);
+	tell(&r, 1, CREATED, 110);
+	hide(&r, 1, HTTP_RESPONSE, NULL, true, 120);
+	ask(&r, 1, CREATE(""), 200);
+	tell(&r, 1, "{\"type\":\"response.created\",\"response\":{\"id\":\"r2\"}}", 210);
+	expect(&r, "call 3 ");
+	expect(&r, " end=capture_loss lossy lost=-1 undecoded=permessage-deflate\n");
+	tlog_free(&r.log);
+	tell(&r, 1, DELTA_TEXT("c"), 220);
+	tell(&r, 1, COMPLETED("20", "6"), 230);
+	expect(&r, "call 4 ");
+	expect(&r, "  start=200 send=200 ttfb=210 first=220 visible=220 last=220 end=230 ");
+	tlog_free(&r.log);
+	/* what asked for it: its start is not known */
+	hide(&r, 1, HTTP_REQUEST, NULL, true, 300);
+	tell(&r, 1, CREATED, 310);
+	tell(&r, 1, DELTA_TEXT("d"), 320);
+	tell(&r, 1, COMPLETED("20", "6"), 330);
+	expect(&r, " mid_attach\n   start=310 last=320 end=330 chunks=1 stalls=0\n");
+	tlog_free(&r.log);
+	/* a request that is too long is known by its beginning */
+	hide(&r, 1, HTTP_REQUEST,
+	     "{\"type\":\"response.create\",\"model\":\"gpt-x\",\"input\":[{\"role\":\"user\",\"con", false, 400);
+	tell(&r, 1, DELTA_TEXT("e"), 410);
+	tell(&r, 1, COMPLETED("20", "6"), 420);
+	expect(&r, " truncated\n   start=400 send=400 ttfb=410 first=410 ");
+	tlog_free(&r.log);
+	end_at(&r, 1, HTTP_ABORT_CLOSED, 500);
+	assert_log(&r.log, "");
+	rig_close(&r);
+}
+
+/* Met in the middle: the messages say what it is. */
+static void test_unseen_handshake(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	r.conn.fresh = false;
+	tell(&r, 9, DELTA_TEXT("x"), 5);
+	ask(&r, 9, CREATE(""), 10);
+	tell(&r, 9, CREATED, 15);
+	expect(&r, "call 1 proto=websocket method=POST status=200 api=openai.responses ");
+	expect(&r, " end=capture_loss lossy mid_attach lost=-1\n");
+	tlog_free(&r.log);
+	tell(&r, 9, DELTA_TEXT("a"), 20);
+	tell(&r, 9, COMPLETED("9", "2"), 30);
+	expect(&r,
+	       "call 2 proto=websocket method=POST status=200 api=openai.responses provider=openai op=chat class=main "
+	       "stream=1\n  model=gpt-x-1 asked=gpt-x stop=completed mid_attach\n   start=10 send=10 ttfb=15 "
+	       "first=20 ");
+	tlog_free(&r.log);
+	end_at(&r, 9, HTTP_ABORT_CLOSED, 40);
+	/* and something else */
+	ask(&r, 10, "{\"op\":\"subscribe\"}", 50);
+	hide(&r, 10, HTTP_RESPONSE, NULL, true, 60);
+	end_at(&r, 10, HTTP_ABORT_CLOSED, 70);
+	assert_log(&r.log, "");
+	rig_close(&r);
+}
+
+/* --- Realtime ---------------------------------------------------------------------------------------------------- */
+
+static void test_realtime(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade_to(&r, 1, "/v1/realtime?model=gpt-realtime%2D2", OPENAI, 0);
+	tell(&r, 1, "{\"type\":\"session.created\",\"session\":{\"model\":\"gpt-realtime-2\"}}", 10);
+	ask(&r, 1, "{\"type\":\"session.update\",\"session\":{}}", 20);
+	ask(&r, 1, "{\"type\":\"response.create\"}", 100);
+	tell(&r, 1, "{\"type\":\"response.created\",\"response\":{\"id\":\"A\",\"status\":\"in_progress\"}}", 150);
+	tell(&r, 1, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"event_id\":\"e\"}}", 160);
+	tell(&r, 1, "{\"type\":\"response.output_audio.delta\",\"response_id\":\"A\",\"delta\":\"AAAA\"}", 200);
+	tell(&r, 1,
+	     "{\"type\":\"response.done\",\"response\":{\"id\":\"A\",\"status\":\"completed\",\"usage\":{\"input_"
+	     "tokens\":30,"
+	     "\"input_token_details\":{\"cached_tokens\":10},\"output_tokens\":5}}}",
+	     300);
+	expect(&r, "path=/v1/realtime?model=gpt-realtime%2D2 host=api.openai.com status=200 api=openai.realtime "
+		   "provider=openai op=chat class=main stream=1\n"
+		   "  model=gpt-realtime-2 asked=gpt-realtime-2 stop=completed error=invalid_request_error\n"
+		   "   start=100 send=100 ttfb=150 first=200 last=200 end=300 kind=audio ");
+	expect(&r, "usage=reported uncached=20 read=10 write=0 input=30 output=5\n");
+	tlog_free(&r.log);
+	/* the server heard the end of the user's turn: nobody asks */
+	tell(&r, 1, "{\"type\":\"input_audio_buffer.speech_started\"}", 400);
+	tell(&r, 1, "{\"type\":\"input_audio_buffer.speech_stopped\"}", 500);
+	tell(&r, 1, "{\"type\":\"input_audio_buffer.committed\"}", 510);
+	tell(&r, 1, "{\"type\":\"response.created\",\"response\":{\"id\":\"B\"}}", 520);
+	tell(&r, 1, "{\"type\":\"response.output_text.delta\",\"response_id\":\"B\",\"delta\":\"hi\"}", 600);
+	tell(&r, 1, "{\"type\":\"response.done\",\"response\":{\"id\":\"B\",\"status\":\"cancelled\"}}", 700);
+	expect(&r, "stop=cancelled\n   start=500 ttfb=520 first=600 ");
+	tlog_free(&r.log);
+	/* two at once */
+	ask(&r, 1, "{\"type\":\"response.create\"}", 800);
+	ask(&r, 1, "{\"type\":\"response.create\",\"response\":{\"conversation\":\"none\"}}", 810);
+	tell(&r, 1, "{\"type\":\"response.created\",\"response\":{\"id\":\"C\"}}", 820);
+	tell(&r, 1, "{\"type\":\"response.created\",\"response\":{\"id\":\"D\"}}", 830);
+	tell(&r, 1, "{\"type\":\"response.output_text.delta\",\"response_id\":\"D\",\"delta\":\"dd\"}", 840);
+	tell(&r, 1, "{\"type\":\"response.done\",\"response\":{\"id\":\"D\",\"status\":\"completed\"}}", 850);
+	expect(&r, "  start=810 send=810 ttfb=830 first=840 ");
+	tlog_free(&r.log);
+	end_at(&r, 1, HTTP_ABORT_CLIENT, 900);
+	expect(&r, "  start=800 send=800 ttfb=820 end=900 chunks=0 stalls=0\n");
+	rig_close(&r);
+}
+
+/* --- attempts ---------------------------------------------------------------------------------------------------- */
+
+static void test_fallback(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(""), 100);
+	end_at(&r, 1, HTTP_ABORT_SERVER, 200);
+	expect(&r, "call 2 ");
+	tlog_free(&r.log);
+	/* over HTTP, with another body */
+	req(&r, 2, "/v1/responses", HOST, "{\"model\":\"gpt-x\",\"stream\":true,\"input\":[{}]}", 700);
+	resp_head(&r, 2, 200, STREAM, 800);
+	resp_end(&r, 2, 9, 900);
+	expect(&r, " attempt=2 retry_of=2 wait=500\n");
+	tlog_free(&r.log);
+	/* only once; not of another model; not later; not after a token */
+	req(&r, 3, "/v1/responses", HOST, "{\"model\":\"gpt-x\",\"stream\":true,\"input\":[{}]}", 950);
+	resp_end(&r, 3, 9, 960);
+	upgrade(&r, 4, 1000);
+	ask(&r, 4, CREATE(""), 1000);
+	end_at(&r, 4, HTTP_ABORT_SERVER, 1100);
+	req(&r, 5, "/v1/responses", HOST, "{\"model\":\"gpt-y\",\"stream\":true,\"input\":[{}]}", 1200);
+	resp_end(&r, 5, 9, 1300);
+	req(&r, 6, "/v1/responses", HOST, "{\"model\":\"gpt-x\",\"stream\":true,\"input\":[{}]}", 2101);
+	resp_end(&r, 6, 9, 2300);
+	upgrade(&r, 7, 3000);
+	ask(&r, 7, CREATE(",\"temperature\":1"), 3000);
+	tell(&r, 7, DELTA_TEXT("a"), 3050);
+	end_at(&r, 7, HTTP_ABORT_SERVER, 3100);
+	req(&r, 8, "/v1/responses", HOST, "{\"model\":\"gpt-x\",\"stream\":true,\"input\":[{}]}", 3200);
+	resp_end(&r, 8, 9, 3300);
+	assert_null(strstr(r.log.text, "attempt="));
+	tlog_free(&r.log);
+	/* over another WebSocket, with the same body */
+	upgrade(&r, 9, 4000);
+	ask(&r, 9, CREATE(""), 4000);
+	end_at(&r, 9, HTTP_ABORT_SERVER, 4100);
+	upgrade(&r, 10, 9000);
+	tlog_free(&r.log);
+	ask(&r, 10, CREATE(""), 9100);
+	tell(&r, 10, COMPLETED("9", "1"), 9200);
+	expect(&r, " attempt=3 retry_of=6 wait=5000\n");
+	rig_close(&r);
+}
+
+/* --- bounds ------------------------------------------------------------------------------------------------------ */
+
+static void test_bounds(void **state)
+{
+	const struct exchange_config cfg = {.stale_ns = 2000 * MS, .sweep_ns = 1000 * MS, .content = true};
+	struct ws_message binary = message("\x01\x02", 5, 5);
+	struct rig r;
+
+	(void)state;
+	assert_true(rig_try(&r, &cfg));
+	upgrade(&r, 1, 0);
+	binary.opcode = WS_BINARY;
+	exchanges_ws_message(r.flow, 1, HTTP_REQUEST, &binary);
+	for (int i = 0; i < EXCHANGE_WS_MAX + 10; i++)
+		ask(&r, 1, CREATE(""), 10);
+	assert_int_equal(exchanges_open_count(r.table), EXCHANGE_WS_MAX);
+	assert_int_equal(r.lost.n[LOST_NO_MEMORY], 10);
+	end_at(&r, 1, HTTP_ABORT_CLOSED, 20);
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	tlog_free(&r.log);
+	/* a call that is silent is evicted; what comes of it later is passed over, the next one is right */
+	upgrade(&r, 2, 100);
+	ask(&r, 2, CREATE(",\"temperature\":1"), 110);
+	exchanges_tick(r.table, AT(10000).ts_ns);
+	expect(&r, " end=evicted\n");
+	tlog_free(&r.log);
+	tell(&r, 2, DELTA_TEXT("late"), 10010);
+	tell(&r, 2, COMPLETED("9", "1"), 10020);
+	assert_log(&r.log, "");
+	assert_true(r.lost.late_bytes > 0);
+	ask(&r, 2, CREATE(""), 10100);
+	exchanges_each_open(r.table, AT(10150).ts_ns, on_call, &r);
+	expect(&r, " unfinished ");
+	tlog_free(&r.log);
+	tell(&r, 2, DELTA_TEXT("now"), 10200);
+	tell(&r, 2, COMPLETED("9", "1"), 10300);
+	expect(&r, "text=now\n");
+	rig_close(&r);
+}
+
+/* --- without memory ---------------------------------------------------------------------------------------------- */
+
+static void play_all(struct rig *r)
+{
+	upgrade(r, 1, 0);
+	ask(r, 1, CREATE(",\"stream_id\":\"a\""), 10);
+	tell(r, 1, CREATED, 20);
+	tell(r, 1, DELTA_TEXT("a"), 30);
+	hide(r, 1, HTTP_RESPONSE, NULL, true, 35);
+	tell(r, 1, COMPLETED("9", "1"), 40);
+	hide(r, 1, HTTP_REQUEST, "{\"type\":\"response.create\"", false, 45);
+	end_at(r, 1, HTTP_ABORT_CLOSED, 50);
+	upgrade_to(r, 2, "/v1/realtime?model=x", OPENAI "session-id: s\n", 60);
+	hide(r, 2, HTTP_REQUEST, NULL, true, 70);
+	end_at(r, 2, HTTP_ABORT_CLOSED, 80);
+	ask(r, 3, CREATE(""), 90);
+	exchanges_ws_close(r->flow, 3, HTTP_REQUEST, &AT(95));
+	tell(r, 3, CREATED, 96);
+}
+
+static void test_no_memory(void **state)
+{
+	(void)state;
+	for (unsigned n = 1;; n++) {
+		struct rig r = {0};
+		bool hit;
+
+		fail_nth(n);
+		if (rig_try(&r, &default_config))
+			play_all(&r);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		rig_close(&r);
+		if (!hit)
+			break;
+		assert_true(n < 2000);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_responses), cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_lanes),	  cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_opaque),	  cmocka_unit_test(test_unseen_handshake),
+		cmocka_unit_test(test_realtime),  cmocka_unit_test(test_fallback),
+		cmocka_unit_test(test_bounds),	  cmocka_unit_test(test_no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
