@@ -100,9 +100,32 @@ static void flow_free(struct flow *f)
 	free(f);
 }
 
+/* --- adaptors: proto -> exchange, for WebSocket messages -------------------------------------------------------- */
+
+static void on_socket_message(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m)
+{
+	exchanges_ws_message(((struct flow *)ctx)->exchanges, xid, side, m);
+}
+
+static void on_socket_opaque(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m)
+{
+	exchanges_ws_opaque(((struct flow *)ctx)->exchanges, xid, side, m);
+}
+
+static void on_socket_close(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at)
+{
+	exchanges_ws_close(((struct flow *)ctx)->exchanges, xid, side, at);
+}
+
+static void on_socket_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)
+{
+	exchanges_ws_end(((struct flow *)ctx)->exchanges, xid, why, ts_ns);
+}
+
 static struct flow *flow_new(struct pipeline *p, struct conn *c)
 {
 	struct flow *f = calloc(1, sizeof(*f));
+	const struct socket_sink sockets = {f, on_socket_message, on_socket_opaque, on_socket_close, on_socket_end};
 	struct http_sink sink;
 
 	if (!f)
@@ -119,6 +142,7 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	f->proto = proto_new(c->fresh, &sink);
 	if (!f->proto)
 		goto fail;
+	proto_set_sockets(f->proto, &sockets);
 	HASH_ADD(hh, p->flows, conn_id, sizeof(f->conn_id), f);
 	if (!f->hh.tbl)
 		goto fail;

@@ -14,6 +14,7 @@
  *   requests in TX, or "HTTP/1." in RX: HTTP/1, the traced program is the client
  *   requests in RX, or "HTTP/1." in TX: HTTP/1, it is the server
  *   the HTTP/2 preface: HTTP/2, its direction is the client's
+ *   a masked text frame of WebSocket, on a connection met in the middle: that, its direction is the client's
  *   else, on a connection met in the middle: an HTTP/1 client and HTTP/2, both out of step, look for messages and
  * frames and say nothing until they find some; the first that does is it. Bytes that prove an HTTP/1 server change it.
  *   else, in both directions, or HOLD_BYTES of it in one: unknown, counted by the owner, not read further
@@ -50,14 +51,15 @@ struct hold_run {
 };
 
 struct proto {
-	struct http_sink sink;
-	enum proto_kind kind; /* decided; see proto_kind() for what is said */
+	struct http_sink sink;	 /* the one of `sockets`, which hands on to the owner's */
+	struct sockets *sockets; /* what follows WebSocket handshakes */
+	enum proto_kind kind;	 /* decided; see proto_kind() for what is said */
 	bool fresh, server;
 	const struct parser *parser;
-	void *state;	     /* the parser's */
-	struct http2 *trial; /* tried beside it */
-	struct http2 *next;  /* made by an h2c upgrade: the parser from the end of this push on */
-	int next_err;
+	void *state;				 /* the parser's */
+	struct http2 *trial;			 /* tried beside it */
+	struct http2 *next;			 /* made by an h2c upgrade: the parser from the end of this push on */
+	int next_err;				 /* of what follows an upgrade, in this push */
 	unsigned errors_before, requests_before; /* of the one before the upgrade */
 	char first[2][FIRST_BYTES];
 	size_t first_len[2];
@@ -106,9 +108,59 @@ struct proto {
 ADAPT(http1)
 ADAPT(http2)
 
+/* A WebSocket whose handshake was not seen; the state is the proto. */
+#define UNSEEN_XID 0
+
+static enum dir client_dir(const struct proto *p)
+{
+	return p->server ? DIR_RX : DIR_TX;
+}
+
+static int socket_push_any(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	struct proto *p = parser;
+
+	return sockets_push(p->sockets, UNSEEN_XID, client_dir(p), dir, ptr, len, at);
+}
+
+static int socket_gap_any(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
+{
+	struct proto *p = parser;
+
+	(void)why;
+	sockets_gap(p->sockets, UNSEEN_XID, dir, len, at);
+	return 0;
+}
+
+static void socket_tick_any(void *parser, uint64_t now_ns)
+{
+	(void)parser;
+	(void)now_ns;
+}
+
+static void socket_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)
+{
+	struct proto *p = parser;
+
+	sockets_finish(p->sockets, why, ts_ns);
+}
+
+static void socket_release_any(void *parser)
+{
+	(void)parser;
+}
+
+static unsigned socket_none_any(const void *parser)
+{
+	(void)parser;
+	return 0;
+}
+
 static const struct parser parsers[] = {
 	[PROTO_HTTP1] = ADAPTED(http1),
 	[PROTO_HTTP2] = ADAPTED(http2),
+	[PROTO_WEBSOCKET] = {socket_push_any, socket_gap_any, socket_tick_any, socket_finish_any, socket_release_any,
+			     socket_none_any, socket_none_any},
 };
 
 struct proto *proto_new(bool fresh, const struct http_sink *sink)
@@ -117,10 +169,20 @@ struct proto *proto_new(bool fresh, const struct http_sink *sink)
 
 	if (!p)
 		return NULL;
-	p->sink = *sink;
+	p->sockets = sockets_new(sink);
+	if (!p->sockets) {
+		free(p);
+		return NULL;
+	}
+	p->sink = sockets_http_sink(p->sockets);
 	p->fresh = fresh;
 	buf_init(&p->held, HOLD_BYTES);
 	return p;
+}
+
+void proto_set_sockets(struct proto *p, const struct socket_sink *sink)
+{
+	sockets_set_sink(p->sockets, sink);
 }
 
 static void hold_release(struct proto *p)
@@ -152,6 +214,7 @@ void proto_free(struct proto *p)
 		return;
 	parser_release(p);
 	http2_free(p->next);
+	sockets_free(p->sockets);
 	hold_release(p);
 	free(p);
 }
@@ -203,13 +266,64 @@ static void first_add(struct proto *p, enum dir dir, const uint8_t *ptr, size_t 
 	p->first_len[dir] += n;
 }
 
-/* What follows an h2c upgrade. */
+/* What follows an upgrade of HTTP/1: HTTP/2, or a WebSocket. */
 static void on_raw(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	struct proto *p = ctx;
+	int err = 0;
 
 	if (p->next && !p->next_err)
-		p->next_err = http2_push(p->next, dir, ptr, len, at);
+		err = http2_push(p->next, dir, ptr, len, at);
+	else if (http1_upgraded(p->state) == HTTP1_WEBSOCKET)
+		err = sockets_push(p->sockets, sockets_latest(p->sockets), client_dir(p), dir, ptr, len, at);
+	p->next_err = p->next_err ? p->next_err : err;
+}
+
+/* A gap in it, which HTTP/1 does not hand on. */
+static void gap_after_upgrade(struct proto *p, const struct hold_run *run)
+{
+	if (run->gap && p->parser == &parsers[PROTO_HTTP1] && http1_upgraded(p->state) == HTTP1_WEBSOCKET)
+		sockets_gap(p->sockets, sockets_latest(p->sockets), run->dir, run->gap, &run->at);
+}
+
+/* What follows a CONNECT on a stream of HTTP/2. */
+static void on_stream_bytes(void *ctx, uint64_t xid, enum dir dir, const uint8_t *ptr, size_t len,
+			    const struct stamp *at)
+{
+	struct proto *p = ctx;
+	struct http2 *http2 = p->next ? p->next : p->trial ? p->trial : p->state;
+	enum dir client = http2_is_server(http2) ? DIR_RX : DIR_TX;
+	int err = 0;
+
+	if (http2_upgraded(http2, xid) == HTTP2_WEBSOCKET)
+		err = sockets_push(p->sockets, xid, client, dir, ptr, len, at);
+	p->next_err = p->next_err ? p->next_err : err;
+}
+
+static void on_stream_gap(void *ctx, uint64_t xid, enum dir dir, uint64_t len, enum http_gap why,
+			  const struct stamp *at)
+{
+	struct proto *p = ctx;
+
+	(void)why;
+	sockets_gap(p->sockets, xid, dir, len, at);
+}
+
+static void on_stream_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)
+{
+	struct proto *p = ctx;
+
+	sockets_end(p->sockets, xid, why, ts_ns);
+}
+
+static struct http2 *new_http2(struct proto *p, bool fresh, enum http2_client client)
+{
+	const struct http2_raw raw = {p, on_stream_bytes, on_stream_gap, on_stream_end};
+	struct http2 *http2 = http2_new(fresh, client, &p->sink);
+
+	if (http2)
+		http2_set_raw(http2, &raw);
+	return http2;
 }
 
 /* The exchange goes on as stream 1 (RFC 7540 section 3.2; gone from RFC 9113, but spoken). */
@@ -217,7 +331,7 @@ static int on_h2c(void *ctx, uint64_t xid)
 {
 	struct proto *p = ctx;
 
-	p->next = http2_new(true, p->server ? HTTP2_CLIENT_RX : HTTP2_CLIENT_TX, &p->sink);
+	p->next = new_http2(p, true, p->server ? HTTP2_CLIENT_RX : HTTP2_CLIENT_TX);
 	if (!p->next)
 		return -ENOMEM;
 	if (!http2_adopt(p->next, xid))
@@ -243,7 +357,7 @@ static int start_http1(struct proto *p, bool server)
 
 static int start_http2(struct proto *p, bool server)
 {
-	p->state = http2_new(p->fresh, server ? HTTP2_CLIENT_RX : HTTP2_CLIENT_TX, &p->sink);
+	p->state = new_http2(p, p->fresh, server ? HTTP2_CLIENT_RX : HTTP2_CLIENT_TX);
 	if (!p->state)
 		return -ENOMEM;
 	p->parser = &parsers[PROTO_HTTP2];
@@ -271,8 +385,11 @@ static void prove(struct proto *p)
 /* Goes on with the parser that an upgrade made. */
 static int follow_upgrade(struct proto *p)
 {
+	int err = p->next_err;
+
+	p->next_err = 0;
 	if (!p->next)
-		return 0;
+		return err;
 	p->errors_before = p->parser->errors(p->state);
 	p->requests_before = p->parser->requests(p->state);
 	parser_release(p);
@@ -280,7 +397,7 @@ static int follow_upgrade(struct proto *p)
 	p->state = p->next;
 	p->next = NULL;
 	p->kind = PROTO_HTTP2;
-	return p->next_err;
+	return err;
 }
 
 static int hand_on(struct proto *p, const uint8_t *ptr, const struct hold_run *run)
@@ -291,7 +408,10 @@ static int hand_on(struct proto *p, const uint8_t *ptr, const struct hold_run *r
 		err = p->parser->gap(p->state, run->dir, run->gap, run->why, &run->at);
 	else
 		err = p->parser->push(p->state, run->dir, ptr, run->len, &run->at);
+	gap_after_upgrade(p, run);
 	next_err = follow_upgrade(p);
+	err = err ? err : next_err;
+	next_err = sockets_take_error(p->sockets);
 	err = err ? err : next_err;
 	prove(p);
 	if (err || !p->trial)
@@ -338,6 +458,28 @@ static int decide_http2(struct proto *p, bool server)
 	return err ? err : replay(p);
 }
 
+/* A client's text frame begins what was seen first: a WebSocket met in the middle. Compressed ones prove nothing. */
+static int socket_begins(const struct proto *p, enum dir dir)
+{
+	const uint8_t *first = (const uint8_t *)p->first[dir];
+
+	if (p->fresh || p->first_lost[dir] || !p->first_len[dir] || first[0] != 0x81)
+		return 0;
+	return ws_detect(first, p->first_len[dir]);
+}
+
+static int decide_socket(struct proto *p, bool server)
+{
+	int err = sockets_adopt(p->sockets, UNSEEN_XID);
+
+	parser_release(p);
+	p->server = server;
+	p->parser = err ? NULL : &parsers[PROTO_WEBSOCKET];
+	p->state = err ? NULL : p;
+	p->kind = err ? PROTO_OTHER : PROTO_WEBSOCKET;
+	return err ? err : replay(p);
+}
+
 static void decide_unread(struct proto *p, enum proto_kind kind)
 {
 	parser_release(p);
@@ -352,7 +494,7 @@ static int attempt(struct proto *p)
 	int err = p->parser ? 0 : start_http1(p, false);
 
 	if (!err && !p->trial) {
-		p->trial = http2_new(false, HTTP2_CLIENT_UNKNOWN, &p->sink);
+		p->trial = new_http2(p, false, HTTP2_CLIENT_UNKNOWN);
 		err = p->trial ? 0 : -ENOMEM;
 	}
 	return err ? err : replay(p);
@@ -360,7 +502,8 @@ static int attempt(struct proto *p)
 
 static bool open_still(const struct proto *p)
 {
-	return look(p, DIR_TX) == LOOK_OPEN || look(p, DIR_RX) == LOOK_OPEN;
+	return look(p, DIR_TX) == LOOK_OPEN || look(p, DIR_RX) == LOOK_OPEN || socket_begins(p, DIR_TX) < 0 ||
+	       socket_begins(p, DIR_RX) < 0;
 }
 
 static int decide(struct proto *p)
@@ -372,6 +515,8 @@ static int decide(struct proto *p)
 		return replay(p);
 	if (tx == LOOK_PREFACE || rx == LOOK_PREFACE)
 		return decide_http2(p, rx == LOOK_PREFACE);
+	if (socket_begins(p, DIR_TX) > 0 || socket_begins(p, DIR_RX) > 0)
+		return decide_socket(p, socket_begins(p, DIR_RX) > 0);
 	if (tx == LOOK_REQUEST || rx == LOOK_REQUEST || tx == LOOK_RESPONSE || rx == LOOK_RESPONSE) {
 		bool server = tx != LOOK_REQUEST && (rx == LOOK_REQUEST || tx == LOOK_RESPONSE);
 
@@ -452,6 +597,7 @@ void proto_finish(struct proto *p, enum http_abort why, uint64_t ts_ns)
 	if (p->trial)
 		http2_finish(p->trial, why, ts_ns);
 	prove(p);
+	sockets_finish(p->sockets, why, ts_ns);
 	hold_release(p);
 }
 

@@ -8,6 +8,7 @@
  */
 
 #include "http.h"
+#include "sockets.h"
 
 enum proto_kind { PROTO_UNDECIDED, PROTO_HTTP1, PROTO_HTTP2, PROTO_WEBSOCKET, PROTO_OTHER };
 
@@ -16,6 +17,7 @@ struct proto;
 /* fresh: see http1_new. NULL: ENOMEM. The client direction is found from which side sends a request. */
 struct proto *proto_new(bool fresh, const struct http_sink *sink);
 void proto_free(struct proto *p);
+void proto_set_sockets(struct proto *p, const struct socket_sink *sink); /* before any byte: WebSocket messages */
 int proto_push(struct proto *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 int proto_gap(struct proto *p, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 void proto_tick(struct proto *p, uint64_t now_ns);
