@@ -98,6 +98,7 @@ HTTP2_SRCS := $(wildcard user/flow/proto/http2*.c) user/flow/proto/hpack.c user/
 UNIT_http2 := $(HTTP2_SRCS)
 WS_SRCS := user/flow/proto/ws.c user/flow/proto/ws_inflate.c
 UNIT_proto := user/flow/proto/proto.c user/flow/proto/sockets.c $(WS_SRCS) $(sort $(HTTP1_SRCS) $(HTTP2_SRCS))
+UNIT_sockets := $(UNIT_proto)
 UNIT_hpack := user/flow/proto/hpack.c user/flow/proto/http.c
 DECODE_SRCS := user/flow/proto/decode.c user/flow/proto/decode_coder.c
 UNIT_decode := $(DECODE_SRCS)

@@ -112,6 +112,11 @@ static void on_socket_opaque(void *ctx, uint64_t xid, enum http_side side, const
 	exchanges_ws_opaque(((struct flow *)ctx)->exchanges, xid, side, m);
 }
 
+static void on_socket_undecoded(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at)
+{
+	exchanges_ws_undecoded(((struct flow *)ctx)->exchanges, xid, side, at);
+}
+
 static void on_socket_close(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at)
 {
 	exchanges_ws_close(((struct flow *)ctx)->exchanges, xid, side, at);
@@ -125,7 +130,8 @@ static void on_socket_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t
 static struct flow *flow_new(struct pipeline *p, struct conn *c)
 {
 	struct flow *f = calloc(1, sizeof(*f));
-	const struct socket_sink sockets = {f, on_socket_message, on_socket_opaque, on_socket_close, on_socket_end};
+	const struct socket_sink sockets = {
+		f, on_socket_message, on_socket_opaque, on_socket_undecoded, on_socket_close, on_socket_end};
 	struct http_sink sink;
 
 	if (!f)

@@ -269,18 +269,27 @@ static void test_opaque(void **state)
 	expect(&r, " undecoded=websocket\n   start=10 send=10 ttfb=20 last=40 end=50\n  request messages=1 tools=0 "
 		   "system=0 sent=68 got=402\n");
 	tlog_free(&r.log);
+	/* the same, told for all that follows */
+	ask(&r, 1, CREATE(""), 60);
+	exchanges_ws_undecoded(r.flow, 1, HTTP_REQUEST, &AT(65));
+	exchanges_ws_undecoded(r.flow, 1, HTTP_RESPONSE, &AT(70));
+	exchanges_ws_undecoded(r.flow, 77, HTTP_RESPONSE, &AT(71));
+	tell(&r, 1, DELTA_TEXT("b"), 80);
+	tell(&r, 1, COMPLETED("20", "6"), 90);
+	expect(&r, " undecoded=websocket\n   start=60 send=60 ttfb=80 last=80 end=90\n");
+	tlog_free(&r.log);
 	/* its end: the next one's beginning tells */
 	ask(&r, 1, CREATE(""), 100);
 	tell(&r, 1, CREATED, 110);
 	hide(&r, 1, HTTP_RESPONSE, NULL, true, 120);
 	ask(&r, 1, CREATE(""), 200);
 	tell(&r, 1, "{\"type\":\"response.created\",\"response\":{\"id\":\"r2\"}}", 210);
-	expect(&r, "call 3 ");
+	expect(&r, "call 4 ");
 	expect(&r, " end=capture_loss lossy lost=-1 undecoded=permessage-deflate\n");
 	tlog_free(&r.log);
 	tell(&r, 1, DELTA_TEXT("c"), 220);
 	tell(&r, 1, COMPLETED("20", "6"), 230);
-	expect(&r, "call 4 ");
+	expect(&r, "call 5 ");
 	expect(&r, "  start=200 send=200 ttfb=210 first=220 visible=220 last=220 end=230 ");
 	tlog_free(&r.log);
 	/* what asked for it: its start is not known */

@@ -81,6 +81,8 @@ unsigned exchanges_conn_calls(const struct exchange_flow *f); /* model calls beg
 void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m);
 /* ... of which the content is not, or not wholly, known. */
 void exchanges_ws_opaque(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m);
+/* That side can, from here on, not be told wholly, or not at all. */
+void exchanges_ws_undecoded(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at);
 /* A close frame: that side ends what is open. */
 void exchanges_ws_close(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at);
 /* The connection, or the stream, ended. */

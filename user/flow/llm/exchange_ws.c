@@ -464,21 +464,31 @@ void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side 
 }
 
 /* It may have been of any of the open calls: their tokens, counts and ends are not sure from here on. */
-static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+static void doubt_calls(struct exchange_flow *f, struct ws_session *s, struct sv why)
 {
 	struct ws_call *c;
 
-	s->compressed |= m->compressed;
 	DL_FOREACH (s->calls, c) {
 		struct pending *p = c->entry->pending;
 
 		if (!p)
 			continue;
 		pending_touch(f->table, p);
-		count_bytes(p, m);
-		c->bytes_unsure |= s->call_count > 1;
 		if (p->answer)
-			answer_undecoded(p->answer, m->compressed ? SV("permessage-deflate") : SV("websocket"));
+			answer_undecoded(p->answer, why);
+	}
+}
+
+static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+{
+	struct ws_call *c;
+
+	s->compressed |= m->compressed;
+	doubt_calls(f, s, m->compressed ? SV("permessage-deflate") : SV("websocket"));
+	DL_FOREACH (s->calls, c) {
+		if (c->entry->pending)
+			count_bytes(c->entry->pending, m);
+		c->bytes_unsure |= s->call_count > 1;
 	}
 }
 
@@ -493,6 +503,15 @@ void exchanges_ws_opaque(struct exchange_flow *f, uint64_t xid, enum http_side s
 		from_client(f, s, m, false);
 	else
 		hide(f, s, m);
+}
+
+void exchanges_ws_undecoded(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at)
+{
+	struct entry *e = entry_find(f, xid);
+
+	exchanges_advance(f->table, at->ts_ns);
+	if (e && e->session && side == HTTP_RESPONSE)
+		doubt_calls(f, e->session, e->session->compressed ? SV("permessage-deflate") : SV("websocket"));
 }
 
 void exchanges_ws_close(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at)

@@ -87,6 +87,16 @@ static void on_opaque(void *ctx, enum dir dir, const struct ws_message *m)
 		sink->on_opaque(sink->ctx, x->xid, side_of(x, dir), m);
 }
 
+static void on_undecoded(void *ctx, enum dir dir, const char *reason, const struct stamp *at)
+{
+	struct socket *x = ctx;
+	const struct socket_sink *sink = &x->owner->sink;
+
+	(void)reason;
+	if (sink->on_undecoded)
+		sink->on_undecoded(sink->ctx, x->xid, side_of(x, dir), at);
+}
+
 static void on_close(void *ctx, enum dir dir, int code, const struct stamp *at)
 {
 	struct socket *x = ctx;
@@ -244,7 +254,7 @@ uint64_t sockets_latest(const struct sockets *s)
 /* NULL: it is not to be read, or *err. */
 static struct ws *ws_of(struct socket *x, enum dir client, int *err)
 {
-	const struct ws_sink sink = {.ctx = x, .on_message = on_message, .on_opaque = on_opaque, .on_close = on_close};
+	const struct ws_sink sink = {x, on_message, on_opaque, on_close, on_undecoded};
 
 	*err = 0;
 	if (x->failed || x->ws)

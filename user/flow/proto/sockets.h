@@ -18,6 +18,8 @@ struct socket_sink {
 	void *ctx;
 	void (*on_message)(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m);
 	void (*on_opaque)(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m);
+	/* Something of this side cannot be told: a message, or all that follows. */
+	void (*on_undecoded)(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at);
 	void (*on_close)(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at);
 	void (*on_end)(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns);
 };
