@@ -60,6 +60,8 @@ static void a_full_record(void **state)
 	c.retry_of = 8;
 	c.retry_wait_ns = 1500000;
 	c.stop_reason[3] = '\x1b';
+	c.server.load_ns = 1500000;
+	c.server.total_ns = 9000000;
 	assert_record(
 		&c, &agent, 1700000000000000000, true,
 		"{\"type\":\"call\",\"id\":9,\"pid\":42,\"tid\":43,\"process\":\"agent\",\"exe\":\"/usr/bin/"
@@ -77,7 +79,10 @@ static void a_full_record(void **state)
 		"64,"
 		"\"cache_write\":0,\"input_total\":100,\"output_total\":101,\"reasoning\":0,\"source\":\"reported\"},"
 		"\"cache_hit_rate\":0.640000,\"itps\":500.000,\"otps\":83.471,\"decode_tok_s\":100.000,"
-		"\"tpot_ms\":10.000000,\"stop_reason\":\"end\\u001bturn\",\"error\":null,\"complete\":true,\"end_"
+		"\"tpot_ms\":10.000000,\"server\":{\"queue_ms\":null,\"load_ms\":1.500000,\"prefill_ms\":null,\"decode_"
+		"ms\":null,"
+		"\"first_token_ms\":null,\"total_ms\":9.000000},\"stop_reason\":\"end\\u001bturn\",\"error\":null,"
+		"\"complete\":true,\"end_"
 		"reason\":null,"
 		"\"exit\":null,\"evicted\":false,\"end_ms\":1210.000000,\"lossy\":false,\"lost_bytes\":0,"
 		"\"mid_attach\":false,\"undecoded\":null,\"request_truncated\":false,\"attempt\":2,\"retry_of\":8,"
@@ -111,7 +116,8 @@ static void an_empty_record(void **state)
 		"\"tls_approximate\":false,\"dns_ms\":null,\"send_ms\":null,\"ttfb_ms\":null,\"ttft_ms\":null,"
 		"\"ttft_visible_ms\":null,\"ttft_kind\":null,\"last_token_ms\":null,\"max_gap_ms\":null,"
 		"\"stalls\":null,\"chunks\":null,\"usage\":null,\"cache_hit_rate\":null,\"itps\":null,\"otps\":null,"
-		"\"decode_tok_s\":null,\"tpot_ms\":null,\"stop_reason\":null,\"error\":null,\"complete\":false,"
+		"\"decode_tok_s\":null,\"tpot_ms\":null,\"server\":null,\"stop_reason\":null,\"error\":null,"
+		"\"complete\":false,"
 		"\"end_reason\":\"evicted\",\"exit\":null,\"evicted\":true,\"end_ms\":null,\"lossy\":false,"
 		"\"lost_bytes\":0,\"mid_attach\":false,\"undecoded\":null,\"request_truncated\":false,\"attempt\":1,"
 		"\"retry_of\":null,\"retry_wait_ms\":null,\"tool_calls\":null,\"request_bytes\":null,"

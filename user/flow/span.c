@@ -286,7 +286,7 @@ static void add_phases(struct span *s, const struct call *c)
 	if (known(c->tls_end_ns))
 		add_phase(s, "tls", c->tls_begin_ns, earlier(c->tls_end_ns, c->start_ns));
 	/* Attached in the middle: what was seen first is not when it began. */
-	if (known(c->start_ns) && !c->mid_attach) {
+	if (call_has_start(c)) {
 		add_phase(s, "send", c->start_ns, send_end_ns);
 		add_phase(s, "wait", send_end_ns, wait_end_ns);
 	}
@@ -407,6 +407,22 @@ static void put_tools(struct json *j, const struct call *c)
 	json_end_array(j);
 }
 
+static void put_duration(struct json *j, const char *key, int64_t ns)
+{
+	if (ns >= 0)
+		put_number(j, key, (double)ns / 1e6, 3);
+}
+
+static void put_server(struct json *j, const struct call_server *s)
+{
+	put_duration(j, "server_queue_ms", s->queue_ns);
+	put_duration(j, "server_load_ms", s->load_ns);
+	put_duration(j, "server_prefill_ms", s->prefill_ns);
+	put_duration(j, "server_decode_ms", s->decode_ns);
+	put_duration(j, "server_first_token_ms", s->first_token_ns);
+	put_duration(j, "server_total_ms", s->total_ns);
+}
+
 static void put_outcome(struct json *j, const struct call *c)
 {
 	put_text(j, "error", c->error, 256);
@@ -442,6 +458,7 @@ static int call_args(struct span *s, const struct call *c)
 	put_true(&j, "tls_approximate", c->tls_approximate && known(c->tls_end_ns));
 	put_identity(&j, c);
 	put_tools(&j, c);
+	put_server(&j, &c->server);
 	put_outcome(&j, c);
 	json_uint(&j, "call_id", c->id);
 	json_uint(&j, "os_tid", c->tid);
@@ -498,7 +515,7 @@ static void set_rates(struct span *s, const struct call *c)
 	s->first_token_ns = c->first_token_ns;
 	if (!known(c->first_token_ns) || c->first_token_ns <= s->begin_ns)
 		return;
-	if (!c->mid_attach && c->usage.source != USAGE_NONE && c->usage.input_total > 0)
+	if (call_has_start(c) && c->usage.source != USAGE_NONE && c->usage.input_total > 0)
 		s->input_tok_s = (double)c->usage.input_total * 1e9 / (double)(c->first_token_ns - s->begin_ns);
 	if (isfinite(decode) && decode > 0)
 		s->output_tok_s = decode;

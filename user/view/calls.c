@@ -152,6 +152,23 @@ static void put_rates(struct json *j, const struct call *c)
 	put_ms(j, "tpot_ms", call_tpot_ms(c));
 }
 
+/* What the server says it spent, for servers that do. */
+static void put_server(struct json *j, const struct call_server *s)
+{
+	if (!call_server_known(s)) {
+		json_null(j, "server");
+		return;
+	}
+	json_object(j, "server");
+	put_ms(j, "queue_ms", ns_to_ms(s->queue_ns));
+	put_ms(j, "load_ms", ns_to_ms(s->load_ns));
+	put_ms(j, "prefill_ms", ns_to_ms(s->prefill_ns));
+	put_ms(j, "decode_ms", ns_to_ms(s->decode_ns));
+	put_ms(j, "first_token_ms", ns_to_ms(s->first_token_ns));
+	put_ms(j, "total_ms", ns_to_ms(s->total_ns));
+	json_end_object(j);
+}
+
 static void put_end(struct json *j, const struct call *c)
 {
 	put_text(j, "stop_reason", c->stop_reason);
@@ -230,6 +247,7 @@ int view_call_json(struct buf *out, const struct call *c, const struct proc *p, 
 	put_times(&j, c);
 	put_usage(&j, c);
 	put_rates(&j, c);
+	put_server(&j, &c->server);
 	put_end(&j, c);
 	put_capture(&j, c);
 	put_tools(&j, c);

@@ -67,6 +67,12 @@ static double span_ns(uint64_t a, uint64_t b)
 	return (double)(b - a);
 }
 
+bool call_server_known(const struct call_server *s)
+{
+	return s->queue_ns >= 0 || s->load_ns >= 0 || s->prefill_ns >= 0 || s->decode_ns >= 0 ||
+	       s->first_token_ns >= 0 || s->total_ns >= 0;
+}
+
 bool call_has_start(const struct call *c)
 {
 	return c->start_ns != UNKNOWN_NS && (!c->mid_attach || c->start_known);

@@ -45,6 +45,7 @@ struct call_server {
 	int64_t queue_ns, load_ns, prefill_ns, decode_ns; /* waiting, loading the model, the prompt, the answer */
 	int64_t first_token_ns, total_ns;
 };
+bool call_server_known(const struct call_server *s); /* anything of it */
 #define CALL_SERVER_NONE ((struct call_server){-1, -1, -1, -1, -1, -1})
 
 struct call {

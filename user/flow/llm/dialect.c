@@ -239,8 +239,7 @@ int64_t dialect_duration(const cJSON *object, const char *key, double unit_ns)
 
 void dialect_say_server(const struct llm_sink *out, const struct call_server *s)
 {
-	if (s->queue_ns >= 0 || s->load_ns >= 0 || s->prefill_ns >= 0 || s->decode_ns >= 0 || s->first_token_ns >= 0 ||
-	    s->total_ns >= 0)
+	if (call_server_known(s))
 		out->on_server(out->ctx, s);
 }
 
