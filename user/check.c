@@ -149,7 +149,7 @@ static int check_targets(const struct options *o, struct check *c)
 	for (size_t i = 0; i < o->pid_count && !err; i++) {
 		err = target_tree(o->pids[i], check_process, c);
 		if (err)
-			log_error("pid %d: %s", o->pids[i], strerror(-err));
+			log_error("pid %d: %s", o->pids[i], err == -ENOENT ? "no such process" : strerror(-err));
 	}
 	if (o->name) {
 		err = target_filter_init(&filter, o->name, why, sizeof(why));
@@ -172,12 +172,18 @@ int check_run(const struct options *o)
 	bool kernel = check_kernel();
 	int err = check_targets(o, &c);
 
-	if (!o->pid_count && !o->name) {
+	if (o->argv) {
+		printf("%s and what it will map:\n", o->argv[0]);
+		err = target_files_of_command(o->argv[0], command_path, &c);
+		if (err)
+			log_error("%s: %s", o->argv[0], strerror(-err));
+	}
+	if (!o->pid_count && !o->name && !o->argv) {
 		printf("TLS libraries of this system:\n");
 		target_system_tls(command_path, &c);
 	}
 	fflush(stdout);
-	if (!kernel || err || (c.good == 0 && (o->pid_count || o->name)))
+	if (!kernel || err || (c.good == 0 && (o->pid_count || o->name || o->argv)))
 		return 1;
 	return c.bad ? 3 : 0;
 }

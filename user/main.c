@@ -29,8 +29,9 @@ int main(int argc, char **argv)
 
 	if (open_standard_descriptors() < 0)
 		return 1;
-	/* A reader that went away shows as EPIPE where it matters. */
+	/* A reader that went away shows as EPIPE, a file size limit as EFBIG, where it matters. */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 	if (options_parse(&o, argc, argv, &status)) {
 		options_release(&o);
 		return status;

@@ -88,7 +88,7 @@ static bool parse_seconds(const char *text, bool zero_ok, double *out)
 {
 	char *end;
 
-	if ((*text < '0' || *text > '9') && *text != '.')
+	if (!*text || strspn(text, "0123456789.") != strlen(text))
 		return false;
 	errno = 0;
 	*out = strtod(text, &end);
@@ -97,13 +97,11 @@ static bool parse_seconds(const char *text, bool zero_ok, double *out)
 
 static void add_pids(struct options *o, char *arg, struct argp_state *state)
 {
-	char *save = NULL, *word = strtok_r(arg, ",", &save);
+	char *word;
 	uint64_t pid;
 	pid_t *pids;
 
-	if (!word)
-		argp_error(state, "-p wants a process id");
-	for (; word; word = strtok_r(NULL, ",", &save)) {
+	while ((word = strsep(&arg, ","))) {
 		if (!parse_uint(word, INT_MAX, &pid) || pid == 0)
 			argp_error(state, "'%s' is not a process id", word);
 		pids = realloc(o->pids, (o->pid_count + 1) * sizeof(*pids));
@@ -272,13 +270,22 @@ static void check_target(const struct options *o, struct argp_state *state)
 		argp_error(state, "what to trace? Name a target with -p PID, -n REGEX or -- CMD");
 }
 
+static bool same(const char *a, const char *b)
+{
+	return a && b && !strcmp(a, b);
+}
+
 static void check_outputs(const struct options *o, struct argp_state *state)
 {
-	if (o->output && o->calls && !strcmp(o->output, "-") && !strcmp(o->calls, "-"))
+	if ((o->output && !*o->output) || (o->calls && !*o->calls) || (o->record && !*o->record))
+		argp_error(state, "an output wants a name");
+	if (same(o->output, "-") && same(o->calls, "-"))
 		argp_error(state, "only one of -o and -c can be standard output");
+	if (same(o->output, o->calls) || same(o->output, o->record) || same(o->calls, o->record))
+		argp_error(state, "two outputs in one file");
 	if (o->record && !o->content)
 		argp_error(state, "--record keeps what was on the wire, credentials too: it needs --content");
-	if (o->record && !strcmp(o->record, "-"))
+	if (same(o->record, "-"))
 		argp_error(state, "--record wants a file");
 }
 
@@ -404,9 +411,9 @@ int options_parse(struct options *o, int argc, char **argv, int *status)
 			break;
 		}
 	argp_err_exit_status = EXIT_USAGE;
-	if (o->argv && (row->command != COMMAND_RECORD || !o->argv[0])) {
+	if (o->argv && (row->command == COMMAND_REPLAY || !o->argv[0])) {
 		fprintf(stderr, "perfbpf: %s\n",
-			o->argv[0] ? "-- CMD belongs to record" : "which program? Nothing stands behind --");
+			o->argv[0] ? "replay has no -- CMD" : "which program? Nothing stands behind --");
 		return -EINVAL;
 	}
 	/* argp names itself by argv[0]; the caller's array stays as it was. */

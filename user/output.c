@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/log.h"
 #include "flow/writer.h"
 #include "spawn.h"
@@ -34,27 +35,23 @@ static int open_writer(struct writer *w, const char *path)
 	return err;
 }
 
-/* Only making a file tells whether one can be made (read-only and odd file systems): the temp file comes and goes. */
-static int check_one(const char *path)
-{
-	struct writer w;
-	int err;
-
-	if (!path || !strcmp(path, "-"))
-		return 0;
-	err = open_writer(&w, path);
-	writer_abort(&w);
-	return err;
-}
-
+/* Only making a file tells whether one can be made (read-only and odd file systems): the temp files come and go. All
+ * are open together, so that two names of one file meet. */
 int output_check(const struct options *o, const char *trace_path)
 {
-	int err = check_one(trace_path);
+	const char *const paths[] = {trace_path, o->calls, o->record};
+	struct writer w[ARRAY_SIZE(paths)];
+	size_t open = 0;
+	int err = 0;
 
-	if (!err)
-		err = check_one(o->calls);
-	if (!err)
-		err = check_one(o->record);
+	for (size_t i = 0; i < ARRAY_SIZE(paths) && !err; i++) {
+		if (!paths[i] || !strcmp(paths[i], "-"))
+			continue;
+		err = open_writer(&w[open], paths[i]);
+		open += !err;
+	}
+	while (open)
+		writer_abort(&w[--open]);
 	return err;
 }
 
@@ -75,18 +72,21 @@ struct output *output_new(const struct output_config *cfg)
 		if (err)
 			goto fail;
 		out->calls_open = true;
-		/* Readers may follow the file while it grows, so it gets its name now. */
-		err = writer_publish(&out->calls);
-		if (err) {
-			log_error("cannot write %s: %s", cfg->options->calls, strerror(-err));
-			goto fail;
-		}
 	}
 	return out;
 fail:
 	output_free(out);
 	errno = -err;
 	return NULL;
+}
+
+int output_begin(struct output *out)
+{
+	int err = out->calls_open ? writer_publish(&out->calls) : 0;
+
+	if (err)
+		log_error("cannot write %s: %s", out->cfg.options->calls, strerror(-err));
+	return err;
 }
 
 void output_free(struct output *out)

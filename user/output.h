@@ -17,10 +17,14 @@ struct output_config {
 
 struct output;
 
-/* May the files be written? Printed when not. 0 or -errno. Old files stay as they are, no new one is left. */
+/* May the files be written? Printed when not. 0 or -errno. Old files stay as they are, no new one is left. Two
+ * outputs in one file are -EBUSY. */
 int output_check(const struct options *o, const char *trace_path);
-/* Opens the calls file. Printed on failure; NULL with errno. */
+/* Opens the calls file, beside an old one. Printed on failure; NULL with errno. */
 struct output *output_new(const struct output_config *cfg);
+/* Tracing begins: the calls file takes its name, so that readers may follow it while it grows. Printed on failure. 0 or
+ * -errno. */
+int output_begin(struct output *out);
 void output_free(struct output *out);
 
 /* A call ended: record, live line, summary. For pipeline_config.on_call, ctx is the output. */

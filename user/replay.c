@@ -34,7 +34,7 @@ static int run(const struct options *o, FILE *f, const struct output_config *cfg
 	uint64_t last_ns = 0;
 	int status = 1, read_err, err;
 
-	if (!p)
+	if (!p || output_begin(out))
 		goto out;
 	read_err = capture_read_records(f, on_record, p, &last_ns, &why);
 	if (read_err)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "attach/discover.h"
+#include "attach/mapwatch.h"
 #include "attach/probes.h"
 #include "attach/target.h"
 #include "base/clock.h"
@@ -30,26 +31,22 @@
 #define DRAIN_NS    10000000ull /* the ring is drained this often: a per-record wake-up would charge the traced thread */
 #define TICK_NS	    100000000ull /* event time for stages when no record comes */
 #define STATS_NS    NS_PER_SEC	 /* loss counters */
-#define RESCAN_NS   300000000ull /* after an exec: by then ld.so has mapped what the program needs */
-#define RESCANS_MAX 256
-#define LEFTOVER_NS NS_PER_SEC /* CMD ended: how long its children may stay quiet before tracing ends */
-
-struct rescan {
-	pid_t pid;
-	uint64_t due_ns;
-};
+#define LEFTOVER_NS NS_PER_SEC	 /* CMD ended: how long its children may stay quiet before tracing ends */
 
 struct session {
 	const struct options *o;
-	char trace_path[512];
+	char trace_path[4096];
+	bool path_fixed; /* by -o or PERFBPF_TRACE */
 	char command[COMMAND_TEXT_BYTES];
 	struct capture_info info;
 	struct target_filter filter;
 	bool filter_ready;
 	struct targets *targets;
+	struct proc_stat first; /* target, for names; pid 0: none yet */
 	struct loop *loop;
 	struct probes *probes;
 	struct discover *discover;
+	struct mapwatch *mapwatch; /* NULL: this kernel or these privileges do not allow it */
 	struct pipeline *pipeline;
 	struct output *output;
 	struct capture_file *capture;
@@ -61,8 +58,6 @@ struct session {
 	uint64_t cmd_ended_ns;
 	bool ours; /* of the record at hand: it belongs to a target */
 	unsigned untraced;
-	struct rescan rescans[RESCANS_MAX];
-	unsigned rescan_count;
 };
 
 /* --- the way of a record: tap -> capture -> pipeline
@@ -113,18 +108,40 @@ static void scan_process(struct session *s, pid_t pid)
 	count_untraced(s, &r);
 }
 
-static void rescan_later(struct session *s, pid_t pid, uint64_t now_ns)
+/* Records first: the exec that made the process ours comes before its mappings. */
+static void on_map(void *ctx, pid_t pid, const struct map_entry *m)
 {
-	if (s->rescan_count < RESCANS_MAX)
-		s->rescans[s->rescan_count++] = (struct rescan){.pid = pid, .due_ns = now_ns + RESCAN_NS};
+	struct session *s = ctx;
+	struct discover_result r;
+
+	probes_consume(s->probes);
+	if (!targets_has(s->targets, (uint32_t)pid))
+		return;
+	r = discover_mapping(s->discover, pid, m);
+	count_untraced(s, &r);
+}
+
+static void scan_target(void *ctx, uint32_t tgid)
+{
+	scan_process(ctx, (pid_t)tgid);
+}
+
+static void on_maps_lost(void *ctx)
+{
+	struct session *s = ctx;
+
+	targets_each(s->targets, scan_target, s);
+}
+
+static void on_mapwatch(void *ctx)
+{
+	mapwatch_read(((struct session *)ctx)->mapwatch);
 }
 
 static void tap_exec(void *ctx, const struct rec_exec *r)
 {
 	struct session *s = ctx;
 	enum targets_verdict v = targets_exec(s->targets, r);
-	struct discover_result found;
-	char path[64];
 
 	s->ours = v != TARGETS_OTHER;
 	if (r->already_running)
@@ -135,10 +152,7 @@ static void tap_exec(void *ctx, const struct rec_exec *r)
 	}
 	if (v == TARGETS_NEW)
 		probes_confirm_target(s->probes, (pid_t)r->proc.tgid);
-	snprintf(path, sizeof(path), "/proc/%u/exe", r->proc.tgid);
-	found = discover_command(s->discover, path);
-	count_untraced(s, &found);
-	rescan_later(s, (pid_t)r->proc.tgid, clock_boot_ns());
+	scan_process(s, (pid_t)r->proc.tgid);
 }
 
 static void tap_fork(void *ctx, const struct rec_fork *r)
@@ -164,14 +178,16 @@ struct add_ctx {
 	int err;
 };
 
-/* Kernel first, files second: children made in between are followed by the kernel. */
-static bool add_process(struct session *s, const struct proc_stat *p)
+/* Kernel first, files second: children made in between are followed by the kernel. 0 or -errno. */
+static int add_process(struct session *s, const struct proc_stat *p)
 {
 	struct proc_key key = {.tgid = (uint32_t)p->pid};
 	int err;
 
 	if (targets_has(s->targets, (uint32_t)p->pid))
-		return true;
+		return 0;
+	if (p->state == 'Z' || p->state == 'X')
+		return -ESRCH;
 	err = probes_identify(s->probes, p->pid, &key.start_ns, &key.exec_id);
 	if (!err)
 		err = probes_add_target(s->probes, p->pid, key.start_ns);
@@ -179,18 +195,24 @@ static bool add_process(struct session *s, const struct proc_stat *p)
 		err = targets_add(s->targets, (uint32_t)p->pid);
 	if (err) {
 		log_verbose("pid %d: %s", p->pid, strerror(-err));
-		return false;
+		return err;
 	}
+	if (!s->first.pid)
+		s->first = *p;
 	capture_make_proc(p, &key, clock_boot_ns(), keep_record, s);
 	scan_process(s, p->pid);
-	return true;
+	return 0;
 }
 
 static void on_tree(void *ctx, const struct proc_stat *p)
 {
 	struct add_ctx *a = ctx;
+	int err = add_process(a->s, p);
 
-	a->count += add_process(a->s, p);
+	a->count += !err;
+	/* Of the process that was asked for; its children may come and go. */
+	if (err && !a->count)
+		a->err = err;
 }
 
 static bool on_every(void *ctx, const struct proc_stat *p)
@@ -203,6 +225,20 @@ static bool on_every(void *ctx, const struct proc_stat *p)
 	return true;
 }
 
+static const char *why_not(int err)
+{
+	switch (err) {
+	case 0:
+	case -ENOENT:
+	case -ESRCH:
+		return "no such process";
+	case -EINVAL:
+		return "that is perfbpf itself";
+	default:
+		return strerror(-err);
+	}
+}
+
 static int add_pids(struct session *s)
 {
 	struct discover_result r = discover_system(s->discover);
@@ -213,9 +249,9 @@ static int add_pids(struct session *s)
 		struct add_ctx a = {.s = s};
 		int err = target_tree(s->o->pids[i], on_tree, &a);
 
+		err = err ? err : a.err;
 		if (err || !targets_has(s->targets, (uint32_t)s->o->pids[i])) {
-			log_error("pid %d: %s", s->o->pids[i],
-				  err && err != -ENOENT && err != -ESRCH ? strerror(-err) : "no such process");
+			log_error("pid %d: %s", s->o->pids[i], why_not(err));
 			return err ? err : -ESRCH;
 		}
 		/* Once more, for a child that was made while its parent was not yet followed. */
@@ -248,23 +284,19 @@ static void on_cmd_end(void *ctx)
 	s->cmd_ended_ns = clock_boot_ns();
 }
 
-static int hold_command(struct session *s)
+static int follow_command(struct session *s)
 {
 	struct discover_result r;
 	struct proc_stat p;
-	int err = spawn_hold(&s->cmd, s->o->argv);
+	int err;
 
-	if (err) {
-		log_error("cannot start a process: %s", strerror(-err));
-		return err;
-	}
 	r = discover_command(s->discover, s->o->argv[0]);
 	count_untraced(s, &r);
 	r = discover_system(s->discover);
 	count_untraced(s, &r);
 	err = target_read(s->cmd.pid, &p);
-	if (!err && !add_process(s, &p))
-		err = -ESRCH;
+	if (!err)
+		err = add_process(s, &p);
 	if (err)
 		log_error("cannot follow %s: %s", s->o->argv[0], strerror(-err));
 	return err;
@@ -295,19 +327,6 @@ static void on_drain(void *ctx)
 	probes_consume(s->probes);
 }
 
-static void do_rescans(struct session *s, uint64_t now_ns)
-{
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < s->rescan_count; i++) {
-		if (s->rescans[i].due_ns > now_ns)
-			s->rescans[kept++] = s->rescans[i];
-		else if (targets_has(s->targets, (uint32_t)s->rescans[i].pid))
-			scan_process(s, s->rescans[i].pid);
-	}
-	s->rescan_count = kept;
-}
-
 /* A process that CMD left behind is traced while a call of it is open; a daemon must not keep us for ever. */
 static bool cmd_is_done(const struct session *s, uint64_t now_ns)
 {
@@ -324,7 +343,6 @@ static void on_tick(void *ctx)
 
 	probes_consume(s->probes);
 	probes_tick(s->probes, now_ns);
-	do_rescans(s, now_ns);
 	capture_make_tick(now_ns, keep_record, s);
 	if (s->o->argv ? cmd_is_done(s, now_ns) : !s->o->name && targets_count(s->targets) == 0)
 		loop_stop(s->loop);
@@ -335,7 +353,7 @@ static void drop_if_gone(void *ctx, uint32_t tgid)
 	struct session *s = ctx;
 
 	/* The EXIT record may have been lost. */
-	if (kill((pid_t)tgid, 0) && errno == ESRCH)
+	if (!target_alive((pid_t)tgid))
 		targets_remove(s->targets, tgid);
 }
 
@@ -424,6 +442,8 @@ static int add_sources(struct session *s)
 	err = loop_add_signals(s->loop, &set, on_signal, s);
 	if (!err)
 		err = loop_add_fd(s->loop, probes_fd(s->probes), on_drain, s);
+	if (!err && s->mapwatch)
+		err = loop_add_fd(s->loop, mapwatch_fd(s->mapwatch), on_mapwatch, s);
 	if (!err)
 		err = loop_add_timer(s->loop, DRAIN_NS, on_drain, s);
 	if (!err)
@@ -452,30 +472,32 @@ static void describe_machine(struct capture_info *info)
 	snprintf(info->kernel, sizeof(info->kernel), "%s", u.release);
 }
 
-/* perfbpf-NAME-PID-YYYYmmddTHHMMSS.json: of the first target, or of CMD. */
-static void default_trace_path(struct session *s)
+/* perfbpf-NAME-PID-YYYYmmddTHHMMSS.json, NAME and PID those of the first target. */
+static void default_trace_path(struct session *s, const char *program, pid_t pid)
 {
-	const char *fixed = s->o->output ? s->o->output : getenv("PERFBPF_TRACE");
-	char name[64] = "agent", when[32];
-	pid_t pid = s->o->pid_count ? s->o->pids[0] : getpid();
-	struct proc_stat p;
+	const char *base = strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
+	char name[64], when[32];
 	time_t now = time(NULL);
 	struct tm tm;
 
-	if (fixed && *fixed) {
-		snprintf(s->trace_path, sizeof(s->trace_path), "%s", fixed);
-		return;
-	}
-	if (s->o->pid_count && !target_read(pid, &p))
-		snprintf(name, sizeof(name), "%s", p.exe[0] && strrchr(p.exe, '/') ? strrchr(p.exe, '/') + 1 : p.comm);
-	else if (s->o->argv)
-		snprintf(name, sizeof(name), "%s",
-			 strrchr(s->o->argv[0], '/') ? strrchr(s->o->argv[0], '/') + 1 : s->o->argv[0]);
+	snprintf(name, sizeof(name), "%s", *base ? base : "agent");
 	for (char *c = name; *c; c++)
 		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+", *c))
 			*c = '_';
 	strftime(when, sizeof(when), "%Y%m%dT%H%M%S", localtime_r(&now, &tm));
 	snprintf(s->trace_path, sizeof(s->trace_path), "perfbpf-%s-%d-%s.json", name, pid, when);
+}
+
+/* The path that was asked for; else a name that is good enough to see whether the folder can be written to. */
+static void choose_trace_path(struct session *s)
+{
+	const char *fixed = s->o->output ? s->o->output : getenv("PERFBPF_TRACE");
+
+	s->path_fixed = fixed && *fixed;
+	if (s->path_fixed)
+		snprintf(s->trace_path, sizeof(s->trace_path), "%s", fixed);
+	else
+		default_trace_path(s, s->o->argv ? s->o->argv[0] : "", s->cmd.pid > 0 ? s->cmd.pid : getpid());
 }
 
 static int open_probes(struct session *s)
@@ -488,6 +510,7 @@ static int open_probes(struct session *s)
 		.on_record = on_record,
 		.ctx = s,
 	};
+	struct mapwatch_sink watch = {.ctx = s, .on_map = on_map, .on_lost = on_maps_lost};
 	const struct probes_features *f;
 
 	s->probes = probes_open(&cfg);
@@ -502,6 +525,9 @@ static int open_probes(struct session *s)
 	f = probes_features(s->probes);
 	if (*f->degraded)
 		log_info("%s", f->degraded);
+	s->mapwatch = mapwatch_new(&watch);
+	if (!s->mapwatch)
+		log_info("libraries that targets load later are not seen: perf_event_open: %s", strerror(errno));
 	s->discover = discover_new(s->probes);
 	return s->discover ? 0 : -ENOMEM;
 }
@@ -545,7 +571,14 @@ static int prepare(struct session *s)
 	int err;
 
 	describe_machine(&s->info);
-	default_trace_path(s);
+	if (s->o->argv) {
+		err = spawn_hold(&s->cmd, s->o->argv);
+		if (err) {
+			log_error("cannot start a process: %s", strerror(-err));
+			return err;
+		}
+	}
+	choose_trace_path(s);
 	err = output_check(s->o, s->trace_path);
 	if (err)
 		return err;
@@ -563,12 +596,25 @@ static int prepare(struct session *s)
 		targets_set_filter(s->targets, &s->filter);
 	}
 	for (size_t i = 0; i < s->o->pid_count; i++)
-		if (kill(s->o->pids[i], 0) && errno == ESRCH) {
+		if (!target_alive(s->o->pids[i])) {
 			log_error("pid %d: no such process", s->o->pids[i]);
 			return -ESRCH;
 		}
 	err = open_probes(s);
 	return err ? err : build_house(s);
+}
+
+static bool has_api_key(void)
+{
+	extern char **environ;
+
+	for (char **e = environ; *e; e++) {
+		struct sv value, name = sv_cut(sv_of(*e), '=', &value);
+
+		if (sv_ends(name, SV("_API_KEY")) || sv_ends(name, SV("_AUTH_TOKEN")))
+			return true;
+	}
+	return false;
 }
 
 static void announce(struct session *s)
@@ -580,21 +626,29 @@ static void announce(struct session *s)
 		    f->read_dynptr ? "of actual length" : "in size classes", f->sock_length ? "bound" : "not bound");
 	if (!s->o->quiet)
 		log_info("tracing %zu process%s, %s; Ctrl-C stops", targets_count(s->targets),
-			 targets_count(s->targets) == 1 ? "" : "es", s->trace_path);
+			 targets_count(s->targets) == 1 ? "" : "es",
+			 strcmp(s->trace_path, "-") ? s->trace_path : "standard output");
+	if (s->o->argv && getenv("SUDO_UID") && !has_api_key())
+		log_hint("sudo dropped the environment (no ..._API_KEY is in it): sudo -E keeps it");
 }
 
 static int trace(struct session *s)
 {
 	int err, status = 0;
 
-	err = s->o->pid_count ? add_pids(s) : s->o->name ? add_names(s) : hold_command(s);
+	err = s->o->pid_count ? add_pids(s) : s->o->name ? add_names(s) : follow_command(s);
 	if (!err)
 		err = add_sources(s);
 	if (err)
 		return 1;
-	announce(s);
+	if (!s->path_fixed && s->first.pid && !s->o->argv)
+		default_trace_path(s, *s->first.exe ? s->first.exe : s->first.comm, s->first.pid);
 	if (s->o->argv)
 		status = release_command(s);
+	if (!status && output_begin(s->output))
+		status = 1;
+	if (!status)
+		announce(s);
 	if (!status && loop_run(s->loop))
 		status = 1;
 	return status;
@@ -637,6 +691,7 @@ static void release(struct session *s)
 	if (s->capture)
 		capture_file_close(s->capture);
 	spawn_release(&s->cmd);
+	mapwatch_free(s->mapwatch);
 	discover_free(s->discover);
 	probes_close(s->probes);
 	pipeline_free(s->pipeline);
@@ -661,6 +716,8 @@ int session_run(const struct options *o, int argc, char **argv)
 {
 	struct session *s = calloc(1, sizeof(*s));
 	int status = 1;
+
+	spawn_raise_limits();
 
 	if (!s) {
 		log_error("out of memory");

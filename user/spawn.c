@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -64,6 +66,32 @@ static int drop_environment(void)
 	return 0;
 }
 
+static struct rlimit own_files; /* RLIMIT_NOFILE as it was given to us; rlim_max 0: never changed */
+
+void spawn_raise_limits(void)
+{
+	struct rlimit more;
+
+	if (getrlimit(RLIMIT_NOFILE, &own_files))
+		return;
+	more = own_files;
+	more.rlim_cur = more.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &more);
+}
+
+/* What root has by being root is the invoking user's own; what was lent to perfbpf (ambient, inheritable) is not CMD's.
+ */
+static int drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) || syscall(SYS_capget, &header, data))
+		return -errno;
+	data[0].inheritable = data[1].inheritable = 0;
+	return syscall(SYS_capset, &header, data) ? -errno : 0;
+}
+
 static int become(uid_t uid, gid_t gid)
 {
 	struct passwd *pw;
@@ -93,13 +121,18 @@ static void child(char **argv, int hold_fd, int err_fd)
 	if (read(hold_fd, &go, 1) != 1)
 		_exit(0);
 	spawn_user(&uid, &gid);
-	err = become(uid, gid);
+	err = drop_capabilities();
+	if (!err)
+		err = become(uid, gid);
 	if (!err)
 		err = drop_environment();
 	if (!err) {
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		signal(SIGPIPE, SIG_DFL);
+		signal(SIGXFSZ, SIG_DFL);
+		if (own_files.rlim_max)
+			setrlimit(RLIMIT_NOFILE, &own_files);
 		/* All of ours are O_CLOEXEC; this is for what a library forgot. */
 		syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
 		execvp(argv[0], argv);

@@ -25,6 +25,9 @@ int spawn_go(struct spawn *s);
 bool spawn_reap(struct spawn *s, int *status);
 void spawn_release(struct spawn *s); /* a held child is let down, a running one left alone */
 
+/* As many descriptors as we may have; CMD gets the limit back that was given to us. */
+void spawn_raise_limits(void);
+
 /* The user on whose behalf we run: SUDO_UID and SUDO_GID where root was asked by sudo, else our own. */
 void spawn_user(uid_t *uid, gid_t *gid);
 

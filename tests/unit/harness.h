@@ -36,7 +36,8 @@ void guard_free(struct guard *g);
 /* Calls run(ctx, cut1, cut2) for every pair 0 <= cut1 <= cut2 <= len (every pair up to `full`, then a spread). */
 void every_cut(size_t len, size_t full, void (*run)(void *ctx, size_t cut1, size_t cut2), void *ctx);
 
-/* The n-th allocation from now on (1 = next) fails, once; 0 switches off. fail_nth_hit(): it happened. */
+/* The n-th allocation from now on (1 = next) fails, once; 0 switches off. fail_nth_hit(): it happened
+ * since the last fail_nth(n > 0). */
 void fail_nth(unsigned n);
 bool fail_nth_hit(void);
 

@@ -122,6 +122,9 @@ static void other_commands(void **state)
 	options_release(&o);
 	parse(&o, room, "perfbpf check");
 	options_release(&o);
+	parse(&o, room, "perfbpf check -- node x.js");
+	assert_string_equal(o.argv[1], "x.js");
+	options_release(&o);
 }
 
 static void usage_errors(void **state)
@@ -135,6 +138,10 @@ static void usage_errors(void **state)
 		"perfbpf -p -1",
 		"perfbpf -p 1x",
 		"perfbpf -p ,",
+		"perfbpf -p 1,,2",
+		"perfbpf -p 1 --stale 0x10",
+		"perfbpf -p 1 -o F -c F",
+		"perfbpf -p 1 -c F --record F --content",
 		"perfbpf -p 99999999999",
 		"perfbpf -a",
 		"perfbpf -p 1 -n x",

@@ -152,6 +152,14 @@ struct discover_result discover_process(struct discover *d, pid_t pid)
 	return w.r;
 }
 
+struct discover_result discover_mapping(struct discover *d, pid_t pid, const struct map_entry *m)
+{
+	struct walk w = {.d = d, .pid = pid};
+
+	on_map(&w, m);
+	return w.r;
+}
+
 static void on_path(void *ctx, const char *path)
 {
 	struct walk *w = ctx;

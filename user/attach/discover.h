@@ -7,6 +7,7 @@
  * file once, and has the probes attached. Reports what it could not do; prints nothing above level verbose.
  */
 
+#include "maps.h"
 #include "probes.h"
 #include "target.h"
 
@@ -23,7 +24,9 @@ void discover_free(struct discover *d);
 
 /* Every executable mapping of the process. */
 struct discover_result discover_process(struct discover *d, pid_t pid);
-/* The program, its interpreter, and what ld.so will map, as seen from the file system: before or just after an exec. */
+/* One mapping, as it was made. */
+struct discover_result discover_mapping(struct discover *d, pid_t pid, const struct map_entry *m);
+/* The program, its interpreter, and what ld.so will map, as seen from the file system: before an exec. */
 struct discover_result discover_command(struct discover *d, const char *program);
 /* TLS libraries of the system: what interpreters load later. */
 struct discover_result discover_system(struct discover *d);

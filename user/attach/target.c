@@ -66,6 +66,7 @@ int target_parse_stat(struct sv text, struct proc_stat *out)
 	len = len < sizeof(out->comm) - 1 ? len : sizeof(out->comm) - 1;
 	memcpy(out->comm, open + 1, len);
 	out->comm[len] = '\0';
+	out->state = close[2];
 	rest = (struct sv){close + 4, (size_t)(text.ptr + text.len - close - 4)};
 	for (unsigned field = 4; field <= STAT_FIELDS; field++) {
 		if (!take_field(&rest, &n) || (field == 4 && n > INT32_MAX))
@@ -144,6 +145,13 @@ int target_read(pid_t pid, struct proc_stat *out)
 	/* what was read belongs together only if the pid is still the same process */
 	err = read_stat(pid, &again);
 	return err ? err : again.start_ns == out->start_ns ? 0 : -ENOENT;
+}
+
+bool target_alive(pid_t pid)
+{
+	struct proc_stat p;
+
+	return !read_stat(pid, &p) && p.state != 'Z' && p.state != 'X';
 }
 
 static pid_t pid_of_name(const char *name)

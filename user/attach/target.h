@@ -16,6 +16,7 @@
 
 struct proc_stat { /* what /proc says of one process */
 	pid_t pid, ppid;
+	char state;	   /* R S D Z … as in proc(5) */
 	uint64_t start_ns; /* CLOCK_BOOTTIME, to clock-tick precision (10 ms): see target_start_matches() */
 	char comm[64];
 	char exe[512];	 /* readlink, "" unknown */
@@ -29,6 +30,8 @@ int target_read(pid_t pid, struct proc_stat *out);
 bool target_start_matches(const struct proc_stat *p, uint64_t exact_start_ns);
 /* The text of /proc/PID/stat (for target_read and its test): pid, ppid, comm, start_ns. 0 or -EBADMSG. */
 int target_parse_stat(struct sv text, struct proc_stat *out);
+/* Does it run (or wait)? A zombie, which kill(2) still finds, does not. */
+bool target_alive(pid_t pid);
 /* Every process of this machine (this pid namespace). 0 or -errno. fn may return false to stop. */
 int target_each(bool (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
 /* pid and all its descendants, as of now; parents first. 0; -ENOENT: no such process; -ENOMEM. */
