@@ -46,7 +46,9 @@ static int open_cpu(struct mapwatch *w, struct cpu *c, int cpu)
 		.config = PERF_COUNT_SW_DUMMY,
 		.mmap = 1,
 		.mmap2 = 1,
-		.wakeup_events = 1,
+		/* wakeup_events would count samples only, and this event takes none. */
+		.watermark = 1,
+		.wakeup_watermark = 1,
 	};
 	struct epoll_event ev = {.events = EPOLLIN};
 
