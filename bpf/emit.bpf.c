@@ -20,6 +20,7 @@ struct threads_map threads SEC(".maps");
 struct socks_map socks SEC(".maps");
 struct plains_map plains SEC(".maps");
 struct stats_map stats SEC(".maps");
+struct tails_map tails SEC(".maps");
 
 /* Puts the record types into the object's BTF, where tests/unit/test_abi.c compares them with the other compiler's. */
 #define ABI(type) struct type *abi_##type __attribute__((unused))

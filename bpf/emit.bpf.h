@@ -41,6 +41,14 @@ struct conns_map {
 	__type(value, struct conn_state);
 };
 
+struct tails_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LIMIT_TAILS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64); /* TAIL_KEY() */
+	__type(value, struct lost_tail);
+};
+
 /* A TLS call that has not returned. */
 struct tls_call {
 	__u64 sp; /* stack pointer that the return will see */
@@ -152,6 +160,7 @@ extern struct threads_map threads SEC(".maps");
 extern struct socks_map socks SEC(".maps");
 extern struct plains_map plains SEC(".maps");
 extern struct stats_map stats SEC(".maps");
+extern struct tails_map tails SEC(".maps");
 
 /* Atomic although per CPU: a program on a user thread can be preempted by another one on its CPU. */
 static __always_inline void stat_add(__u32 id, __u64 n)

@@ -30,7 +30,8 @@ enum ev_kind {
 	EV_PROC = 11,	   /* struct ev_exec, made in user space: a process that already ran at the start */
 	EV_LOST = 12,	   /* struct ev_lost, made in user space: snapshot of the kernel's counters */
 	EV_TICK = 13,	   /* struct ev_head alone, made in user space: time has passed */
-	EV_KIND_MAX = 13,
+	EV_CONN_POS = 14,  /* struct ev_conn_close, made in user space: how far a connection has come; not its end */
+	EV_KIND_MAX = 14,
 };
 
 /* ev_head.flags */
@@ -277,6 +278,20 @@ struct conn_state {
 	__u64 skip_ns; /* when the last of them was */
 };
 
+/*
+ * Entry of the `tails` map: the latest bytes of this direction that found no room in the ring. If more of them move,
+ * their position tells that something is missing; if these were the last ones, only this does. User space takes it out,
+ * and pushes it on as EV_CONN_POS.
+ */
+#define TAIL_KEY(gen, dir) ((__u64)(gen) << 1 | (dir))
+struct lost_tail {
+	struct ev_conn conn;
+	__u64 pos;   /* behind the lost bytes */
+	__u64 ts_ns; /* when they moved */
+	__u32 tgid;
+	__u32 dir;
+};
+
 #define EV_ASSERT(e) _Static_assert(e, #e)
 EV_ASSERT(sizeof(struct ev_head) == 24);
 EV_ASSERT(sizeof(struct ev_conn) == 24);
@@ -295,6 +310,7 @@ EV_ASSERT(sizeof(struct config) == 12);
 EV_ASSERT(sizeof(struct target) == 16);
 EV_ASSERT(sizeof(struct conn_map_key) == 24);
 EV_ASSERT(sizeof(struct conn_state) == 104);
+EV_ASSERT(sizeof(struct lost_tail) == 48);
 
 /* Capture file: this header, then records as above, back to back. */
 #define CAPTURE_MAGIC "perfbpf\n"

@@ -22,6 +22,9 @@
 #define LIMIT_TARGETS 65536
 #define LIMIT_CONNS   65536
 
+/* Connections whose latest bytes were lost, between two looks of user space 10 ms apart. */
+#define LIMIT_TAILS 4096
+
 /* Socket votes that one connection may emit before it is bound (base rate of CONN_SOCK records). */
 #define LIMIT_SOCK_VOTES 32
 

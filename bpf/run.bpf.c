@@ -7,10 +7,26 @@
 
 extern int bpf_probe_read_user_dynptr(struct bpf_dynptr *ptr, __u64 off, __u64 size, const void *from) __ksym __weak;
 
+/* Nothing may come after these bytes whose position would tell that they are missing. */
+static __always_inline void tail_note(const struct ev_data *head)
+{
+	__u64 key = TAIL_KEY(head->conn.gen, head->dir & 1);
+	struct lost_tail tail = {};
+
+	tail.conn = head->conn;
+	tail.pos = head->pos + head->orig_len;
+	tail.ts_ns = head->h.ts_ns;
+	tail.tgid = head->h.tgid;
+	tail.dir = head->dir & 1;
+	if (bpf_map_update_elem(&tails, &key, &tail, BPF_ANY))
+		stat_add(ST_STATE_FULL, 1);
+}
+
 static __noinline int run_lost(struct run *run)
 {
 	stat_add(ST_RING_RECORDS, 1);
 	stat_add(ST_RING_BYTES, run->head.orig_len);
+	tail_note(&run->head);
 	return 0;
 }
 

@@ -371,6 +371,11 @@ static void on_close(void *ctx, const struct rec_close *r)
 	conns_push_close(((struct pipeline *)ctx)->conns, r);
 }
 
+static void on_pos(void *ctx, const struct rec_pos *r)
+{
+	conns_push_pos(((struct pipeline *)ctx)->conns, r);
+}
+
 static void on_handshake(void *ctx, const struct rec_handshake *r)
 {
 	conns_push_handshake(((struct pipeline *)ctx)->conns, r);
@@ -445,6 +450,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_fork = on_fork,
 		.on_exit = on_exit_record,
 		.on_tick = on_tick,
+		.on_pos = on_pos,
 	};
 	struct proc_sink proc_sink = {0};
 

@@ -54,6 +54,7 @@ static void test_numbers(void **state)
 	assert_int_equal(EV_PROC, 11);
 	assert_int_equal(EV_LOST, 12);
 	assert_int_equal(EV_TICK, 13);
+	assert_int_equal(EV_CONN_POS, 14);
 	assert_int_equal(EV_F_PLAIN, 64);
 	assert_int_equal(EV_F_IGNORED, 128);
 	assert_int_equal(EV_SOCK_ITSELF, 4);

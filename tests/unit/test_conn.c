@@ -563,6 +563,41 @@ static void plain_turns_to_tls(void **state)
 	close_world(&w);
 }
 
+static void reached(struct world *w, uint32_t gen, uint64_t tx, uint64_t rx, uint64_t ms)
+{
+	conns_push_pos(w->t, &(struct rec_pos){.conn = key_of(gen), .ts_ns = ms * MS, .pos = {tx, rx}});
+}
+
+/* The last bytes are missing, and nothing came after them but the word of how far it went. */
+static void tail_is_lost(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	open_conn(&w, 1, true, 1);
+	data(&w, 1, DIR_RX, 0, "abc", 2);
+	reached(&w, 1, 10, 0, 3);
+	reached(&w, 1, 0, 2, 3); /* known better by now */
+	data(&w, 1, DIR_TX, 10, "d", 4);
+	reached(&w, 1, 0, 9, 5);
+	exit_of(&w, 0, 0, 6);
+	conns_tick(w.t, 200 * MS);
+	reached(&w, 2, 0, 7, 201); /* nothing else came of it */
+	conns_finish(w.t, 300 * MS);
+	assert_log(&w.log, "open 1 fresh\n"
+			   "1 rx 2: abc (3)\n"
+			   "1 tx gap 10\n"
+			   "1 tx 4: d (11)\n"
+			   "1 rx gap 6\n"
+			   "1 end exit at 6 0/0\n"
+			   "open 2\n"
+			   "2 rx gap -1\n"
+			   "2 end capture at 300\n");
+	assert_int_equal(w.lost.n[LOST_EVENTS], 3);
+	close_world(&w);
+}
+
 static void set_up(void **state)
 {
 	struct world w;
@@ -849,6 +884,7 @@ int main(void)
 		cmocka_unit_test(object_lives_on),
 		cmocka_unit_test(end_of_capture),
 		cmocka_unit_test(all_of_it_was_lost),
+		cmocka_unit_test(tail_is_lost),
 		cmocka_unit_test(set_up),
 		cmocka_unit_test(plain),
 		cmocka_unit_test(plain_turns_to_tls),

@@ -119,6 +119,14 @@ static void on_exit_(void *ctx, const struct rec_exit *r)
 	      (unsigned long long)r->ts_ns);
 }
 
+static void on_pos(void *ctx, const struct rec_pos *r)
+{
+	PRINT("%s ", "pos");
+	print_conn(ctx, &r->conn);
+	PRINT("%llu %llu,%llu\n", (unsigned long long)r->ts_ns, (unsigned long long)r->pos[0],
+	      (unsigned long long)r->pos[1]);
+}
+
 static void on_tick(void *ctx, uint64_t now_ns)
 {
 	PRINT("tick %llu\n", (unsigned long long)now_ns);
@@ -129,7 +137,7 @@ static void open_world(struct world *w)
 	*w = (struct world){0};
 	record_init(&w->r, &w->lost,
 		    &(struct record_sink){w, on_data, on_gap, on_open, on_close, on_handshake, on_conn_sock, on_sock,
-					  on_exec, on_fork, on_exit_, on_tick});
+					  on_exec, on_fork, on_exit_, on_tick, on_pos});
 }
 
 static void close_world(struct world *w)
@@ -194,6 +202,7 @@ static unsigned samples(struct packet out[16])
 	out[n++] = packet(EV_EXIT, 0, &e, sizeof(e), NULL, 0);
 	out[n++] = packet(EV_LOST, 0, &l, sizeof(l), NULL, 0);
 	out[n++] = packet(EV_TICK, 0, &t, sizeof(t), NULL, 0);
+	out[n++] = packet(EV_CONN_POS, 0, &c, sizeof(c), NULL, 0);
 	return n;
 }
 
@@ -214,7 +223,8 @@ static const char golden[] =
 	"proc 42/2/5 ppid 1 at 777 [python3] [/bin/pyp] [ython\\x00-c x\\x00] \n"
 	"fork 42 -> 44/6 at 777\n"
 	"exit 42/2/5 code 3 signal 9 cpu 1000 at 777\n"
-	"tick 777\n";
+	"tick 777\n"
+	"pos 42/2/5/7f00/9 777 7,8\n";
 
 static void every_kind(void **state)
 {

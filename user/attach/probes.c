@@ -16,6 +16,7 @@
 #include "bpf/event.h"
 #include "perfbpf.skel.h"
 #include "reclaim.h"
+#include "tails.h"
 
 /* Newer than the headers of Debian 12. */
 #define ATTACH_UPROBE_MULTI   48 /* Linux 6.6 */
@@ -50,6 +51,7 @@ struct probes {
 	struct ring_buffer *ring;
 	struct file *files; /* newest first */
 	struct reclaim *reclaim;
+	struct tails *tails;
 	uint64_t next_sweep_ns;
 	int cpus;
 };
@@ -304,6 +306,11 @@ static int on_sample(void *ctx, void *bytes, size_t len)
 	/* Rooms of a constant size: the record says how much of it counts. */
 	if (len >= sizeof(*h) && h->size >= sizeof(*h) && h->size < len)
 		len = h->size;
+	/* What the process lost at last has to be known when it ends. */
+	if (len >= sizeof(*h) && (h->kind == EV_EXIT || h->kind == EV_EXEC)) {
+		tails_collect(p->tails);
+		tails_tell(p->tails, h->tgid, p->cfg.on_record, p->cfg.ctx);
+	}
 	reclaim_note(p->reclaim, bytes, len);
 	p->cfg.on_record(p->cfg.ctx, bytes, len);
 	return 0;
@@ -335,7 +342,8 @@ static int load(struct probes *p)
 	if (p->cpus < 0)
 		return p->cpus;
 	p->reclaim = reclaim_new(bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.targets));
-	return p->reclaim ? 0 : -ENOMEM;
+	p->tails = tails_new(bpf_map__fd(p->skel->maps.tails));
+	return p->reclaim && p->tails ? 0 : -ENOMEM;
 }
 
 struct probes *probes_open(const struct probes_config *cfg)
@@ -399,6 +407,7 @@ void probes_close(struct probes *p)
 	ring_buffer__free(p->ring);
 	perfbpf_bpf__destroy(p->skel);
 	reclaim_free(p->reclaim);
+	tails_free(p->tails);
 	free(p);
 }
 
@@ -674,7 +683,12 @@ int probes_fd(const struct probes *p)
 
 int probes_consume(struct probes *p)
 {
-	return ring_buffer__consume(p->ring);
+	int n;
+
+	tails_collect(p->tails);
+	n = ring_buffer__consume(p->ring);
+	tails_tell(p->tails, 0, p->cfg.on_record, p->cfg.ctx);
+	return n;
 }
 
 void probes_stats(struct probes *p, uint64_t *stats)

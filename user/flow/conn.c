@@ -781,6 +781,18 @@ void conns_push_close(struct conns *t, const struct rec_close *r)
 	begin_close(e, CONN_END_UNKNOWN, r->ts_ns, CONN_CLOSE_LINGER_NS);
 }
 
+/* The bytes before it were lost; it does not make them come. */
+void conns_push_pos(struct conns *t, const struct rec_pos *r)
+{
+	struct entry *e = enter(t, &r->conn, r->ts_ns, false, false);
+
+	if (!e)
+		return;
+	for (int d = DIR_TX; d <= DIR_RX; d++)
+		if (r->pos[d] > e->final_pos[d])
+			e->final_pos[d] = r->pos[d];
+}
+
 void conns_push_handshake(struct conns *t, const struct rec_handshake *r)
 {
 	struct entry *e = enter(t, &r->conn, r->end_ns, false, false);

@@ -99,6 +99,7 @@ void conns_push_data(struct conns *t, const struct rec_data *r);
 void conns_push_gap(struct conns *t, const struct rec_gap *r);
 void conns_push_open(struct conns *t, const struct rec_open *r);
 void conns_push_close(struct conns *t, const struct rec_close *r);
+void conns_push_pos(struct conns *t, const struct rec_pos *r);
 void conns_push_handshake(struct conns *t, const struct rec_handshake *r);
 void conns_push_conn_sock(struct conns *t, const struct rec_conn_sock *r);
 void conns_push_sock(struct conns *t, const struct rec_sock *r);

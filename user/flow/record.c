@@ -146,6 +146,20 @@ static bool push_close(struct record *r, const uint8_t *p)
 	return true;
 }
 
+static bool push_pos(struct record *r, const uint8_t *p)
+{
+	struct ev_conn_close e;
+	struct rec_pos s;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.pos[0] > POS_MAX || e.pos[1] > POS_MAX)
+		return false;
+	s = (struct rec_pos){.conn = key_of(&e.h, &e.conn), .ts_ns = e.h.ts_ns, .pos = {e.pos[0], e.pos[1]}};
+	if (r->sink.on_pos)
+		r->sink.on_pos(r->sink.ctx, &s);
+	return true;
+}
+
 static bool push_handshake(struct record *r, const uint8_t *p)
 {
 	struct ev_handshake e;
@@ -302,7 +316,7 @@ static size_t fixed_size(unsigned kind)
 		[EV_SOCK] = sizeof(struct ev_sock),	      [EV_EXEC] = sizeof(struct ev_exec),
 		[EV_FORK] = sizeof(struct ev_fork),	      [EV_EXIT] = sizeof(struct ev_exit),
 		[EV_PROC] = sizeof(struct ev_exec),	      [EV_LOST] = sizeof(struct ev_head),
-		[EV_TICK] = sizeof(struct ev_head),
+		[EV_TICK] = sizeof(struct ev_head),	      [EV_CONN_POS] = sizeof(struct ev_conn_close),
 	};
 
 	return kind <= EV_KIND_MAX ? size[kind] : 0;
@@ -336,6 +350,8 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 		return push_lost(r, p, h->size);
 	case EV_TICK:
 		return push_tick(r, h);
+	case EV_CONN_POS:
+		return push_pos(r, p);
 	}
 	return false;
 }

@@ -49,6 +49,13 @@ struct rec_handshake {
 	bool approximate;
 };
 
+/* How far a connection has come, where the last bytes were lost. Not its end. */
+struct rec_pos {
+	struct conn_key conn;
+	uint64_t ts_ns;
+	uint64_t pos[2];
+};
+
 /* ITSELF: the connection is this socket. */
 enum sock_how { SOCK_INSIDE = 1, SOCK_AFTER_WRITE = 2, SOCK_BEFORE_READ = 3, SOCK_ITSELF = 4 };
 
@@ -121,6 +128,7 @@ struct record_sink {
 	void (*on_fork)(void *ctx, const struct rec_fork *r);
 	void (*on_exit)(void *ctx, const struct rec_exit *r);
 	void (*on_tick)(void *ctx, uint64_t now_ns);
+	void (*on_pos)(void *ctx, const struct rec_pos *r);
 };
 
 struct record {

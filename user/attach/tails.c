@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "tails.h"
+
+#include <stdlib.h>
+
+#include <bpf/bpf.h>
+#include <linux/types.h>
+
+#include "bpf/event.h"
+
+struct tails {
+	int map_fd;
+	size_t count;
+	struct lost_tail list[LIMIT_TAILS];
+};
+
+struct tails *tails_new(int map_fd)
+{
+	struct tails *t = malloc(sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->map_fd = map_fd;
+	t->count = 0;
+	return t;
+}
+
+void tails_free(struct tails *t)
+{
+	free(t);
+}
+
+/* What finds no room stays in the map until the next time. */
+void tails_collect(struct tails *t)
+{
+	__u64 key;
+
+	while (t->count < LIMIT_TAILS && !bpf_map_get_next_key(t->map_fd, NULL, &key))
+		if (!bpf_map_lookup_and_delete_elem(t->map_fd, &key, &t->list[t->count]))
+			t->count++;
+}
+
+void tails_tell(struct tails *t, uint32_t tgid, void (*on_record)(void *ctx, const void *bytes, size_t len), void *ctx)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < t->count; i++) {
+		const struct lost_tail tail = t->list[i];
+		struct ev_conn_close r = {
+			.h = {.size = sizeof(r), .kind = EV_CONN_POS, .ts_ns = tail.ts_ns, .tgid = tail.tgid},
+			.conn = tail.conn,
+		};
+
+		if (tgid && tail.tgid != tgid) {
+			t->list[kept++] = tail;
+			continue;
+		}
+		r.pos[tail.dir & 1] = tail.pos;
+		on_record(ctx, &r, sizeof(r));
+	}
+	t->count = kept;
+}
