@@ -195,9 +195,10 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (30)
 # --- test programs ----------------------------------------------------------------------------------------------------
 TEST_TOOLS := $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/tlsbench
 
-$(O)/tests/modelserver: $(O)/tests/tools/modelserver.o $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
+MODELSERVER_SRCS := $(sort $(wildcard tests/tools/modelserver/*.c))
+$(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lz -lcjson -lm -lpthread
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lnghttp2 -lbrotlienc -lbrotlidec -lzstd -lz -lcjson -lm -lpthread
 $(O)/tests/modelclient: $(O)/tests/tools/modelclient.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lcjson -lm -lpthread
