@@ -18,9 +18,14 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -205,6 +210,7 @@ static uint32_t gens[64];
 static unsigned gen_count;
 static uint64_t data_bytes, records_seen;
 static bool quiet_data;
+static void (*on_data_hook)(const struct ev_data *d);
 static uint64_t exec_ids[8];
 static unsigned exec_count;
 
@@ -281,8 +287,11 @@ static void note_data(const struct ev_data *d, size_t len)
 		note_bytes(d);
 	if (d->entry_ns > d->h.ts_ns || d->entry_ns < d->conn.start_ns)
 		note(" BADTIME");
-	note("%s%s\n", d->h.flags & EV_F_CAPPED ? " capped" : "", d->h.flags & EV_F_FAULT ? " fault" : "");
+	note("%s%s%s\n", d->h.flags & EV_F_CAPPED ? " capped" : "", d->h.flags & EV_F_IGNORED ? " ignored" : "",
+	     d->h.flags & EV_F_FAULT ? " fault" : "");
 	(void)len;
+	if (on_data_hook)
+		on_data_hook(d);
 }
 
 static void note_exec(const struct ev_exec *e)
@@ -331,9 +340,9 @@ static void note_sock(const struct ev_sock *s)
 
 static void note_conn_sock(const struct ev_conn_sock *s)
 {
-	static const char *const how[] = {"?", "inside", "after", "before"};
+	static const char *const how[] = {"?", "inside", "after", "before", "itself"};
 
-	note_conn(how[s->how & 3], &s->h, &s->conn);
+	note_conn(s->how < ARRAY_SIZE(how) ? how[s->how] : "?", &s->h, &s->conn);
 	note(" %s wire=%u plain=%u", dir_name(s->dir), s->wire_len, s->plain_len);
 	note_addr(&s->addr);
 	note("%s\n", s->cookie ? "" : " NOCOOKIE");
@@ -358,7 +367,7 @@ static void on_record(void *ctx, const void *bytes, size_t len)
 		note(" %s at %llu\n", dir_name(g->dir), g->pos);
 	} else if (h->kind == EV_CONN_OPEN) {
 		note_conn("open", h, &((const struct ev_conn_open *)bytes)->conn);
-		note("%s\n", h->flags & EV_F_FRESH ? " fresh" : "");
+		note("%s%s\n", h->flags & EV_F_FRESH ? " fresh" : "", h->flags & EV_F_PLAIN ? " plain" : "");
 	} else if (h->kind == EV_CONN_CLOSE) {
 		const struct ev_conn_close *c = bytes;
 
@@ -1159,6 +1168,491 @@ static void check_served(const char *name, const char *golden, void (*fn)(void),
 	expect(name, golden);
 }
 
+/* --- case: plain HTTP -------------------------------------------------------------------------------------------- */
+
+static void need(ssize_t got_bytes, ssize_t want)
+{
+	if (got_bytes != want) {
+		fprintf(stderr, "# moved %zd, not %zd (%m)\n", got_bytes, want);
+		_exit(97);
+	}
+}
+
+#define IOV(text_at, n) ((struct iovec){.iov_base = (char *)(uintptr_t)(text_at), .iov_len = (n)})
+#define PEER		" 127.0.0.1:L>127.0.0.1:R\n"
+#define PLAIN_OPEN	"sock connected" PEER "open x1 fresh plain\nitself x1 tx wire=0 plain=0" PEER
+#define PLAIN_CLOSE	"sock close-local" PEER "sock closed" PEER
+
+/* Every system call that moves bytes over a socket; the other end answers each with the same bytes. */
+static void case_plain_calls(void)
+{
+	char buf[64], more[64];
+	struct iovec out[3] = {IOV("POST", 4), IOV("", 0), IOV(" /3 ", 4)}, in[2] = {IOV(buf, 3), IOV(more, 60)};
+	struct msghdr m = {.msg_iov = out, .msg_iovlen = 3}, r = {.msg_iov = in, .msg_iovlen = 2};
+	struct mmsghdr many[2] = {{.msg_hdr = m}, {.msg_hdr = m}};
+	int fd = connect_to(port);
+
+	need(write(fd, "POST /1 ", 8), 8);
+	need(recv(fd, buf, 4, MSG_PEEK), 4);
+	need(read(fd, buf, sizeof(buf)), 8);
+	need(send(fd, "POST /2 ", 8, 0), 8);
+	need(recv(fd, buf, sizeof(buf), 0), 8);
+	need(sendto(fd, "POST /2b ", 9, 0, NULL, 0), 9);
+	need(recvfrom(fd, buf, sizeof(buf), 0, NULL, NULL), 9);
+	need(writev(fd, out, 3), 8);
+	need(readv(fd, in, 2), 8);
+	need(sendmsg(fd, &m, 0), 8);
+	need(recvmsg(fd, &r, 0), 8);
+	need(pwritev2(fd, out, 3, -1, 0), 8);
+	need(preadv2(fd, in, 2, -1, 0), 8);
+	/* two messages twice, one message of two; then one more, which must not be taken for the second */
+	need(sendmmsg(fd, many, 2, 0), 2);
+	usleep(50000);
+	in[1].iov_len = 5;
+	many[0].msg_hdr = many[1].msg_hdr = r;
+	need(recvmmsg(fd, many, 2, 0, NULL), 2);
+	need(write(fd, "abc", 3), 3);
+	usleep(50000);
+	need(recvmmsg(fd, many, 2, MSG_DONTWAIT, NULL), 1); /* the second one finds nothing */
+	need(write(fd, "ABCDEF", 6), 6);
+	usleep(50000);
+	need(recvmmsg(fd, many, 2, MSG_DONTWAIT, NULL), 1);
+	close_and_settle(fd);
+}
+
+static const char golden_plain_calls[] = PLAIN_OPEN "data x1 tx 0+8 'POST /1 '\n"
+						    "data x1 rx 0+8 'POST /1 '\n"
+						    "data x1 tx 8+8 'POST /2 '\n"
+						    "data x1 rx 8+8 'POST /2 '\n"
+						    "data x1 tx 16+9 'POST /2b '\n"
+						    "data x1 rx 16+9 'POST /2b '\n"
+						    "data x1 tx 25+4 'POST'\n" /* writev */
+						    "data x1 tx 29+4 ' /3 '\n"
+						    "data x1 rx 25+3 'POS'\n"
+						    "data x1 rx 28+5 'T /3 '\n"
+						    "data x1 tx 33+4 'POST'\n" /* sendmsg */
+						    "data x1 tx 37+4 ' /3 '\n"
+						    "data x1 rx 33+3 'POS'\n"
+						    "data x1 rx 36+5 'T /3 '\n"
+						    "data x1 tx 41+4 'POST'\n" /* pwritev2 */
+						    "data x1 tx 45+4 ' /3 '\n"
+						    "data x1 rx 41+3 'POS'\n"
+						    "data x1 rx 44+5 'T /3 '\n"
+						    "data x1 tx 49+4 'POST'\n" /* sendmmsg */
+						    "data x1 tx 53+4 ' /3 '\n"
+						    "data x1 tx 57+4 'POST'\n"
+						    "data x1 tx 61+4 ' /3 '\n"
+						    "data x1 rx 49+3 'POS'\n"
+						    "data x1 rx 52+5 'T /3 '\n"
+						    "data x1 rx 57+3 'POS'\n"
+						    "data x1 rx 60+5 'T /3 '\n"
+						    "data x1 tx 65+3 'abc'\n"
+						    "data x1 rx 65+3 'abc'\n"
+						    "data x1 tx 68+6 'ABCDEF'\n"
+						    "data x1 rx 68+3 'ABC'\n"
+						    "data x1 rx 71+3 'DEF'\n" PLAIN_CLOSE "close x1 tx=74 rx=74\n"
+						    "exit 0 signal 0\n";
+
+/* Bytes that no register speaks of. */
+static void case_unseen(void)
+{
+	int fd = connect_to(port), file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), p[2];
+	char buf[256];
+
+	need(write(fd, "POST /1 ", 8), 8);
+	need(sendfile(fd, file, NULL, 100), 100);
+	need(pipe2(p, O_CLOEXEC), 0);
+	need(write(p[1], "12345", 5), 5);
+	need(splice(p[0], NULL, fd, NULL, 5, 0), 5);
+	need(recv(fd, buf, 113, MSG_WAITALL | MSG_TRUNC), 113); /* thrown away by the kernel */
+	close_and_settle(fd);
+}
+
+static const char golden_unseen[] = PLAIN_OPEN "data x1 tx 0+8 'POST /1 '\n"
+					       "data x1 tx 8+0/100\n"
+					       "data x1 tx 108+0/5\n"
+					       "data x1 rx 0+0/113\n" PLAIN_CLOSE "close x1 tx=113 rx=113\n"
+					       "exit 0 signal 0\n";
+
+/* What is no HTTP, or will be none, is not touched. */
+static void case_not_plain(void)
+{
+	static const char *const begins[] = {"hello there", "\x16\x03\x01 client hello", "CONNECT host:443 HTTP/1.1",
+					     "EHLO GET "};
+	char buf[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(begins); i++) {
+		ssize_t n = (ssize_t)strlen(begins[i]);
+		int fd = connect_to(port);
+
+		need(write(fd, begins[i], (size_t)n), n);
+		need(read(fd, buf, sizeof(buf)), n);
+		need(write(fd, "POST /1 HTTP/1.1", 16), 16);
+		need(read(fd, buf, sizeof(buf)), 16);
+		close_and_settle(fd);
+	}
+}
+
+static const char golden_not_plain[] =
+	"sock connected" PEER PLAIN_CLOSE "sock connected" PEER PLAIN_CLOSE "sock connected" PEER PLAIN_CLOSE
+	"sock connected" PEER PLAIN_CLOSE "exit 0 signal 0\n";
+
+/* A connection met in the middle: made, and used, before its process was a target. */
+static int old_fd;
+
+static void case_in_the_middle(void)
+{
+	char buf[64];
+
+	need(read(old_fd, buf, 5), 5); /* "rest " */
+	need(read(old_fd, buf, 7), 7); /* "of body" */
+	need(write(old_fd, "GET /2 ", 7), 7);
+	need(read(old_fd, buf, sizeof(buf)), 7);
+}
+
+static const char golden_in_the_middle[] =
+	"open x1 plain\nitself x1 tx wire=0 plain=0" PEER "data x1 tx 0+7 'GET /2 '\n"
+	"data x1 rx 0+7 'GET /2 '\n"
+	"exit 0 signal 0\n";
+
+/* So many bodies that it is given up. */
+static void case_given_up(void)
+{
+	char buf[64];
+	int i;
+
+	for (i = 0; i < LIMIT_PLAIN_LOOKS; i++) {
+		need(write(old_fd, "{json}", 6), 6);
+		need(recv(old_fd, buf, 6, MSG_WAITALL), 6);
+	}
+	need(write(old_fd, "GET /2 ", 7), 7);
+}
+
+/* What its end does to the sockets of a target is not the next test's. */
+static void end_server(pid_t server)
+{
+	kill(server, SIGKILL);
+	waitpid(server, NULL, 0);
+	usleep(100000);
+	probes_consume(probes);
+}
+
+static void test_old_connection(const char *name, const char *golden, void (*fn)(void))
+{
+	pid_t server = fork();
+
+	if (server == 0) {
+		serve_echo(1);
+		_exit(0);
+	}
+	old_fd = connect_to(port);
+	need(write(old_fd, "rest of body", 12), 12);
+	usleep(20000);
+	run_child(fn, true);
+	expect(name, golden);
+	close(old_fd);
+	end_server(server);
+}
+
+/* The socket goes down to a child, and outlives its owner. */
+static void case_inherited(void)
+{
+	int fd = connect_to(port), go[2];
+	char c;
+
+	need(pipe(go), 0);
+	need(write(fd, "GET /1 ", 7), 7);
+	if (fork() == 0) {
+		need(write(fd, "GET /2 ", 7), 7);
+		close(go[1]);
+		need(read(go[0], &c, 1), 0); /* the parent has ended */
+		usleep(20000);
+		need(write(fd, "GET /3 ", 7), 7);
+		close_and_settle(fd);
+		_exit(0);
+	}
+	usleep(50000);
+}
+
+static void test_inherited(void)
+{
+	static const char want[] =
+		PLAIN_OPEN "data x1 tx 0+7 'GET /1 '\n"
+			   "fork\n"
+			   "data x1 tx 7+7 'GET /2 '\n"
+			   "exit 0 signal 0\n"
+			   "open x2 child plain\n"
+			   "itself x2 child tx wire=0 plain=0" PEER "data x2 child tx 0+7 'GET /3 '\n";
+	pid_t server = fork();
+	bool ok;
+
+	if (server == 0) {
+		serve_echo(1);
+		_exit(0);
+	}
+	run_child(case_inherited, true);
+	usleep(200000);
+	probes_consume(probes);
+	ok = got && strncmp(got, want, sizeof(want) - 1) == 0;
+	verdict(ok, "a shared socket stays its first owner's until that one ends");
+	if (!ok)
+		print_lines("got", got);
+	end_server(server);
+}
+
+/* --- case: Unix sockets */
+
+static int unix_listener;
+static struct sockaddr_un unix_at = {.sun_family = AF_UNIX};
+
+static void case_unix(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), other;
+	char buf[64];
+
+	need(connect(fd, (void *)&unix_at, sizeof(unix_at)), 0);
+	need(write(fd, "GET /1 ", 7), 7);
+	need(read(fd, buf, sizeof(buf)), 7);
+	need(write(fd, "close", 5), 5);
+	need(read(fd, buf, sizeof(buf)), 0);
+	close(fd);
+	/* what is no stream, and what is no HTTP */
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	need(bind(fd, (void *)&unix_at, sizeof(sa_family_t)), 0); /* any name */
+	other = (int)sizeof(unix_at);
+	need(getsockname(fd, (void *)&unix_at, (socklen_t *)&other), 0);
+	need(sendto(fd, "GET /1 ", 7, 0, (void *)&unix_at, (socklen_t)other), 7);
+	need(recv(fd, buf, sizeof(buf), 0), 7);
+	close(fd);
+}
+
+static const char golden_unix[] = "open x1 plain\n"
+				  "itself x1 tx wire=0 plain=0 :0>:0\n"
+				  "data x1 tx 0+7 'GET /1 '\n"
+				  "data x1 rx 0+7 'GET /1 '\n"
+				  "data x1 tx 7+5 'close'\n"
+				  "close x1 tx=12 rx=7\n"
+				  "exit 0 signal 0\n";
+
+/* Echoes, until it is told to close. */
+static void serve_unix(unsigned connections)
+{
+	while (connections--) {
+		int fd = accept(unix_listener, NULL, NULL);
+		char buf[64];
+		ssize_t n;
+
+		while ((n = read(fd, buf, sizeof(buf))) > 0 && memcmp(buf, "close", 5) != 0)
+			if (write(fd, buf, (size_t)n) != n)
+				break;
+		close(fd);
+	}
+}
+
+static void listen_unix(void)
+{
+	snprintf(unix_at.sun_path + 1, sizeof(unix_at.sun_path) - 1, "perfbpf-bpftest-%d", getpid());
+	unix_listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (unix_listener < 0 || bind(unix_listener, (void *)&unix_at, sizeof(unix_at)) || listen(unix_listener, 8))
+		abort();
+}
+
+/* --- case: large and partial writes */
+
+static uint64_t *moved_by_child; /* shared */
+
+static void case_partial(void)
+{
+	int fd = connect_to(port), small = 65536;
+	struct iovec v[3] = {IOV("POST ", 5), IOV(big, 300000), IOV(big, 300000)};
+	ssize_t n;
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	n = writev(fd, v, 3);
+	if (n < 5 || n >= 600005)
+		_exit(97);
+	*moved_by_child = (uint64_t)n;
+	close_and_settle(fd);
+}
+
+/* Nobody reads at the other end. */
+static void serve_nothing(unsigned connections)
+{
+	while (connections--)
+		accept(listener, NULL, NULL);
+	pause();
+}
+
+static void test_partial(void)
+{
+	pid_t server = fork();
+	bool ok;
+
+	if (server == 0) {
+		serve_nothing(1);
+		_exit(0);
+	}
+	quiet_data = true;
+	run_child(case_partial, true);
+	quiet_data = false;
+	ok = *moved_by_child > 5 && data_bytes == *moved_by_child;
+	verdict(ok, "of a partial write what was moved is seen");
+	if (!ok)
+		printf("# %llu moved, %llu seen\n", (unsigned long long)*moved_by_child,
+		       (unsigned long long)data_bytes);
+	end_server(server);
+}
+
+/* --- case: connections that are ignored */
+
+static volatile int *ignore_step; /* shared: 1 when the connection is ignored */
+
+static void ignore_this(const struct ev_data *d)
+{
+	if (d->len < 6 || memcmp(d->bytes, "GET /i", 6) != 0 || *ignore_step)
+		return;
+	if (probes_ignore(probes, d->conn.gen, true) || probes_ignore(probes, d->conn.gen, true))
+		note("IGNORE FAILED\n");
+	if (probes_ignore(probes, d->conn.gen + LIMIT_IGNORED, true) != -EBUSY)
+		note("TWO IN ONE PLACE\n");
+	if (probes_ignore(probes, d->conn.gen + LIMIT_IGNORED, false))
+		note("NOT ITS OWN\n");
+	*ignore_step = 1;
+}
+
+static void wait_until_ignored(void)
+{
+	int i;
+
+	for (i = 0; !*ignore_step && i < 5000; i++)
+		usleep(1000);
+}
+
+static void case_ignored_plain(void)
+{
+	struct iovec v[2] = {IOV("GET /b ", 7), IOV(big, 8185)};
+	char *buf = malloc(8192);
+	int fd = connect_to(port);
+
+	need(write(fd, "GET /i ", 7), 7);
+	wait_until_ignored();
+	need(recv(fd, buf, 7, MSG_WAITALL), 7);
+	need(writev(fd, v, 2), 8192);
+	need(recv(fd, buf, 4000, MSG_WAITALL), 4000);
+	need(recv(fd, buf, 4192, MSG_WAITALL), 4192);
+	need(write(fd, "GET /c ", 7), 7);
+	need(recv(fd, buf, 7, MSG_WAITALL), 7);
+	need(write(fd, "POST /d ", 8), 8);
+	need(recv(fd, buf, 8, MSG_WAITALL), 8);
+	close_and_settle(fd);
+}
+
+static const char golden_ignored_plain[] =
+	PLAIN_OPEN "data x1 tx 0+7 'GET /i '\n"
+		   "data x1 rx 0+0/7 ignored\n"
+		   "data x1 tx 7+7 'GET /b '\n"
+		   "data x1 tx 14+4089 BADBYTES\n" /* right, at another place */
+		   "data x1 tx 4103+0/4096 ignored\n"
+		   "data x1 rx 7+0/8192 ignored\n"
+		   "data x1 tx 8199+7 'GET /c '\n"
+		   "data x1 rx 8199+0/7 ignored\n"
+		   "data x1 tx 8206+8 'POST /d '\n"
+		   "data x1 rx 8206+8 'POST /d '\n" PLAIN_CLOSE "close x1 tx=8214 rx=8214\n"
+		   "exit 0 signal 0\n";
+
+static void case_ignored_tls(void)
+{
+	char request[] = "GET /i ", other[] = "GET /x ", post[] = "POST /y ";
+	int i;
+
+	do_write(A, request, 7);
+	wait_until_ignored();
+	do_read(A, text, 100);
+	do_read(A, text, 100);
+	do_write(A, other, 7);
+	for (i = 0; i < 3; i++) /* more than LIMIT_IGNORED_READ_BYTES */
+		do_read(A, big, 500000);
+	do_read(A, big, 1);
+	fake_free(A);
+	do_write(A, post, 8);
+	do_read(A, text, 5);
+}
+
+static const char golden_ignored_tls[] = "open A1\n"
+					 "data A1 tx 0+7 'GET /i '\n"
+					 "data A1 rx 0+0/200 ignored\n"
+					 "data A1 tx 7+7 'GET /x '\n"
+					 "data A1 rx 200+0/1500000 ignored\n"
+					 "data A1 rx 1500200+0/1 ignored\n"
+					 "close A1 tx=14 rx=1500201\n"
+					 "data A1 tx 14+8 'POST /y '\n"
+					 "data A1 rx 1500201+5 'abcde'\n"
+					 "exit 0 signal 0\n";
+
+static void share_memory(void)
+{
+	void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		abort();
+	moved_by_child = page;
+	ignore_step = (volatile int *)page + 8;
+}
+
+/* --- case: 32-bit system calls */
+
+#if defined(__x86_64__)
+static long call32(long nr, long a, long b, long c)
+{
+	long ret;
+
+	__asm__ volatile("int $0x80"
+			 : "=a"(ret)
+			 : "a"(nr), "b"(a), "c"(b), "d"(c)
+			 : "memory", "r8", "r9", "r10", "r11");
+	return ret;
+}
+
+static bool has_call32(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0)
+		_exit(call32(20, 0, 0, 0) == getpid() ? 0 : 1); /* getpid */
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+static void case_32_bit(void)
+{
+	char *low = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	int fd = connect_to(port);
+
+	if (low == MAP_FAILED)
+		_exit(97);
+	memcpy(low, "GET /2 ", 7);
+	need(write(fd, "GET /1 ", 7), 7);
+	need(call32(4, fd, (long)low, 7), 7); /* write, where 4 is stat */
+	need(recv(fd, low, 14, MSG_WAITALL), 14);
+	close_and_settle(fd);
+}
+#else
+static bool has_call32(void)
+{
+	return false;
+}
+
+static void case_32_bit(void)
+{
+}
+#endif
+
+static const char golden_32_bit[] = PLAIN_OPEN "data x1 tx 0+7 'GET /1 '\n"
+					       "data x1 tx 7+0/7\n"
+					       "data x1 rx 0+14 'GET /1 GET /2 '\n" PLAIN_CLOSE "close x1 tx=14 rx=14\n"
+					       "exit 0 signal 0\n";
+
 /* --- case: libssl ------------------------------------------------------------------------------------------------ */
 
 static EVP_PKEY *tls_key;
@@ -1510,6 +2004,18 @@ static void test_identity(void)
 		       (unsigned long long)self_ns, self_exec_id);
 }
 
+static void check_unseen(const char *name, const char *golden, void (*fn)(void), uint64_t add)
+{
+	uint64_t before = stat_of(ST_UNSEEN);
+
+	check_served(name, golden, fn, serve_echo, 1);
+	if (stat_of(ST_UNSEEN) - before == add)
+		return;
+	verdict(false, name);
+	printf("# %llu unseen bytes counted, not %llu\n", (unsigned long long)(stat_of(ST_UNSEEN) - before),
+	       (unsigned long long)add);
+}
+
 static void test_stats(const char *name, void (*fn)(void), const char *golden, enum ev_stat id, uint64_t add)
 {
 	uint64_t before = stat_of(id);
@@ -1572,6 +2078,28 @@ static void run_sock_tests(void)
 	check_served("a callback's send is not the call's around it", golden_callback_sends, case_callback_sends,
 		     serve_echo, 1);
 	check_served("a socket's life has one owner (BR-121)", golden_sockets, case_sockets, serve_sockets, 3);
+}
+
+static void run_plain_tests(void)
+{
+	share_memory();
+	listen_unix();
+	check_served("plain HTTP over every system call", golden_plain_calls, case_plain_calls, serve_echo, 1);
+	check_unseen("bytes that no register speaks of are counted", golden_unseen, case_unseen, 218);
+	if (has_call32())
+		check_unseen("and those of 32-bit callers", golden_32_bit, case_32_bit, 7);
+	check_served("what is no HTTP stays unseen", golden_not_plain, case_not_plain, serve_echo, 4);
+	test_old_connection("a connection met in the middle", golden_in_the_middle, case_in_the_middle);
+	test_old_connection("is given up after some looks", "exit 0 signal 0\n", case_given_up);
+	test_inherited();
+	check_served("Unix stream sockets", golden_unix, case_unix, serve_unix, 1);
+	test_partial();
+	on_data_hook = ignore_this;
+	*ignore_step = 0;
+	check_served("an ignored plain connection", golden_ignored_plain, case_ignored_plain, serve_echo, 1);
+	*ignore_step = 0;
+	check("an ignored TLS connection", golden_ignored_tls, case_ignored_tls);
+	on_data_hook = NULL;
 }
 
 /* A ring of 64 KiB and nobody who reads. */
@@ -1798,9 +2326,14 @@ int main(int argc, char **argv)
 	run_conn_tests();
 	if (probes_features(probes)->sock_length) {
 		run_sock_tests();
+		run_plain_tests();
 		test_votes();
 		test_owners();
 	} else {
+		share_memory();
+		on_data_hook = ignore_this;
+		check("an ignored TLS connection", golden_ignored_tls, case_ignored_tls);
+		on_data_hook = NULL;
 		listen_somewhere();
 	}
 	run_libssl_tests();
