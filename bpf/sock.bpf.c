@@ -129,7 +129,8 @@ static __noinline int plain_begin(struct plain *plain, struct sock_info *info, _
 	return conn_emit_sock(&plain->key, &what);
 }
 
-static __always_inline struct plain *plain_make(struct sock *sk, struct sock_info *info, __u64 ts_ns, bool fresh)
+/* Not inline: its stack is not needed any more when bytes are copied. */
+static __noinline int plain_make(struct sock *sk, struct sock_info *info, __u64 ts_ns, bool fresh)
 {
 	struct plain init = {}, *plain;
 
@@ -138,12 +139,12 @@ static __always_inline struct plain *plain_make(struct sock *sk, struct sock_inf
 	plain = bpf_sk_storage_get(&plains, sk, &init, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!plain) {
 		stat_add(ST_STATE_FULL, 1);
-		return NULL;
+		return 0;
 	}
 	info->plain = PLAIN_HTTP;
 	if (plain->conn.gen == init.conn.gen) /* else another thread was faster */
 		plain_begin(plain, info, ts_ns, fresh);
-	return plain;
+	return 0;
 }
 
 /* The socket may have come down from a process that has ended, or that was another program then. */
@@ -196,10 +197,9 @@ static __always_inline void plain_moved(struct sock *sk, struct sock_info *info,
 		info->plain = plain_look(info, m, fresh);
 		if (info->plain != PLAIN_HTTP)
 			return;
-		plain = plain_make(sk, info, m->now, fresh);
-	} else {
-		plain = bpf_sk_storage_get(&plains, sk, NULL, 0);
+		plain_make(sk, info, m->now, fresh);
 	}
+	plain = bpf_sk_storage_get(&plains, sk, NULL, 0);
 	if (!plain)
 		return;
 	plain_inherit(plain, info, m->now);

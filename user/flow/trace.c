@@ -741,6 +741,7 @@ static void put_lost(struct json *j, const struct lost *l)
 	json_uint(j, "late_bytes", l ? l->late_bytes : 0);
 	json_uint(j, "evicted_calls", l ? l->evicted_calls : 0);
 	json_uint(j, "capped_bytes", l ? l->capped_bytes : 0);
+	json_uint(j, "ignored_bytes", l ? l->ignored_bytes : 0);
 }
 
 static void put_metadata(struct writing *w)
