@@ -89,6 +89,10 @@ def check_lossy_run(perfbpf, server, status):
         else:
             check_call(record, known, 40)
             exact += 1
+    for record in records:
+        assert record["complete"] or record["lossy"], f"cut off, and does not say by what: {record}"
+        assert not record["mid_attach"], f"every connection was seen from its start: {record}"
+    assert len(records) <= len(truth), f"{len(records)} records of {len(truth)} calls"
     lossy = sum(r["lossy"] for r in records)
     e2e.note(f"{len(truth)} calls, {len(records)} records: {exact} exact, {lossy} lossy; lost {lost}")
     assert lossy > 0, "the calls that were hit say so"
@@ -126,6 +130,19 @@ def flood():
     assert client.finish(120) == 0
     check_lossy_run(perfbpf, server, perfbpf.end(seconds=60))
     check_trace(perfbpf)
+
+
+@case
+def lost_tails():
+    """--ring-bytes 65536 and a client that ends while it is full"""
+    for _ in range(8):
+        server = Server()
+        argv = [CLIENT, "--port", str(server.port), "--cacert", server.cert, "--dialect", "mixed", "--threads", "4"]
+        client = Client([*argv, "-n", "15", "--knobs", "tokens=300", "--wait", "--quiet"])
+        perfbpf = Perfbpf("--strict", "--ring-bytes", 65536, "-p", client.pid)
+        client.go()
+        assert client.finish() == 0
+        check_lossy_run(perfbpf, server, perfbpf.end())
 
 
 @cases([("anthropic", "anthropic"), ("chat", "openai.chat"), ("responses", "openai.responses")])

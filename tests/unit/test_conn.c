@@ -598,6 +598,26 @@ static void tail_is_lost(void **state)
 	close_world(&w);
 }
 
+/* What was written before answers that are read now does not come any more. */
+static void hole_while_the_other_way_goes_on(void **state)
+{
+	static char answer[CONN_AHEAD_BYTES / 2 + 1];
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	memset(answer, 'x', sizeof(answer) - 1);
+	open_conn(&w, 1, true, 1);
+	data(&w, 1, DIR_RX, 0, answer, 2); /* before the hole: does not count */
+	data(&w, 1, DIR_TX, 4, "POST", 3);
+	data(&w, 1, DIR_RX, sizeof(answer) - 1, answer, 4);
+	data(&w, 1, DIR_RX, 2 * (sizeof(answer) - 1), answer, 5);
+	tlog_free(&w.log);
+	data(&w, 1, DIR_RX, 3 * (sizeof(answer) - 1), "y", 6);
+	assert_log(&w.log, "1 tx gap 4\n1 tx 3: POST (8)\n1 rx 6: y (49153)\n");
+	close_world(&w);
+}
+
 static void set_up(void **state)
 {
 	struct world w;
@@ -885,6 +905,7 @@ int main(void)
 		cmocka_unit_test(end_of_capture),
 		cmocka_unit_test(all_of_it_was_lost),
 		cmocka_unit_test(tail_is_lost),
+		cmocka_unit_test(hole_while_the_other_way_goes_on),
 		cmocka_unit_test(set_up),
 		cmocka_unit_test(plain),
 		cmocka_unit_test(plain_turns_to_tls),

@@ -421,6 +421,7 @@ static void test_loss(void **state)
 	resp(&r, 2, "\n\n" STOP("7"), 400);
 	abort_at(&r, 2, HTTP_ABORT_LOSS, 450);
 	assert_non_null(strstr(r.log.text, " end=capture_loss lossy lost=-1\n"));
+	assert_non_null(strstr(r.log.text, " thinking=0 sent=192\n"));
 	assert_non_null(strstr(r.log.text, "ttfb=100 first=110 visible=110 end=450 kind=text\n"));
 	assert_non_null(strstr(r.log.text, "usage=partial uncached=10 read=0 write=0 input=10 output=7\n"));
 	tlog_free(&r.log);
@@ -519,6 +520,64 @@ static void test_no_calls(void **state)
 	req_end(&r, 97, 1, 15);
 	assert_int_equal(r.lost.late_bytes, 0);
 	rig_close(&r);
+}
+
+/* Not the call is old: the connection was seen from its start, or a request on it. */
+static void test_request_lost(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	r.http.on_request(r.http.ctx, 1, NULL, &AT(10));
+	resp_head(&r, 1, 200, STREAM, 10);
+	resp(&r, 1, TEXT("b") STOP("33") DONE, 30);
+	resp_end(&r, 1, 100, 40);
+	expect(&r, " proto=http/1.1 status=200 api=anthropic provider=anthropic op=chat class=main stream=1\n"
+		   "  stop=end_turn lossy lost=-1\n"
+		   "   start=10 last=30 end=40 chunks=1 stalls=0\n"
+		   "  request got=100\n");
+	assert_int_equal(r.lost.n[LOST_EVENTS], 1); /* something must say so */
+	rig_close(&r);
+}
+
+/* What was carried is not known where the length of a hole is not. */
+static void test_holes(void **state)
+{
+	static const struct {
+		enum http_side side;
+		uint64_t len;
+		enum http_gap why;
+		const char *want;
+	} rows[] = {
+		{HTTP_REQUEST, 5, HTTP_GAP_LOST, " sent=192 got=100\n"},
+		{HTTP_REQUEST, UINT64_MAX, HTTP_GAP_LOST, " got=100\n"},
+		{HTTP_REQUEST, UINT64_MAX, HTTP_GAP_CAPPED, " got=100\n"},
+		{HTTP_RESPONSE, 5, HTTP_GAP_LOST, " sent=192 got=100\n"},
+		{HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_LOST, " sent=192\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		bool request = rows[i].side == HTTP_REQUEST;
+		struct rig r;
+
+		rig_open(&r);
+		req_head(&r, 1, "POST", "/v1/messages", HOST, 0);
+		req_body(&r, 1, "{\"model\":\"claude-x\",", 0);
+		if (request)
+			gap(&r, 1, HTTP_REQUEST, rows[i].len, rows[i].why, 1);
+		req_end(&r, 1, 192, 2);
+		resp_head(&r, 1, 200, STREAM, 100);
+		if (!request)
+			gap(&r, 1, HTTP_RESPONSE, rows[i].len, rows[i].why, 1);
+		resp(&r, 1, TEXT("a") DONE, 110);
+		resp_end(&r, 1, 100, 120);
+		expect(&r, rows[i].want);
+		assert_true(strstr(rows[i].want, "got") || !strstr(r.log.text, "got"));
+		assert_true(strstr(rows[i].want, "sent") || !strstr(r.log.text, "sent"));
+		rig_close(&r);
+	}
 }
 
 static void test_mid_attach(void **state)
@@ -1259,6 +1318,8 @@ int main(void)
 		cmocka_unit_test(test_loss),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_no_calls),
+		cmocka_unit_test(test_request_lost),
+		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_mid_attach),
 		cmocka_unit_test(test_identity),
 		cmocka_unit_test(test_aux),

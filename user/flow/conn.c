@@ -69,6 +69,7 @@ struct entry {
 	uint64_t last_ns;   /* latest bytes */
 	uint64_t silent_ns; /* latest record */
 	uint64_t final_pos[2];
+	uint64_t ahead[2]; /* bytes of this direction since the other one began to hold records */
 
 	bool closing; /* ends at linger_ns: */
 	enum conn_end why;
@@ -699,6 +700,20 @@ static bool already_told(struct conns *t, const struct rec_data *r)
 	return d && r->pos + r->orig_len <= d->pos[r->dir];
 }
 
+/* r is of a connection whose other direction may wait for what will not come. */
+static void keep_up(struct entry *e, const struct rec_data *r)
+{
+	struct stream *other = &e->stream[!r->dir];
+
+	if (!other->held) {
+		e->ahead[r->dir] = 0;
+		return;
+	}
+	e->ahead[r->dir] += r->orig_len;
+	if (e->ahead[r->dir] > CONN_AHEAD_BYTES)
+		stream_flush(other, &r->at);
+}
+
 void conns_push_data(struct conns *t, const struct rec_data *r)
 {
 	struct entry *e;
@@ -718,6 +733,7 @@ void conns_push_data(struct conns *t, const struct rec_data *r)
 		e->c.open_ns = r->at.entry_ns;
 	if (r->at.ts_ns > e->last_ns)
 		e->last_ns = r->at.ts_ns;
+	keep_up(e, r);
 	s = &e->stream[r->dir];
 	if (stream_push(s, r->pos, r->ptr, r->len, r->orig_len, r->capped ? GAP_CAPPED : GAP_LOST, &r->at))
 		t->lost->n[LOST_NO_MEMORY]++;

@@ -37,8 +37,13 @@
 #define CONN_VOTE_SINGLE_BYTES 128
 #define CONN_CLOSE_LINGER_NS   100000000ull /* SSL_free fires before the last reference drops: bytes may still follow */
 #define CONN_SOCK_LINGER_NS                                                                                            \
-	1000000000ull		  /* the socket is closed but the object lives: the library may still hold bytes */
-#define CONN_CHECK_NS 10000000ull /* how often, in event time, waiting things are looked at */
+	1000000000ull /* the socket is closed but the object lives: the library may still hold bytes */
+/*
+ * A hole in one direction is given up once so many bytes of the other one went by: a response is not read on while its
+ * request is waited for (less than HTTP1_PARK_BYTES and a read, or it would be nobody's).
+ */
+#define CONN_AHEAD_BYTES 32768
+#define CONN_CHECK_NS	 10000000ull /* how often, in event time, waiting things are looked at */
 
 enum conn_end {
 	CONN_END_UNKNOWN,  /* object freed, nobody knows who closed */

@@ -88,6 +88,7 @@ struct call {
 	int32_t exit_code, exit_signal; /* with END_PROCESS_EXIT */
 
 	bool lossy, mid_attach, request_truncated;
+	bool request_lost;  /* not the call was old: its request is missing (then lossy). It has no start either */
 	bool start_known;   /* with mid_attach: only headers were missed, times count from the start */
 	int64_t lost_bytes; /* of this call's bytes; UNKNOWN_COUNT when lossy and unknown how many */
 	char *undecoded;    /* coding or protocol; NULL: decoded */
@@ -111,8 +112,9 @@ void call_init(struct call *c); /* everything unknown */
 void call_release(struct call *c);
 
 /* Derived numbers, one place for every view. NAN when unknown; *_ms relative to the call's start. A call attached in
- * the middle has no start, unless start_known: its start_ns is when it was first seen, and nothing is measured from it.
- * Rates are NAN where the count is partial: such a count does not belong to the time it would be divided by. */
+ * the middle, or whose request was lost, has no start, unless start_known: its start_ns is when it was first seen, and
+ * nothing is measured from it. Rates are NAN where the count is partial: such a count does not belong to the time it
+ * would be divided by. */
 bool call_has_start(const struct call *c);
 double call_ms(const struct call *c, uint64_t ns);
 double call_cache_hit_rate(const struct call *c);

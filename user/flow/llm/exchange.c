@@ -80,10 +80,11 @@ static void begin_unseen(struct exchange_flow *f, uint64_t xid, const struct sta
 	if (!p)
 		return;
 	pending_conn(p, first);
-	p->call.mid_attach = true;
 	p->call.start_ns = first->ts_ns; /* of the first byte seen */
 	/* The start of this connection was seen, or a request on it: this one is not old, it was lost. */
-	if (f->conn->fresh || f->asked)
+	p->call.request_lost = f->conn->fresh || f->asked;
+	p->call.mid_attach = !p->call.request_lost;
+	if (p->call.request_lost)
 		call_note_lost(&p->call, UINT64_MAX);
 }
 
@@ -144,7 +145,7 @@ static void on_request_end(void *ctx, uint64_t xid, uint64_t carried, const stru
 	if (!p)
 		return;
 	pending_touch(f->table, p);
-	p->call.request_bytes = (int64_t)carried;
+	p->call.request_bytes = p->hole[HTTP_REQUEST] ? UNKNOWN_COUNT : (int64_t)carried;
 	p->call.send_end_ns = at->ts_ns;
 	pending_request_done(p, true);
 	if (p->by_shape && (p->rpc || (p->denied && !p->dialect)))
@@ -243,6 +244,7 @@ static void on_body_gap(void *ctx, uint64_t xid, enum http_side side, uint64_t l
 	if (!p)
 		return;
 	pending_touch(f->table, p);
+	p->hole[side] |= len == UINT64_MAX;
 	if (!capped)
 		call_note_lost(&p->call, len);
 	if (side == HTTP_REQUEST) {
@@ -268,7 +270,7 @@ static void on_response_end(void *ctx, uint64_t xid, uint64_t carried, const str
 	p = e ? e->pending : NULL;
 	if (p) {
 		pending_request_done(p, false);
-		p->call.response_bytes = (int64_t)carried;
+		p->call.response_bytes = p->hole[HTTP_RESPONSE] ? UNKNOWN_COUNT : (int64_t)carried;
 		if (p->answer)
 			answer_finish(p->answer);
 		if (!p->dialect && p->answer && answer_dialect(p->answer))
@@ -294,7 +296,8 @@ static void on_abort(void *ctx, uint64_t xid, enum http_abort why, uint64_t carr
 	p = e->pending;
 	if (p) {
 		pending_request_done(p, false);
-		p->call.response_bytes = (int64_t)carried;
+		p->call.response_bytes =
+			p->hole[HTTP_RESPONSE] || why == HTTP_ABORT_LOSS ? UNKNOWN_COUNT : (int64_t)carried;
 		p->call.unfinished = why == HTTP_ABORT_CAPTURE_END;
 		if (why == HTTP_ABORT_LOSS && !p->call.lossy)
 			call_note_lost(&p->call, UINT64_MAX);

@@ -91,7 +91,7 @@ static void report_setup(const struct pending *p, const struct exchange_conn *co
 	bool tls = conn->tls_begin_ns != UNKNOWN_NS && conn->tls_end_ns != UNKNOWN_NS;
 	uint64_t end = tls ? conn->tls_end_ns : conn->connect_end_ns;
 
-	if (!p->first_call || c->mid_attach || (!connect && !tls))
+	if (!p->first_call || c->mid_attach || c->request_lost || (!connect && !tls))
 		return;
 	if (end < c->start_ns && c->start_ns - end > SETUP_MAX_AGE_NS)
 		return;
@@ -157,11 +157,11 @@ static void report_unseen(const struct exchange_conn *conn, struct call *c)
 {
 	static char post[] = "POST";
 
-	if (c->start_known || !c->mid_attach)
+	if (c->start_known || (!c->mid_attach && !c->request_lost))
 		return;
 	if (!c->protocol)
 		c->protocol = conn->protocol;
-	if (!c->method)
+	if (!c->method && c->mid_attach)
 		c->method = post;
 }
 
@@ -222,6 +222,9 @@ void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 		return;
 	}
 	pending_report(p, end, end_ns, &c);
+	/* Not always for a gap that was counted: a response may have come before what it answers. */
+	if (c.lossy && !t->lost->n[LOST_EVENTS])
+		t->lost->n[LOST_EVENTS]++;
 	identity = retry_identity(&c, p->facts.hash);
 	retry_link(&t->retries, &c, identity, true);
 	if (c.attempt == 1 && p->client.retry_count > 0)

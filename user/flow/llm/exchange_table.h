@@ -37,6 +37,7 @@ struct pending {
 	bool denied;	     /* the request is none of a model call, whatever its path */
 	bool rpc;	     /* ... but a remote procedure call (MCP) */
 	bool anthropic_head; /* it has an anthropic-version */
+	bool hole[2];	     /* of unknown length, in the request, in the response */
 	bool retransmits_known;
 	uint32_t retransmits; /* of the socket when it began */
 };
