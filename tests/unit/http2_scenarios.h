@@ -246,6 +246,57 @@ static void build_middle_server(struct wire *w)
 	wire_data(w, F_END, 3, "a");
 }
 
+/* Of statuses that the table holds from before, the first of two is a 1xx; whether the only one is, the next frame
+ * says. */
+static void build_doubtful(struct wire *w)
+{
+	wire_open(w, DIR_TX, 0);
+	wire_at(w, DIR_RX, 2);
+	wire_headers(w, 0, 1, ":status: 103\n");
+	wire_headers(w, F_END, 1, ":status: 207\n");
+	w->count = 0; /* none of that is seen */
+	wire_at(w, DIR_TX, 10);
+	wire_headers(w, F_END, 3, WIRE_POST("/one"));
+	wire_headers(w, F_END, 5, WIRE_POST("/two"));
+	wire_headers(w, F_END, 7, WIRE_POST("/three"));
+	wire_headers(w, F_END, 9, WIRE_POST("/four"));
+	wire_at(w, DIR_RX, 20);
+	wire_headers(w, 0, 3, ":status: 103\n");
+	wire_headers(w, 0, 5, ":status: 103\n");
+	wire_headers(w, 0, 5, ":status: 103\n");
+	wire_headers(w, 0, 7, ":status: 207\nx-new: 1\n");
+	wire_headers(w, 0, 9, ":status: 207\n");
+	wire_at(w, DIR_RX, 30);
+	wire_headers(w, 0, 3, ":status: 200\n");
+	wire_data(w, F_END, 3, "one");
+	wire_headers(w, 0, 5, ":status: 207\nx-new: 1\n");
+	wire_data(w, F_END, 5, "two");
+	wire_headers(w, F_END, 7, "x-trailer: 1\n");
+	wire_at(w, DIR_RX, 40);
+	wire_data(w, F_END, 9, "four");
+}
+
+/* The length that was announced came, END_STREAM did not: to the end, until a reset, and one byte less. */
+static void build_length(struct wire *w)
+{
+	wire_open(w, DIR_TX, 0);
+	wire_at(w, DIR_TX, 10);
+	wire_headers(w, F_END, 1, WIRE_POST("/one"));
+	wire_headers(w, F_END, 3, WIRE_POST("/two"));
+	wire_headers(w, F_END, 5, WIRE_POST("/three"));
+	wire_at(w, DIR_RX, 20);
+	wire_headers(w, 0, 1, ":status: 200\ncontent-length: 4\n");
+	wire_headers(w, 0, 3, ":status: 200\ncontent-length: 4\n");
+	wire_headers(w, 0, 5, ":status: 200\ncontent-length: 4\n");
+	wire_data(w, 0, 1, "bo");
+	wire_padded_data(w, 0, 3, "body", 7);
+	wire_data(w, 0, 5, "bod");
+	wire_at(w, DIR_RX, 30);
+	wire_data(w, 0, 1, "dy");
+	wire_at(w, DIR_TX, 40);
+	wire_number(w, W_RST, 3, 8);
+}
+
 /* A gap inside one DATA frame; then one that hides framing, in each direction. */
 static void build_lost(struct wire *w)
 {
@@ -459,6 +510,51 @@ static const struct scenario scenarios[] = {
 			  "2 < 200 n=1 @20\n"
 			  "2 < @20 a\n"
 			  "2 < end 34 @20\n",
+	},
+	{
+		.name = "doubtful",
+		.build = build_doubtful,
+		.middle = true,
+		.client = HTTP2_CLIENT_UNKNOWN,
+		.golden = "1 POST /one host=api.test n=1 @10/10\n"
+			  "1 > end 37 @10\n"
+			  "2 POST /two host=api.test n=1 @10/10\n"
+			  "2 > end 18 @10\n"
+			  "3 POST /three host=api.test n=1 @10/10\n"
+			  "3 > end 20 @10\n"
+			  "4 POST /four host=api.test n=1 @10/10\n"
+			  "4 > end 19 @10\n"
+			  "1 < 200 n=0 @30\n"
+			  "1 < @30 one\n"
+			  "1 < end 22 @30\n"
+			  "2 < 0 n=1 @30\n"
+			  "2 < @30 two\n"
+			  "2 < end 23 @30\n"
+			  "3 < 0 n=1 @20\n"
+			  "3 < end 38 @30\n"
+			  "4 < 0 n=0 @20\n"
+			  "4 < @40 four\n"
+			  "4 < end 23 @40\n",
+	},
+	{
+		.name = "length",
+		.build = build_length,
+		.golden = "1 POST /one host=api.test n=1 @10/10\n"
+			  "1 > end 37 @10\n"
+			  "2 POST /two host=api.test n=1 @10/10\n"
+			  "2 > end 18 @10\n"
+			  "3 POST /three host=api.test n=1 @10/10\n"
+			  "3 > end 20 @10\n"
+			  "1 < 200 n=1 @20\n"
+			  "2 < 200 n=1 @20\n"
+			  "3 < 200 n=1 @20\n"
+			  "1 < @20 bo\n"
+			  "2 < @20 body\n"
+			  "3 < @20 bod\n"
+			  "1 < @30 dy\n"
+			  "2 < end 35 @20\n"
+			  "1 < end 36 @30\n"
+			  "3 abort closed 26 @5000\n",
 	},
 	{
 		.name = "lost",

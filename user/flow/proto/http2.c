@@ -35,6 +35,11 @@ struct stream {
 	uint64_t carried[2]; /* by enum http_side */
 	struct stamp head_at;
 	struct stamp end; /* response_done: of its last byte */
+	/* A head that may be a 1xx, its :status being unknown; the next frame tells. Owned; NULL: none. */
+	struct hpack_head *doubtful;
+	uint64_t doubtful_carried;
+	uint64_t left; /* of the response's content-length; UINT64_MAX: not known */
+	struct stamp full_at;
 	UT_hash_handle hh;
 };
 
@@ -115,11 +120,21 @@ static struct stream *stream_find(struct http2 *h, uint32_t id)
 	return x;
 }
 
+static void drop_doubtful(struct stream *x)
+{
+	if (!x->doubtful)
+		return;
+	hpack_head_release(x->doubtful);
+	free(x->doubtful);
+	x->doubtful = NULL;
+}
+
 static void stream_remove(struct http2 *h, struct stream *x)
 {
 	h->waiting -= x->response_done;
 	h->lost -= x->response_lost;
 	HASH_DEL(h->streams, x);
+	drop_doubtful(x);
 	free(x);
 }
 
@@ -129,10 +144,15 @@ static void stream_saw(struct stream *x, const struct stamp *at)
 		x->last_ns = at->ts_ns;
 }
 
-/* Ends it with its last word, whatever that is for it. */
+/*
+ * Ends it with its last word, whatever that is for it. A response whose content-length is full is whole: some clients
+ * (curl, several transfers at once) leave without reading the empty frame with END_STREAM.
+ */
 static void stream_abort(struct http2 *h, struct stream *x, enum http_abort why, uint64_t ts_ns)
 {
-	if (!x->upgraded)
+	if (!x->upgraded && x->response_begun && x->request_done && !x->left)
+		h->sink.on_response_end(h->sink.ctx, x->xid, x->carried[HTTP_RESPONSE], &x->full_at);
+	else if (!x->upgraded)
 		h->sink.on_abort(h->sink.ctx, x->xid, why, x->carried[HTTP_RESPONSE], ts_ns);
 	else if (h->raw.on_end)
 		h->raw.on_end(h->raw.ctx, x->xid, why, ts_ns);
@@ -186,6 +206,7 @@ static struct stream *stream_add(struct http2 *h, uint32_t id, uint64_t xid)
 	if (x) {
 		x->id = id;
 		x->xid = xid;
+		x->left = UINT64_MAX;
 		HASH_ADD(hh, h->streams, id, sizeof(id), x);
 		if (x->hh.tbl)
 			return x;
@@ -296,6 +317,30 @@ static void response_end(struct http2 *h, struct stream *x, const struct stamp *
 	stream_settle(h, x);
 }
 
+/* UINT64_MAX: it says nothing, nothing that can be used, or there is no body. */
+static uint64_t content_length(const struct http_head *head)
+{
+	struct sv value = http_header_get(head, "content-length");
+	uint64_t length = 0;
+
+	if (!value.len || value.len > 15)
+		return UINT64_MAX;
+	for (size_t i = 0; i < value.len; i++) {
+		if (value.ptr[i] < '0' || value.ptr[i] > '9')
+			return UINT64_MAX;
+		length = length * 10 + (uint64_t)(value.ptr[i] - '0');
+	}
+	return length ? length : UINT64_MAX;
+}
+
+static void count_down(struct stream *x, uint64_t len, const struct stamp *at)
+{
+	if (x->left == UINT64_MAX || !len)
+		return;
+	x->left = len <= x->left ? x->left - len : UINT64_MAX;
+	x->full_at = *at;
+}
+
 static void response_begin(struct http2 *h, struct stream *x, const struct hpack_head *in, const struct stamp *first,
 			   const struct stamp *at)
 {
@@ -303,6 +348,7 @@ static void response_begin(struct http2 *h, struct stream *x, const struct hpack
 
 	head_of(in, &head);
 	x->response_begun = x->front_told = true;
+	x->left = content_length(&head);
 	h->lost -= x->response_lost;
 	x->response_lost = false; /* what was lost came before its first byte */
 	h->sink.on_response(h->sink.ctx, x->xid, &head, first);
@@ -320,8 +366,41 @@ static bool is_final_head(const struct stream *x, const struct block *b, const s
 	return !x->orphan || (!x->front_told && !(b->end_stream && !in->status));
 }
 
+/* Final, or a 1xx: in the middle of a connection :status may be one of the table's unknown entries. */
+static bool is_doubtful(const struct stream *x, const struct block *b, const struct hpack_head *in)
+{
+	return !x->orphan && !x->response_begun && !in->status && in->unknown && !b->end_stream;
+}
+
+/* Takes what *in owns. */
+static void keep_doubtful(struct http2 *h, struct stream *x, const struct block *b, struct hpack_head *in)
+{
+	if (x->doubtful)
+		x->carried[HTTP_RESPONSE] -= x->doubtful_carried;
+	drop_doubtful(x);
+	x->doubtful = malloc(sizeof(*x->doubtful));
+	if (!x->doubtful) {
+		fail(h, -ENOMEM);
+		return;
+	}
+	*x->doubtful = *in;
+	buf_init(&in->text, 0);
+	in->header_count = 0;
+	x->doubtful_carried = b->carried;
+	x->head_at = b->first;
+}
+
+/* It was the final one: what came is no other head. */
+static void settle_doubtful(struct http2 *h, struct stream *x, const struct stamp *at)
+{
+	if (!x->doubtful)
+		return;
+	response_begin(h, x, x->doubtful, &x->head_at, at);
+	drop_doubtful(x);
+}
+
 /* A head of the server: final, 1xx, or trailers. `read`: it could be decoded. */
-static void response_block(struct http2 *h, const struct block *b, const struct hpack_head *in, bool read,
+static void response_block(struct http2 *h, const struct block *b, struct hpack_head *in, bool read,
 			   const struct stamp *at)
 {
 	struct stream *x = stream_find(h, b->stream);
@@ -334,6 +413,15 @@ static void response_block(struct http2 *h, const struct block *b, const struct 
 	if (in->status / 100 == 1 && !b->end_stream)
 		return;
 	x->carried[HTTP_RESPONSE] += b->carried;
+	if (read && is_doubtful(x, b, in)) {
+		keep_doubtful(h, x, b, in);
+		return;
+	}
+	if (x->doubtful && read && in->status) { /* it was a 1xx */
+		x->carried[HTTP_RESPONSE] -= x->doubtful_carried;
+		drop_doubtful(x);
+	}
+	settle_doubtful(h, x, at);
 	if (!x->response_begun && !read) {
 		x->head_lost = true;
 		x->head_at = b->first;
@@ -534,6 +622,7 @@ static void data_begin(struct side *s, const struct frame *f)
 	x->carried[side_of(s)] += 9;
 	if (side_of(s) == HTTP_REQUEST)
 		return;
+	settle_doubtful(h, x, &f->first);
 	response_begin_unread(h, x, &f->first);
 	if (!x->orphan || x->front_told)
 		return;
@@ -550,6 +639,8 @@ static void data_add(struct side *s, const uint8_t *ptr, size_t len, const struc
 	s->counted += (uint32_t)len;
 	stream_saw(x, at);
 	x->carried[side_of(s)] += len;
+	if (side_of(s) == HTTP_RESPONSE)
+		count_down(x, len, at);
 	body(s->h, x, side_of(s), ptr, len, at);
 }
 
@@ -563,6 +654,10 @@ static void data_gap(struct side *s, uint64_t len, enum http_gap why, const stru
 		s->counted += (uint32_t)len;
 		x->carried[side_of(s)] += len;
 	}
+	if (side_of(s) == HTTP_RESPONSE && len == UINT64_MAX)
+		x->left = UINT64_MAX;
+	else if (side_of(s) == HTTP_RESPONSE)
+		count_down(x, len, at);
 	body_gap(s->h, x, side_of(s), len, why, at);
 }
 
