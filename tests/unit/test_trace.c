@@ -316,6 +316,7 @@ static void process_life_says_how_it_ended(void **state)
 
 	(void)state;
 	run_init(&r, 1000);
+	procs_set_content(r.procs, true); /* else such an argument is not shown at all */
 	push_exec(&r, 42, START - S, "agent", SV("agent\0\0x\x1b[8m"));
 	procs_push_exit(r.procs, &exit);
 	run_write(&r);

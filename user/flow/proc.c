@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "proc_args.h"
 
 struct node_key {
 	uint64_t start_ns;
@@ -268,81 +269,6 @@ int proc_redact_args(struct buf *out, struct sv args)
 	return err;
 }
 
-/* --- prompts in argument vectors
- * -------------------------------------------------------------------------------------- */
-
-/* Length of a prompt option at the front of the argument (its "=" included), 0 when it is none. */
-static size_t prompt_option(struct sv arg)
-{
-	static const struct sv names[] = {SV("-p"),
-					  SV("--print"),
-					  SV("--prompt"),
-					  SV("-m"),
-					  SV("--message"),
-					  SV("--system-prompt"),
-					  SV("--append-system-prompt"),
-					  SV("--query")};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!sv_starts(arg, names[i]))
-			continue;
-		if (arg.len == names[i].len)
-			return arg.len;
-		if (arg.ptr[names[i].len] == '=')
-			return names[i].len + 1;
-	}
-	return 0;
-}
-
-/* Numbers (ports, pids) and further options are no prompts. */
-static bool may_be_prompt(struct sv value)
-{
-	if (!value.len || value.ptr[0] == '-')
-		return false;
-	for (size_t i = 0; i < value.len; i++)
-		if (!strchr("0123456789.,:", value.ptr[i]))
-			return true;
-	return false;
-}
-
-static bool has_blank(struct sv s)
-{
-	for (size_t i = 0; i < s.len; i++)
-		if (s.ptr[i] == ' ' || (s.ptr[i] >= '\t' && s.ptr[i] <= '\r'))
-			return true;
-	return false;
-}
-
-static int hide_prompts(struct buf *out, struct sv args)
-{
-	struct sv arg, rest = args;
-	bool first = true, value = false;
-	int err = 0;
-
-	while (rest.ptr && !err) {
-		size_t option;
-
-		arg = sv_cut(rest, '\0', &rest);
-		if (!first)
-			err = buf_putc(out, '\0');
-		option = first ? 0 : prompt_option(arg);
-		if (err) {
-			break;
-		} else if (!first && ((value && may_be_prompt(arg)) || has_blank(arg))) {
-			err = buf_printf(out, "<%zu bytes>", arg.len);
-		} else if (option && option < arg.len) {
-			err = buf_push(out, arg.ptr, option);
-			if (!err)
-				err = buf_printf(out, "<%zu bytes>", arg.len - option);
-		} else {
-			err = buf_push(out, arg.ptr, arg.len);
-		}
-		value = option && option == arg.len && arg.ptr[option - 1] != '=';
-		first = false;
-	}
-	return err;
-}
-
 int proc_public_args(struct buf *out, struct sv args, bool content)
 {
 	struct buf hidden;
@@ -351,7 +277,7 @@ int proc_public_args(struct buf *out, struct sv args, bool content)
 	if (content)
 		return proc_redact_args(out, args);
 	buf_init(&hidden, 0);
-	err = hide_prompts(&hidden, args);
+	err = args_hide_prompts(&hidden, args);
 	if (!err)
 		err = proc_redact_args(out, (struct sv){hidden.ptr, hidden.len});
 	buf_release(&hidden);

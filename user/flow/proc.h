@@ -55,8 +55,9 @@ void procs_each(struct procs *t, void (*fn)(void *ctx, const struct proc *p), vo
  */
 int proc_redact_args(struct buf *out, struct sv args);
 
-/* As above, and without content what may be a prompt is replaced by its size ("<57 bytes>"): arguments with white space
- * in them (a prompt, a script), and the values of prompt options (-p, --prompt, --message …). 0 or -errno of the
+/* As above, and without content what may be a prompt, or part of one, is replaced by its size ("<57 bytes>"): all that
+ * is no program, option name, number, path or short plain word; values of options that take text (-p, --prompt, -d …)
+ * and of environment variables; query values of URLs; nearly everything that an agent is told. 0 or -errno of the
  * buffer. */
 int proc_public_args(struct buf *out, struct sv args, bool content);
 /* Argument vectors from now on are kept with prompts. Off at first. */
