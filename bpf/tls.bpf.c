@@ -82,11 +82,29 @@ static __noinline int handshake_done(struct conn_state *state, const struct conn
 	return 0;
 }
 
+/* A call of another kind on the same object is open around this one: this is a callback's. */
+static __always_inline bool call_is_nested(struct thread *t, const struct tls_call *call)
+{
+	__u32 depth = t->depth, i;
+
+	for (i = 0; i < LIMIT_NEST; i++) {
+		const struct tls_call *outer = &t->calls[i];
+
+		if (i >= depth)
+			break;
+		if (outer->obj == call->obj && outer->role != call->role)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Programs that only read and write: the handshake was over when the last call failed before the first one succeeded
- * (non-blocking), or when the first write had received the last of it (blocking). A blocking read does not tell.
+ * (non-blocking), when the first write had received the last of it (blocking), or when a callback of the call that
+ * drove it wrote (node: a read finishes the handshake and tells the program, which writes its request before the read
+ * returns). A blocking read does not tell.
  */
-static __always_inline void handshake_guess(struct conn_state *state, const struct conn_map_key *key,
+static __always_inline void handshake_guess(struct thread *t, struct conn_state *state, const struct conn_map_key *key,
 					    const struct tls_call *call)
 {
 	__u64 end_ns = state->last_fail_ns;
@@ -95,6 +113,8 @@ static __always_inline void handshake_guess(struct conn_state *state, const stru
 		return;
 	if (call->role == TLS_ROLE_WRITE && call->recv_ns)
 		end_ns = call->recv_ns;
+	else if (call->role == TLS_ROLE_WRITE && call_is_nested(t, call))
+		end_ns = call->entry_ns;
 	handshake_done(state, key, end_ns, EV_F_APPROX);
 }
 
@@ -306,7 +326,7 @@ static __always_inline void call_moved(struct thread *t, struct conn_state *stat
 {
 	struct run run = {};
 
-	handshake_guess(state, key, call);
+	handshake_guess(t, state, key, call);
 	if (len <= call->inner)
 		return;
 	len -= call->inner;

@@ -272,6 +272,8 @@ static void note_bytes(const struct ev_data *d)
 		note(" BADBYTES");
 }
 
+static uint64_t handshake_ns; /* end of the last one */
+
 static void note_data(const struct ev_data *d, size_t len)
 {
 	data_bytes += d->len;
@@ -285,6 +287,8 @@ static void note_data(const struct ev_data *d, size_t len)
 		note(" BADSIZE");
 	else
 		note_bytes(d);
+	if (d->entry_ns == handshake_ns)
+		note(" after the handshake");
 	if (d->entry_ns > d->h.ts_ns || d->entry_ns < d->conn.start_ns)
 		note(" BADTIME");
 	note("%s%s%s\n", d->h.flags & EV_F_CAPPED ? " capped" : "", d->h.flags & EV_F_IGNORED ? " ignored" : "",
@@ -382,6 +386,7 @@ static void on_record(void *ctx, const void *bytes, size_t len)
 		const struct ev_handshake *s = bytes;
 
 		note_conn("handshake", h, &s->conn);
+		handshake_ns = h->ts_ns;
 		note("%s%s\n", h->flags & EV_F_APPROX ? " approx" : "",
 		     s->begin_ns && s->begin_ns <= h->ts_ns ? "" : " BADTIME");
 	} else if (h->kind == EV_CONN_SOCK) {
@@ -765,6 +770,29 @@ static const char golden_handshakes[] = "open A1 fresh\n"
 					"open C3\n"
 					"data C3 rx 0+1 'a'\n"
 					"exit 0 signal 0\n";
+
+/* As node does: the read that finished it has not returned yet when the program writes. */
+static void write_after_handshake(void)
+{
+	usleep(2000);
+	do_write(A, text, 4);
+}
+
+static void case_handshake_in_read(void)
+{
+	fake_new(A);
+	do_read(A, text, -1);
+	usleep(2000);
+	script.inside = write_after_handshake;
+	do_read(A, text, -1);
+	do_write(A, text, 2);
+}
+
+static const char golden_handshake_in_read[] = "open A1 fresh\n"
+					       "handshake A1 approx\n"
+					       "data A1 tx 0+4 'abcd' after the handshake\n"
+					       "data A1 tx 4+2 'ab'\n"
+					       "exit 0 signal 0\n";
 
 /* --- cases: processes -------------------------------------------------------------------------------------------- */
 
@@ -2065,6 +2093,8 @@ static void run_conn_tests(void)
 {
 	check("generations (BR-106)", golden_generations, case_generations);
 	check("handshakes", golden_handshakes, case_handshakes);
+	check("a handshake that a read finished before its callback wrote", golden_handshake_in_read,
+	      case_handshake_in_read);
 	check("fork, exec, exit", golden_processes, case_processes);
 	test_crowd();
 	test_identity();

@@ -78,6 +78,27 @@ def cold(mode):
     assert p95 <= 4 * e2e.SLACK_MS, f"p95 is {p95:.3f} ms"
 
 
+@case
+def short():
+    """node, one short call on a new connection: its socket and its set-up are known"""
+    shares = []
+    for _ in range(5):
+        server = Server()
+        argv, env = e2e.client_command("node", server, [request("anthropic", "short", "tokens=2")], wait=True)
+        client = Client(argv, env)
+        perfbpf = Perfbpf("-p", client.pid)
+        client.go()
+        assert client.finish() == 0
+        assert perfbpf.end() == 0, perfbpf.err()
+        ((call, truth),) = check_calls(perfbpf, server, 1, 50)
+        assert call["peer"] and call["peer"]["port"] == server.port, call["peer"]
+        assert call["connect_ms"] is not None and call["srtt_us"] is not None, call
+        shares.append(call["tls_ms"] * 1e6 / (truth["established_ns"] - truth["accept_ns"]))
+    # It begins when node begins to talk TLS, which is later than the server's accept.
+    e2e.note("tls_ms / the server's handshake:", ", ".join(f"{s:.2f}" for s in shares))
+    assert 0.4 < max(shares) < 1.5, shares
+
+
 def most_at_once(intervals):
     edges = sorted([(b, 1) for b, e in intervals] + [(e, -1) for b, e in intervals])
     now = most = 0

@@ -691,6 +691,35 @@ static void votes(void **state)
 	}
 }
 
+/* The first request leaves together with the end of the handshake. */
+static void first_write_after_the_handshake(void **state)
+{
+	static const struct {
+		uint32_t more;
+		bool confirmed;
+	} rows[] = {{22 + 58, true},	  {22 + 74, true},     {22 + 64, true},	 {22 + 80, true},
+		    {22 + 6, false},	  {57, false},	       {80 - 1, false},	 {5 * 22 + 74, true},
+		    {6 * 22 + 74, false}, {21 + 58 + 1, true}, {29 + 74, false}, {74 + 74, false}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (int how = 0; how < 4; how++) {
+			bool fresh = how != 1;
+			struct world w;
+
+			open_world(&w);
+			open_conn(&w, 1, fresh, 1);
+			data(&w, 1, DIR_TX, 0, "a", 1);
+			if (how == 2) /* not the first */
+				socket_vote(&w, 1, SOCK_AFTER_WRITE, 7, 10, 5, 1);
+			socket_vote(&w, 1, how == 3 ? SOCK_BEFORE_READ : SOCK_AFTER_WRITE, 7, 300, 300 + rows[i].more,
+				    2);
+			assert_int_equal(w.last->bound, how == 0 && rows[i].confirmed);
+			close_world(&w);
+		}
+	}
+}
+
 static void one_large_write_is_enough_when_alone(void **state)
 {
 	struct world w;
@@ -910,6 +939,7 @@ int main(void)
 		cmocka_unit_test(plain),
 		cmocka_unit_test(plain_turns_to_tls),
 		cmocka_unit_test(votes),
+		cmocka_unit_test(first_write_after_the_handshake),
 		cmocka_unit_test(one_large_write_is_enough_when_alone),
 		cmocka_unit_test(sockets_of_others_do_not_stand),
 		cmocka_unit_test(many_candidates),

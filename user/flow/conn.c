@@ -81,6 +81,7 @@ struct entry {
 
 	struct candidate candidates[CONN_CANDIDATES_MAX];
 	unsigned candidate_count;
+	bool sent;	/* a send after a write was seen */
 	bool proven;	/* bound from inside */
 	bool contested; /* proof for two sockets: never bound again */
 	struct sock *sock;
@@ -296,22 +297,28 @@ static struct candidate *candidate_get(struct entry *e, const struct rec_conn_so
 	return c;
 }
 
-/* wire = plain + n records' overhead, see conn.h. */
-static bool sizes_match(uint32_t wire, uint32_t plain)
+/* `more` is the overhead of so many records as may carry the plaintext. */
+static bool is_overhead(uint32_t more, uint32_t of_one, uint32_t plain)
 {
-	static const uint32_t overhead[] = {21, 22, 29};
-	uint32_t least, more;
+	uint32_t least = plain / 16384 + (plain % 16384 != 0), n = more / of_one;
+
+	return more % of_one == 0 && n >= least && n - least <= CONN_VOTE_MORE_RECORDS;
+}
+
+/* wire = plain + n records' overhead, after a handshake + its end: see conn.h. */
+static bool sizes_match(uint32_t wire, uint32_t plain, bool after_handshake)
+{
+	static const uint32_t overhead[] = {21, 22, 29}, finished[] = {58, 74, 64, 80};
+	uint32_t more = wire - plain;
 
 	if (!plain || wire <= plain)
 		return false;
-	least = plain / 16384 + (plain % 16384 != 0);
-	more = wire - plain;
-	for (size_t i = 0; i < ARRAY_SIZE(overhead); i++) {
-		uint32_t n = more / overhead[i];
-
-		if (more % overhead[i] == 0 && n >= least && n - least <= CONN_VOTE_MORE_RECORDS)
+	for (size_t i = 0; i < ARRAY_SIZE(overhead); i++)
+		if (is_overhead(more, overhead[i], plain))
 			return true;
-	}
+	for (size_t i = 0; after_handshake && i < ARRAY_SIZE(finished); i++)
+		if (more > finished[i] && is_overhead(more - finished[i], 22, plain))
+			return true;
 	return false;
 }
 
@@ -336,13 +343,15 @@ static const struct candidate *elect(const struct entry *e)
 
 static void vote(struct entry *e, const struct rec_conn_sock *r)
 {
+	bool first = e->c.fresh && !e->sent && r->how == SOCK_AFTER_WRITE;
 	const struct candidate *winner;
 	struct candidate *c;
 
+	e->sent = e->sent || r->how == SOCK_AFTER_WRITE;
 	if (e->proven || e->contested)
 		return;
 	c = candidate_get(e, r);
-	if (c && sizes_match(r->wire_len, r->plain_len)) {
+	if (c && sizes_match(r->wire_len, r->plain_len, first)) {
 		c->confirmed++;
 		c->single = c->single || (r->how == SOCK_AFTER_WRITE && r->plain_len >= CONN_VOTE_SINGLE_BYTES);
 	}

@@ -17,8 +17,10 @@
  * read. (A plain one is its socket: bound at once, with a peer unless that is a Unix socket's.) A vote is confirmed
  * when the socket call moved exactly what TLS makes of the plaintext: wire = plain + n * o, with o the overhead of one
  * record (21, 22 or 29 bytes: RFC 8446 section 5.2, RFC 5288, RFC 7905; header included) and n the fewest records that
- * can carry it or up to CONN_VOTE_MORE_RECORDS more. All else (part of a record, several reads in one) says nothing. A
- * connection is bound by votes when
+ * can carry it or up to CONN_VOTE_MORE_RECORDS more. The first send of a connection seen from its start may also carry
+ * the end of a TLS 1.3 handshake: a Finished record, 58 bytes with SHA-256 or 74 with SHA-384 (5 header + 4 + 32 or 48
+ * + 1 + 16: RFC 8446 sections 4.4.4 and 5.2; then o is 22), and a change_cipher_spec record of 6 (appendix D.4) before
+ * it. All else (part of a record, several reads in one) says nothing. A connection is bound by votes when
  *   - one socket has two confirmed votes, or
  *   - it is the only socket that ever got a vote, and has one for a write of at least CONN_VOTE_SINGLE_BYTES,
  * and no other socket has a confirmed one. Sockets that are bound to another open connection do not stand for election.
