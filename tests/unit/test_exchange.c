@@ -541,6 +541,28 @@ static void test_request_lost(void **state)
 	rig_close(&r);
 }
 
+/* A count that is none makes the one before it stale, not true. */
+static void test_unreadable_usage(void **state)
+{
+	static const char *const counts[] = {"-7", "7.5", "\"7\"", "9007199254740994", "1e300", "{}", "true"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
+		char event[512];
+		struct rig r;
+
+		rig_open(&r);
+		req(&r, 1, "/v1/messages", HOST, ASK, 0);
+		resp_head(&r, 1, 200, STREAM, 100);
+		resp(&r, 1, START(USAGE10) TEXT("a"), 110);
+		snprintf(event, sizeof(event), STOP("%s") DONE, counts[i]);
+		resp(&r, 1, event, 120);
+		resp_end(&r, 1, 100, 120);
+		expect(&r, "  usage=partial uncached=10 read=0 write=0 input=10\n");
+		rig_close(&r);
+	}
+}
+
 /* What was carried is not known where the length of a hole is not. */
 static void test_holes(void **state)
 {
@@ -1320,6 +1342,7 @@ int main(void)
 		cmocka_unit_test(test_no_calls),
 		cmocka_unit_test(test_request_lost),
 		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_unreadable_usage),
 		cmocka_unit_test(test_mid_attach),
 		cmocka_unit_test(test_identity),
 		cmocka_unit_test(test_aux),

@@ -97,10 +97,10 @@ static void on_token(void *ctx, enum token_kind kind, struct sv text)
 		a->visible_ns = a->at->ts_ns;
 }
 
-/* Last value wins, but 0 never replaces a positive one. */
+/* Last value wins, also one that cannot be read, but 0 never replaces a positive one. */
 static void merge(int64_t *field, int64_t value)
 {
-	if (value > 0 || (value == 0 && *field <= 0))
+	if (value > 0 || value == USAGE_UNREADABLE || (value == 0 && *field <= 0))
 		*field = value;
 }
 
@@ -424,21 +424,41 @@ static int64_t known(int64_t n)
 	return n > 0 ? n : 0;
 }
 
+static int64_t readable(int64_t n)
+{
+	return n >= 0 ? n : UNKNOWN_COUNT;
+}
+
+static bool any_count(const struct usage_part *u, bool (*is)(int64_t n))
+{
+	return is(u->input_uncached) || is(u->input_total) || is(u->cache_read) || is(u->cache_write) ||
+	       is(u->output_total) || is(u->reasoning);
+}
+
+static bool is_known(int64_t n)
+{
+	return n >= 0;
+}
+
+static bool is_unreadable(int64_t n)
+{
+	return n == USAGE_UNREADABLE;
+}
+
 static void report_usage(const struct answer *a, struct usage *out)
 {
 	const struct usage_part *u = &a->usage;
 
-	if (u->input_uncached < 0 && u->input_total < 0 && u->cache_read < 0 && u->cache_write < 0 &&
-	    u->output_total < 0 && u->reasoning < 0)
+	if (!any_count(u, is_known))
 		return;
-	out->source = a->terminal ? USAGE_REPORTED : USAGE_PARTIAL;
-	out->cache_read = u->cache_read;
-	out->cache_write = u->cache_write < 0 && u->no_cache_write ? 0 : u->cache_write;
-	out->output_total = u->output_total;
-	out->reasoning = u->reasoning;
-	out->input_uncached = u->input_uncached;
-	out->input_total = u->input_total;
-	if (u->input_uncached >= 0) {
+	out->source = a->terminal && !any_count(u, is_unreadable) ? USAGE_REPORTED : USAGE_PARTIAL;
+	out->cache_read = readable(u->cache_read);
+	out->cache_write = u->cache_write == UNKNOWN_COUNT && u->no_cache_write ? 0 : readable(u->cache_write);
+	out->output_total = readable(u->output_total);
+	out->reasoning = readable(u->reasoning);
+	out->input_uncached = readable(u->input_uncached);
+	out->input_total = readable(u->input_total);
+	if (u->input_uncached >= 0 && u->cache_read != USAGE_UNREADABLE && u->cache_write != USAGE_UNREADABLE) {
 		/* Counts beside the cache's: such an API leaves out a cache that was not used. */
 		out->cache_read = known(u->cache_read);
 		out->cache_write = known(u->cache_write);

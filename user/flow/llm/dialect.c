@@ -276,9 +276,17 @@ void dialect_say_timings(const struct llm_sink *out, const cJSON *timings)
 	dialect_say_server(out, &s);
 }
 
+int64_t dialect_count(const cJSON *object, const char *key)
+{
+	const cJSON *member = json_get(object, key);
+	int64_t n = json_get_count(object, key);
+
+	return n < 0 && member && !cJSON_IsNull(member) ? USAGE_UNREADABLE : n;
+}
+
 int64_t dialect_detail(const cJSON *object, const char *details, const char *key)
 {
-	return json_get_count(json_get(object, details), key);
+	return dialect_count(json_get(object, details), key);
 }
 
 int64_t dialect_first_known(int64_t a, int64_t b)

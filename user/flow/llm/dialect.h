@@ -19,6 +19,8 @@ struct usage_part {
 	int64_t input_uncached, input_total, cache_read, cache_write, output_total, reasoning;
 	bool no_cache_write; /* this API has no such notion: cache_write is 0 */
 };
+#define USAGE_UNREADABLE                                                                                               \
+	(-2) /* of a count: there is one, but it is no number of tokens. An earlier one is then stale */
 #define USAGE_PART_NONE ((struct usage_part){-1, -1, -1, -1, -1, -1, false})
 
 /* What a document says, in document order. All text is borrowed for the call. */

@@ -24,10 +24,10 @@ static void say_usage(const struct llm_sink *out, const cJSON *usage)
 
 	if (!cJSON_IsObject(usage))
 		return;
-	u.input_uncached = json_get_count(usage, "input_tokens");
-	u.cache_read = json_get_count(usage, "cache_read_input_tokens");
-	u.cache_write = json_get_count(usage, "cache_creation_input_tokens");
-	u.output_total = json_get_count(usage, "output_tokens");
+	u.input_uncached = dialect_count(usage, "input_tokens");
+	u.cache_read = dialect_count(usage, "cache_read_input_tokens");
+	u.cache_write = dialect_count(usage, "cache_creation_input_tokens");
+	u.output_total = dialect_count(usage, "output_tokens");
 	u.reasoning = dialect_detail(usage, "output_tokens_details", "thinking_tokens");
 	out->on_usage(out->ctx, &u);
 }

@@ -37,11 +37,11 @@ static void say_usage(const struct llm_sink *out, const cJSON *usage)
 
 	if (!cJSON_IsObject(usage))
 		return;
-	input = json_get_count(usage, "inputTokens");
+	input = dialect_count(usage, "inputTokens");
 	total = json_get_count(usage, "totalTokens");
-	u.cache_read = json_get_count(usage, "cacheReadInputTokens");
-	u.cache_write = json_get_count(usage, "cacheWriteInputTokens");
-	u.output_total = json_get_count(usage, "outputTokens");
+	u.cache_read = dialect_count(usage, "cacheReadInputTokens");
+	u.cache_write = dialect_count(usage, "cacheWriteInputTokens");
+	u.output_total = dialect_count(usage, "outputTokens");
 	cached = (u.cache_read > 0 ? u.cache_read : 0) + (u.cache_write > 0 ? u.cache_write : 0);
 	if (cached > 0 && input >= cached && u.output_total >= 0 && total == input + u.output_total) {
 		u.input_total = input;

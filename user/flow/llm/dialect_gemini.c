@@ -36,20 +36,24 @@ static void say_usage(const struct llm_sink *out, const cJSON *usage)
 
 	if (!cJSON_IsObject(usage))
 		return;
-	prompt = json_get_count(usage, "promptTokenCount");
-	tool = json_get_count(usage, "toolUsePromptTokenCount");
-	candidates = json_get_count(usage, "candidatesTokenCount");
-	thoughts = json_get_count(usage, "thoughtsTokenCount");
+	prompt = dialect_count(usage, "promptTokenCount");
+	tool = dialect_count(usage, "toolUsePromptTokenCount");
+	candidates = dialect_count(usage, "candidatesTokenCount");
+	thoughts = dialect_count(usage, "thoughtsTokenCount");
 	total = json_get_count(usage, "totalTokenCount");
-	if (prompt >= 0)
+	if (prompt == USAGE_UNREADABLE || tool == USAGE_UNREADABLE)
+		u.input_total = USAGE_UNREADABLE;
+	else if (prompt >= 0)
 		u.input_total = prompt + positive(tool);
-	u.cache_read = json_get_count(usage, "cachedContentTokenCount");
+	u.cache_read = dialect_count(usage, "cachedContentTokenCount");
 	/* absent is none: zeros are left out of these documents */
-	if (u.cache_read < 0 && prompt >= 0)
+	if (u.cache_read == UNKNOWN_COUNT && prompt >= 0)
 		u.cache_read = 0;
 	u.no_cache_write = true;
 	u.reasoning = thoughts;
-	if (thoughts > 0 && candidates >= thoughts && prompt >= 0 && total == prompt + positive(tool) + candidates)
+	if (candidates == USAGE_UNREADABLE || thoughts == USAGE_UNREADABLE)
+		u.output_total = USAGE_UNREADABLE;
+	else if (thoughts > 0 && candidates >= thoughts && prompt >= 0 && total == prompt + positive(tool) + candidates)
 		u.output_total = candidates;
 	else if (candidates >= 0 || thoughts >= 0)
 		u.output_total = positive(candidates) + positive(thoughts);

@@ -25,11 +25,11 @@ static void say_usage(const struct llm_sink *out, const cJSON *usage)
 
 	if (!cJSON_IsObject(usage))
 		return;
-	u.input_total = json_get_count(usage, "input_tokens");
+	u.input_total = dialect_count(usage, "input_tokens");
 	u.cache_read = dialect_detail(usage, "input_tokens_details", "cached_tokens");
 	u.cache_write = dialect_detail(usage, "input_tokens_details", "cache_write_tokens");
 	u.no_cache_write = true;
-	u.output_total = json_get_count(usage, "output_tokens");
+	u.output_total = dialect_count(usage, "output_tokens");
 	u.reasoning = dialect_detail(usage, "output_tokens_details", "reasoning_tokens");
 	out->on_usage(out->ctx, &u);
 }

@@ -48,11 +48,11 @@ void dialect_say_openai_usage(const struct llm_sink *out, const cJSON *doc)
 		usage = json_get(json_get(doc, "x_groq"), "usage");
 	if (!cJSON_IsObject(usage) && !cJSON_IsObject(timings))
 		return;
-	u.input_total = json_get_count(usage, "prompt_tokens");
+	u.input_total = dialect_count(usage, "prompt_tokens");
 	u.cache_read = cache_read(usage);
 	u.cache_write = dialect_detail(usage, "prompt_tokens_details", "cache_write_tokens");
 	u.no_cache_write = true;
-	u.output_total = json_get_count(usage, "completion_tokens");
+	u.output_total = dialect_count(usage, "completion_tokens");
 	u.reasoning = dialect_detail(usage, "completion_tokens_details", "reasoning_tokens");
 	dialect_add_timings(&u, timings);
 	out->on_usage(out->ctx, &u);

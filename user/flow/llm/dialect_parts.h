@@ -48,7 +48,9 @@ void dialect_say_openai_usage(const struct llm_sink *out, const cJSON *doc);
 void dialect_say_timings(const struct llm_sink *out, const cJSON *timings);
 void dialect_add_timings(struct usage_part *u, const cJSON *timings);
 
-/* {"…_details":{key}} of object: UNKNOWN_COUNT when absent. */
+/* Number of tokens: UNKNOWN_COUNT when absent or null, USAGE_UNREADABLE when negative, fractional, no number … */
+int64_t dialect_count(const cJSON *object, const char *key);
+/* {"…_details":{key}} of object: the same. */
 int64_t dialect_detail(const cJSON *object, const char *details, const char *key);
 int64_t dialect_first_known(int64_t a, int64_t b);
 
