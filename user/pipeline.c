@@ -564,6 +564,8 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 		return -ENOMEM;
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
 	meta->now_ns = now_ns;
+	meta->max_events = p->cfg.max_events;
+	spans_show(p->spans, p->cfg.max_events - spans_events(s.spans)); /* what is open comes first */
 	meta->call_count = p->call_count;
 	meta->agent_count = coverage_agents(p->coverage);
 	meta->lost = &p->lost;

@@ -380,6 +380,15 @@ static void oldest_whole_spans_go_first(void **state)
 	assert_int_equal(lost.n[LOST_SPANS], 1);
 	assert_int_equal(lost.n[LOST_SPAN_EVENTS], 4);
 	tlog_free(&l);
+	spans_show(t, 6);
+	spans_each(t, log_span, &l);
+	assert_log(&l, "span 3 3 p1 i0 {\"a\":1}|span 4 4 p0 i0 -|");
+	tlog_free(&l);
+	spans_show(t, 0);
+	spans_each(t, log_span, &l);
+	assert_log(&l, "");
+	assert_int_equal(spans_events(t), 7); /* they stay */
+	spans_show(t, 7);
 	/* One that cannot fit is dropped itself, and takes nobody with it. */
 	push(t, 5, 6, 4);
 	spans_each(t, log_span, &l);

@@ -505,6 +505,19 @@ static void counters_of_two_calls(void **state)
 		       "C tokens/s @2260000000 42 {\"in\":0,\"out\":0}\n"
 		       "C calls in flight @2260000000 42 {\"n\":0}\n");
 	tlog_free(&l);
+	/* Past the limit of events the newest samples are kept: they need none of the others. */
+	r.meta.max_events = spans_events(r.spans) + 1 + 3; /* the life of the process, too */
+	run_write(&r);
+	log_events(&l, &r, "C");
+	assert_log(&l, "C calls in flight @2210000000 42 {\"n\":1}\n"
+		       "C tokens/s @2260000000 42 {\"in\":0,\"out\":0}\n"
+		       "C calls in flight @2260000000 42 {\"n\":0}\n");
+	tlog_free(&l);
+	r.meta.max_events = 1;
+	run_write(&r);
+	log_events(&l, &r, "C");
+	assert_log(&l, "");
+	tlog_free(&l);
 	run_release(&r);
 }
 

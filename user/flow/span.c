@@ -35,6 +35,7 @@ struct spans {
 	uint64_t events, bytes;
 	struct kept **ring; /* size is 0 or a power of two */
 	size_t size, head, count;
+	size_t hidden; /* of the oldest, not shown by spans_each() */
 };
 
 struct spans *spans_new(uint64_t max_events, struct lost *lost)
@@ -162,6 +163,7 @@ static void drop_oldest(struct spans *t)
 
 	t->head = (t->head + 1) & (t->size - 1);
 	t->count--;
+	t->hidden -= t->hidden > 0;
 	t->events -= events;
 	t->bytes -= k->bytes;
 	t->lost->n[LOST_SPANS]++;
@@ -204,9 +206,20 @@ int spans_push(struct spans *t, struct span *s)
 	return 0;
 }
 
+void spans_show(struct spans *t, uint64_t max_events)
+{
+	uint64_t events = t->events;
+
+	for (t->hidden = 0; events > max_events; t->hidden++) {
+		const struct kept *k = t->ring[(t->head + t->hidden) & (t->size - 1)];
+
+		events -= events_of(k->phase_count, k->instant_count);
+	}
+}
+
 void spans_each(const struct spans *t, void (*fn)(void *ctx, const struct span *s), void *ctx)
 {
-	for (size_t i = 0; i < t->count; i++) {
+	for (size_t i = t->hidden; i < t->count; i++) {
 		struct span s;
 
 		unpack(t->ring[(t->head + i) & (t->size - 1)], &s);

@@ -57,6 +57,9 @@ void spans_free(struct spans *t);
 /* Takes the contents of *s (owned pointers move in), also on failure. 0; -ENOMEM (the caller counts it); -EINVAL for
  * SPAN_PROCESS. A span that does not fit at all is dropped and counted, which is no failure. */
 int spans_push(struct spans *t, struct span *s);
+/* spans_each() leaves out the oldest whole spans, so that the others have at most so many events together. They stay.
+ */
+void spans_show(struct spans *t, uint64_t max_events);
 /* Oldest to newest as pushed. *s is made for the call and borrowed: its pointers die with the callback. */
 void spans_each(const struct spans *t, void (*fn)(void *ctx, const struct span *s), void *ctx);
 uint64_t spans_count(const struct spans *t);

@@ -49,8 +49,10 @@ struct writing {
 	const struct trace_meta *meta;
 	const struct trace_sink *sink;
 	struct buf line;
-	int err;	/* sticky */
-	uint64_t timed; /* events with a ts */
+	int err;	  /* sticky */
+	uint64_t timed;	  /* events with a ts */
+	uint64_t samples; /* of counters, so far */
+	uint64_t skipped; /* so many of the first ones are not written */
 	bool comma;
 	uint64_t latest; /* latest end, since the trace's start */
 
@@ -633,6 +635,12 @@ static void put_sample(struct sampler *s, uint64_t ts, const int64_t value[2])
 {
 	struct writing *w = s->w;
 
+	s->any = true;
+	s->last_ts = ts;
+	s->last[0] = value[0];
+	s->last[1] = value[1];
+	if (w->samples++ < w->skipped)
+		return;
 	begin_event(w);
 	put(w, "{\"ph\":\"C\",\"pid\":%u,\"ts\":" US_FORMAT ",\"cat\":\"llm\",\"name\":\"%s\",\"args\":{", s->pid,
 	    US(ts), s->name);
@@ -642,10 +650,6 @@ static void put_sample(struct sampler *s, uint64_t ts, const int64_t value[2])
 	else
 		put(w, "\"n\":%" PRId64 "}}", value[0]);
 	w->timed++;
-	s->any = true;
-	s->last_ts = ts;
-	s->last[0] = value[0];
-	s->last[1] = value[1];
 }
 
 static bool same(const struct sampler *s, const int64_t value[2])
@@ -722,6 +726,20 @@ static void put_counters(struct writing *w)
 		put_counters_of(w, pid, changes, n);
 	}
 	free(changes);
+}
+
+/* A sample tells all by itself, so that those that are kept stay true. */
+static void put_newest_counters(struct writing *w)
+{
+	uint64_t max = w->meta->max_events, room = max > w->timed ? max - w->timed : 0;
+
+	if (max) {
+		w->skipped = UINT64_MAX; /* only counted */
+		put_counters(w);
+		w->skipped = w->samples > room ? w->samples - room : 0;
+		w->samples = 0;
+	}
+	put_counters(w);
 }
 
 /* --- metadata
@@ -803,7 +821,7 @@ static void write_all(struct writing *w, const struct spans *spans, const struct
 	spans_each(spans, put_span, w);
 	if (extra)
 		spans_each(extra, put_span, w);
-	put_counters(w);
+	put_newest_counters(w);
 	put_something(w);
 	put(w, "\n],\"metadata\":");
 	put_metadata(w);

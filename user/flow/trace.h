@@ -20,6 +20,7 @@ struct trace_meta {
 	const char *version, *host, *kernel;
 	const char *command; /* redacted */
 	uint64_t call_count, agent_count;
+	uint64_t max_events; /* counter samples that are more are left out, the oldest first; 0: no limit */
 	const struct lost *lost;
 	struct sv attach_json; /* array text: chosen probe sites and classes; absent: none */
 	struct sv self_json;   /* object text: what tracing cost; absent: none */
