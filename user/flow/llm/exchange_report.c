@@ -222,8 +222,9 @@ void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 		return;
 	}
 	pending_report(p, end, end_ns, &c);
-	/* Not always for a gap that was counted: a response may have come before what it answers. */
-	if (c.lossy && !t->lost->n[LOST_EVENTS])
+	/* Not always for a gap that was counted: a response may have come before what it answers. What came before the
+	 * attach was not lost. */
+	if (c.lossy && !c.mid_attach && !t->lost->n[LOST_EVENTS])
 		t->lost->n[LOST_EVENTS]++;
 	identity = retry_identity(&c, p->facts.hash);
 	retry_link(&t->retries, &c, identity, true);
