@@ -4,14 +4,18 @@
 
 client.py CALLS.json: {"mode": "urllib" | "requests" | "session" | "http", "port", "ca", "plain", "wait": before the
 first connection, "open": after a first call on the connection, "calls": [{"path", "body", "headers"}], "first": the first
-call of "open"}. urllib and requests open a connection a call; session and http keep one. One JSON line a call on stdout.
+call of "open"}. urllib and requests open a connection a call; session, http and httpx keep one. httpx speaks HTTP/2, with
+"threads" calls at a time. "coding" of a call: gzip, br or zstd, of its body. One JSON line a call on stdout.
 """
+import ctypes
+import gzip
 import http.client
 import json
 import os
 import ssl
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 
 class Urllib:
@@ -68,9 +72,44 @@ class Http:
         return response.status, data
 
 
+class Httpx:
+    def __init__(self, cfg):
+        import httpx
+
+        self.module = httpx
+        self.base = cfg["base"]
+        # Without TLS there is no ALPN: HTTP/2 has to be known.
+        options = {"http1": False} if cfg.get("plain") else {"verify": ssl.create_default_context(cafile=cfg["ca"])}
+        self.client = httpx.Client(http2=True, timeout=60, **options)
+
+    def call(self, path, body, headers):
+        try:
+            with self.client.stream("POST", self.base + path, content=body, headers=headers) as response:
+                return response.status_code, b"".join(response.iter_raw())
+        except self.module.HTTPError as error:
+            raise ConnectionError(str(error)) from error
+
+
+def compress(coding, body):
+    if coding == "gzip":
+        return gzip.compress(body)
+    out, room = ctypes.create_string_buffer(len(body) + 1024), ctypes.c_size_t(len(body) + 1024)
+    if coding == "zstd":
+        pack = ctypes.CDLL("libzstd.so.1").ZSTD_compress
+        pack.restype = ctypes.c_size_t
+        size = pack(out, room, body, ctypes.c_size_t(len(body)), 3)
+        return out.raw[:size]
+    pack = ctypes.CDLL("libbrotlienc.so.1").BrotliEncoderCompress
+    assert pack(5, 22, 0, ctypes.c_size_t(len(body)), body, ctypes.byref(room), out)
+    return out.raw[: room.value]
+
+
 def make_call(client, call):
     body = json.dumps(call["body"]).encode()
     headers = {"content-type": "application/json", **call.get("headers", {})}
+    if call.get("coding"):
+        body = compress(call["coding"], body)
+        headers["content-encoding"] = call["coding"]
     start = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     try:
         status, data = client.call(call["path"], body, headers)
@@ -93,13 +132,17 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as f:
         cfg = json.load(f)
     cfg["base"] = f"{'http' if cfg.get('plain') else 'https'}://127.0.0.1:{cfg['port']}"
-    kinds = {"urllib": Urllib, "requests": Requests, "session": Requests, "http": Http}
+    kinds = {"urllib": Urllib, "requests": Requests, "session": Requests, "http": Http, "httpx": Httpx}
     client = kinds[cfg["mode"]](cfg)
     if cfg.get("wait"):
         wait_for_line()
     if cfg.get("open"):
         make_call(client, cfg["first"])
         wait_for_line()
+    if cfg.get("threads"):
+        with ThreadPoolExecutor(cfg["threads"]) as pool:
+            list(pool.map(lambda call: make_call(client, call), cfg["calls"]))
+        return
     for call in cfg["calls"]:
         make_call(client, call)
 

@@ -15,23 +15,27 @@ static bool match_generate(struct sv path, struct request *r)
 	return sv_ends(path, SV("/api/generate"));
 }
 
-/* The members that say something: {"message":{…}}, or "response" and the like at the top. field NULL: tool number i. */
-static void push_said(struct reply *r, struct buf *out, const char *field, const char *text, unsigned i)
+/* What is said: {"message":{…}}, or "response" and the like at the top. tools: from number `first` on. */
+static void push_said(struct reply *r, struct buf *out, const char *content, const char *thinking, unsigned first,
+		      unsigned tools)
 {
 	bool chat = r->dialect == &dialect_ollama_chat;
+	unsigned i;
 
 	if (chat)
-		buf_printf(out, "\"message\":{\"role\":\"assistant\",\"content\":\"%s\"",
-			   field && !strcmp(field, "content") ? text : "");
+		buf_printf(out, "\"message\":{\"role\":\"assistant\",\"content\":\"%s\"", content);
 	else
-		buf_printf(out, "\"response\":\"%s\"", field && !strcmp(field, "content") ? text : "");
-	if (field && !strcmp(field, "thinking"))
-		buf_printf(out, ",\"thinking\":\"%s\"", text);
-	if (!field)
-		buf_printf(out,
-			   ",\"tool_calls\":[{\"id\":\"call_%02u\",\"function\":{\"index\":%u,\"name\":\"get_weather\","
-			   "\"arguments\":{\"n\":[0]}}}]",
-			   i + 1, i);
+		buf_printf(out, "\"response\":\"%s\"", content);
+	if (thinking)
+		buf_printf(out, ",\"thinking\":\"%s\"", thinking);
+	if (chat && tools) {
+		for (i = 0; i < tools; i++)
+			buf_printf(out,
+				   "%s{\"id\":\"call_%02u\",\"function\":{\"index\":%u,\"name\":\"get_weather\","
+				   "\"arguments\":{\"n\":[0]}}}",
+				   i ? "," : ",\"tool_calls\":[", first + i + 1, first + i);
+		buf_puts(out, "]");
+	}
 	if (chat)
 		buf_puts(out, "}");
 }
@@ -55,13 +59,14 @@ static void push_done(struct reply *r, struct buf *out)
 	buf_puts(out, "}");
 }
 
-static void line(struct reply *r, const char *kind, const char *field, const char *text, unsigned i)
+/* kind NULL: the last one. tool: with this number, where the kind is that. */
+static void line(struct reply *r, const char *kind, const char *content, const char *thinking, unsigned tool)
 {
 	struct buf doc;
 
 	buf_init(&doc, 0);
 	push_start(r, &doc);
-	push_said(r, &doc, field, text, i);
+	push_said(r, &doc, content, thinking, tool, kind && !strcmp(kind, "tool"));
 	if (kind)
 		buf_puts(&doc, ",\"done\":false}");
 	else
@@ -77,13 +82,13 @@ static void stream(struct reply *r)
 	char text[256];
 
 	for (i = 0; i < k->reasoning && pace(r, token++); i++)
-		line(r, "reasoning", "thinking", "hm ", 0);
+		line(r, "reasoning", "", "hm ", 0);
 	for (i = 0; i < k->tokens && pace(r, token++); i++)
-		line(r, "text", "content", token_text(r, i, text), 0);
+		line(r, "text", token_text(r, i, text), NULL, 0);
 	if (r->dialect == &dialect_ollama_chat)
 		for (i = 0; i < k->tool && pace(r, token++); i++)
-			line(r, "tool", NULL, NULL, i);
-	line(r, NULL, "content", "", 0);
+			line(r, "tool", "", NULL, i); /* arguments come whole */
+	line(r, NULL, "", NULL, 0);
 	flush_events(r);
 }
 
@@ -94,7 +99,7 @@ static void document(struct reply *r, struct buf *out)
 	buf_init(&text, 0);
 	push_tokens(r, &text);
 	push_start(r, out);
-	push_said(r, out, "content", buf_cstr(&text), 0);
+	push_said(r, out, buf_cstr(&text), r->knobs->reasoning > 0 ? "hm" : NULL, 0, (unsigned)r->knobs->tool);
 	push_done(r, out);
 	buf_release(&text);
 }

@@ -240,7 +240,9 @@ static void document_embeddings(struct reply *r, struct buf *out)
 
 static void usage_embeddings(const struct reply *r, struct truth_usage *u)
 {
+	/* nothing is generated, and there is no cache to write to */
 	u->input_total = (int64_t)r->knobs->input_tokens;
+	u->cache_write = 0;
 }
 
 const struct dialect dialect_embeddings = {

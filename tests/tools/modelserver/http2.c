@@ -26,6 +26,7 @@ struct h2 {
 	struct buf out;
 	bool dead;
 	struct stream *streams; /* that have a thread */
+	struct stream *upgraded;
 };
 
 struct stream {
@@ -280,6 +281,8 @@ static void *serve_stream(void *arg)
 	enum stop stop;
 
 	request_parse(&s->q);
+	if (s->h->upgraded != s)
+		s->q.carried = 0; /* head_len is of the frames */
 	reply_serve(s->h->c, &s->q, &http2_wire, s, &stop);
 	end_stream(s, stop);
 	return NULL;
@@ -360,6 +363,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
 	if (!s || s->gone)
 		return 0;
+	if (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA)
+		s->q.head_len += 9 + frame->hd.length;
 	if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
 		memcpy(method, s->q.method, sizeof(method));
 		request_set_target(&s->q, sv_of(method), sv_of(s->path));
@@ -456,6 +461,7 @@ static int start_upgraded(struct h2 *h, struct request *q)
 	request_release(&s->q);
 	s->q = *q;
 	request_init(q); /* moved */
+	h->upgraded = s;
 	start_stream(h, s);
 	return 0;
 }

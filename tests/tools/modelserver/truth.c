@@ -95,7 +95,7 @@ static void put_request(struct json *j, const struct reply *r)
 	json_bool(j, "stream", q->stream);
 	put_text(j, "request_model", q->request_model);
 	json_int(j, "messages", q->messages);
-	/* of HTTP/2 the body alone: what its heads take depends on the connection */
+	/* head and body; HTTP/2: HEADERS and DATA frames; WebSocket: see ws.c */
 	json_uint(j, "request_bytes", q->head_len + q->carried);
 }
 
