@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "harness.h"
 
+#include <errno.h>
+
 #include "flow/coverage.h"
 
 static struct proc process(uint32_t tgid, uint64_t start_ns, const char *name)
@@ -97,9 +99,51 @@ static void without_memory_it_counts(void **state)
 	}
 }
 
+static void print_group(void *ctx, const struct coverage_row *r)
+{
+	tlog_printf(ctx, "%s[%u] x%llu: %llu conns, %llu calls, %llu undecoded (%s)\n", r->process, r->pid,
+		    (unsigned long long)r->processes, (unsigned long long)r->connections, (unsigned long long)r->calls,
+		    (unsigned long long)r->kinds[COVERAGE_UNDECODED], r->reason);
+}
+
+static void many_processes_share_rows(void **state)
+{
+	struct lost lost = {0};
+	struct coverage *t = coverage_new(&lost);
+	struct tlog l = {0};
+
+	(void)state;
+	for (uint32_t i = 0; i < 5; i++) {
+		struct proc p = {.key = {.tgid = 10 + i, .start_ns = 1}};
+
+		snprintf(p.name, sizeof(p.name), "%s", i == 1 ? "node" : "curl");
+		coverage_push_conn(t, &p, i == 2 ? COVERAGE_UNDECODED : COVERAGE_DECODED, i == 2 ? "ws" : NULL);
+		coverage_push_call(t, &p);
+	}
+	assert_int_equal(coverage_each_grouped(t, 5, print_group, &l), 0);
+	assert_log(&l, "curl[10] x1: 1 conns, 1 calls, 0 undecoded ()\n"
+		       "node[11] x1: 1 conns, 1 calls, 0 undecoded ()\n"
+		       "curl[12] x1: 1 conns, 1 calls, 1 undecoded (ws)\n"
+		       "curl[13] x1: 1 conns, 1 calls, 0 undecoded ()\n"
+		       "curl[14] x1: 1 conns, 1 calls, 0 undecoded ()\n");
+	tlog_free(&l);
+	assert_int_equal(coverage_each_grouped(t, 4, print_group, &l), 0);
+	assert_log(&l, "curl[10] x4: 4 conns, 4 calls, 1 undecoded (ws)\n"
+		       "node[11] x1: 1 conns, 1 calls, 0 undecoded ()\n");
+	tlog_free(&l);
+	for (int n = 1; n <= 3; n++) {
+		fail_nth(n);
+		assert_int_equal(coverage_each_grouped(t, 4, print_group, &l), -ENOMEM);
+		fail_nth(0);
+	}
+	tlog_free(&l);
+	coverage_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(many_processes_share_rows),
 		cmocka_unit_test(rows_add_up),
 		cmocka_unit_test(too_many_processes_share_a_row),
 		cmocka_unit_test(without_memory_it_counts),

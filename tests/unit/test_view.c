@@ -495,6 +495,16 @@ static void losses_and_coverage_are_named(void **state)
 	assert_non_null(strstr(text, "undecoded: http/2\xef\xbf\xbd\n"));
 	assert_null(strchr(text, '\x1b'));
 	free(text);
+	for (uint32_t i = 100; i < 119; i++) { /* 21 processes */
+		struct proc many = agent;
+
+		many.key.tgid = i;
+		coverage_push_conn(coverage, &many, COVERAGE_DECODED, NULL);
+	}
+	text = summary_text(s, &lost, coverage);
+	assert_non_null(strstr(text, "\n  agent (20 processes)       21       20          0       0      1      5\n"
+				     "  a\xef\xbf\xbd[2Jb[43]"));
+	free(text);
 	summary_free(s);
 	coverage_free(coverage);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "coverage.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ static struct row *find(struct coverage *t, const struct proc *p)
 		return NULL;
 	r->key = key;
 	r->row.pid = key.tgid;
+	r->row.processes = !others;
 	if (others)
 		snprintf(r->row.process, sizeof(r->row.process), "(others)");
 	HASH_ADD(hh, t->rows, key, sizeof(key), r);
@@ -126,4 +128,75 @@ void coverage_each(const struct coverage *t, void (*fn)(void *ctx, const struct 
 {
 	for (struct row *r = t->rows; r; r = r->hh.next)
 		fn(ctx, &r->row);
+}
+
+struct group {
+	struct coverage_row row;
+	UT_hash_handle hh; /* by row.process */
+};
+
+static void groups_free(struct group *groups)
+{
+	struct group *g, *tmp;
+
+	HASH_ITER (hh, groups, g, tmp) {
+		HASH_DEL(groups, g);
+		free(g);
+	}
+}
+
+static void group_add(struct coverage_row *to, const struct coverage_row *r)
+{
+	to->processes += r->processes;
+	to->connections += r->connections;
+	to->calls += r->calls;
+	for (int i = 0; i < COVERAGE_KINDS; i++)
+		to->kinds[i] += r->kinds[i];
+	if (r->reason[0])
+		memcpy(to->reason, r->reason, sizeof(to->reason));
+}
+
+/* NULL: no memory. */
+static struct group *group_by_name(const struct coverage *t)
+{
+	struct group *groups = NULL, *g;
+
+	for (struct row *r = t->rows; r; r = r->hh.next) {
+		HASH_FIND_STR(groups, r->row.process, g);
+		if (g) {
+			group_add(&g->row, &r->row);
+			continue;
+		}
+		g = calloc(1, sizeof(*g));
+		if (!g)
+			goto no_memory;
+		g->row = r->row;
+		HASH_ADD_STR(groups, row.process, g);
+		if (!g->hh.tbl) {
+			free(g);
+			goto no_memory;
+		}
+	}
+	return groups;
+no_memory:
+	groups_free(groups);
+	return NULL;
+}
+
+int coverage_each_grouped(const struct coverage *t, size_t max_rows,
+			  void (*fn)(void *ctx, const struct coverage_row *r), void *ctx)
+{
+	struct group *groups;
+
+	if (HASH_COUNT(t->rows) <= max_rows) {
+		coverage_each(t, fn, ctx);
+		return 0;
+	}
+	groups = group_by_name(t);
+	if (!groups)
+		return -ENOMEM;
+	for (struct group *g = groups; g; g = g->hh.next)
+		fn(ctx, &g->row);
+	groups_free(groups);
+	return 0;
 }

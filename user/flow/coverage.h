@@ -20,6 +20,7 @@ enum coverage_kind {
 struct coverage_row {
 	char process[64]; /* captured text: not fit for a terminal as it is */
 	uint32_t pid;
+	uint64_t processes; /* 1; in a row of many: how many, and pid is the first one's; 0: nobody counted */
 	uint64_t connections;
 	uint64_t kinds[COVERAGE_KINDS];
 	uint64_t calls;	 /* model calls of the process */
@@ -38,5 +39,8 @@ void coverage_push_call(struct coverage *t, const struct proc *p);
 uint64_t coverage_agents(const struct coverage *t);
 /* Rows in the order in which the processes were first seen. */
 void coverage_each(const struct coverage *t, void (*fn)(void *ctx, const struct coverage_row *r), void *ctx);
+/* The same in at most max_rows rows, where that can be done by one row for all processes of a name. 0 or -ENOMEM. */
+int coverage_each_grouped(const struct coverage *t, size_t max_rows,
+			  void (*fn)(void *ctx, const struct coverage_row *r), void *ctx);
 
 #endif

@@ -9,7 +9,8 @@
 #include "base/log.h"
 #include "format.h"
 
-#define SAMPLES_MAX 8192 /* of one quantity: exact up to there, a fair sample of all above */
+#define COVERAGE_ROWS 20   /* more processes: one row for all of a name */
+#define SAMPLES_MAX   8192 /* of one quantity: exact up to there, a fair sample of all above */
 
 struct quantity {
 	float value[SAMPLES_MAX];
@@ -246,7 +247,7 @@ struct table {
 
 static void render_row(void *ctx, const struct coverage_row *r)
 {
-	char name[40], who[64], reason[96];
+	char name[40], who[80], reason[96];
 	struct table *t = ctx;
 
 	if (t->err)
@@ -254,8 +255,13 @@ static void render_row(void *ctx, const struct coverage_row *r)
 	if (!t->rows++)
 		t->err = buf_printf(t->out, "%-24s %6s %8s %10s %7s %6s %6s\n", "coverage", "conns", "decoded",
 				    "undecoded", "served", "empty", "calls");
-	snprintf(who, sizeof(who), "%s[%u]", log_safe(name, sizeof(name), r->process[0] ? sv_of(r->process) : SV_NONE),
-		 r->pid);
+	log_safe(name, sizeof(name), r->process[0] ? sv_of(r->process) : SV_NONE);
+	if (r->processes > 1)
+		snprintf(who, sizeof(who), "%s (%" PRIu64 " processes)", name, r->processes);
+	else if (r->processes == 1)
+		snprintf(who, sizeof(who), "%s[%u]", name, r->pid);
+	else
+		snprintf(who, sizeof(who), "%s", name);
 	if (!t->err)
 		t->err = buf_printf(
 			t->out, "  %-22s %6" PRIu64 " %8" PRIu64 " %10" PRIu64 " %7" PRIu64 " %6" PRIu64 " %6" PRIu64,
@@ -285,7 +291,9 @@ int summary_render(struct summary *s, struct buf *out, const struct lost *lost, 
 		err = render_lost(out, lost);
 	if (err)
 		return err;
-	coverage_each(coverage, render_row, &table);
+	err = coverage_each_grouped(coverage, COVERAGE_ROWS, render_row, &table);
+	if (err)
+		return err;
 	if (!table.err && !table.rows)
 		table.err = buf_puts(out, "coverage: no TLS connection was seen\n");
 	return table.err;
