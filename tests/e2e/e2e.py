@@ -311,8 +311,8 @@ def client_command(mode, server, calls, **cfg):
             raise Skip("no node")
         script = os.path.join(HERE, "clients", "client.mjs" if mode == "node" else "http2.mjs")
         return [node, script, path], {} if plain else {"NODE_EXTRA_CA_CERTS": server.cert}
-    if mode == "ws":
-        return [PYTHON, os.path.join(HERE, "clients", "ws.py"), path], {}
+    if mode in ("ws", "h2c"):
+        return [PYTHON, os.path.join(HERE, "clients", f"{mode}.py"), path], {}
     return [PYTHON, os.path.join(HERE, "clients", "client.py"), path], {}
 
 

@@ -185,6 +185,26 @@ def need_module(name):
 
 
 @case
+def http2_upgraded():
+    """HTTP/2, upgraded from HTTP/1.1 by the first request"""
+    need_module("h2")
+    server = Server("--plain")
+    calls = wire_calls("up")[:6]
+    perfbpf = trace_client("h2c", server, calls)
+    end(perfbpf, len(calls))
+    truth = server.truth()
+    pairs = [(c, truth[key_of(c["path"])]) for c in perfbpf.calls()]
+    assert len(pairs) == len(calls) and len({t["conn"] for _, t in pairs}) == 1, "one connection"
+    for call, said in pairs:
+        # the first one's request was HTTP/1.1, its answer is HTTP/2
+        if "/up-1/" in call["path"]:
+            said["protocol"] = call["protocol"]
+            assert call["protocol"] in ("http/1.1", "http/2"), call
+        e2e.check_call(call, said, COLD_MS)
+    check_ttft("python3-h2, h2c", pairs)
+
+
+@case
 def http2_endings():
     """HTTP/2: streams that end early end alone"""
     server = Server()
@@ -543,7 +563,7 @@ def go_plain(concurrency):
         raise Skip("no go")
     binary = os.path.join(e2e.directory(), "client")
     source = os.path.join(e2e.HERE, "clients", "client.go")
-    env = {**os.environ, "GOFLAGS": "-mod=mod", "GO111MODULE": "off", "CGO_ENABLED": "0", "GOTELEMETRY": "off"}
+    env = {**os.environ, "GOFLAGS": "", "GO111MODULE": "off", "CGO_ENABLED": "0"}
     env.setdefault("HOME", "/root")
     built = subprocess.run([go, "build", "-o", binary, source], capture_output=True, text=True, env=env, check=False)
     assert built.returncode == 0, built.stderr

@@ -458,6 +458,7 @@ static int start_upgraded(struct h2 *h, struct request *q)
 		stream_free(s);
 		return -1;
 	}
+	nghttp2_session_set_stream_user_data(h->session, 1, s); /* a server's upgrade does not */
 	request_release(&s->q);
 	s->q = *q;
 	request_init(q); /* moved */
