@@ -8,7 +8,8 @@
 
 static struct rec_exec exec_of(uint32_t tgid, const char *exe)
 {
-	return (struct rec_exec){.proc = {.tgid = tgid}, .filename = sv_of(exe), .args = sv_of(exe), .comm = sv_of("c")};
+	return (struct rec_exec){
+		.proc = {.tgid = tgid}, .filename = sv_of(exe), .args = sv_of(exe), .comm = sv_of("c")};
 }
 
 static void follows_fork_exec_exit(void **state)
