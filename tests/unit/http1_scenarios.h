@@ -615,11 +615,29 @@ static const struct scenario scenarios[] = {
 		.end_ms = 9000,
 		.errors = 1,
 		STEPS(TX(0, "GET /1 HTTP/1.1\r\nHost: a\r\nno colon here\r\n\r\n" GET("/2")), RX(30, OK(1) "2")),
-		.golden = "1 GET /2 host=h n=1 @0/0\n"
-			  "1 > end 28 @0\n"
+		.golden = "1 unreadable @0\n"
+			  "2 GET /2 host=h n=1 @0/0\n"
+			  "2 > end 28 @0\n"
 			  "1 < 200 n=1 @30\n"
 			  "1 < @30 2\n"
-			  "1 < end 39 @30\n",
+			  "1 < end 39 @30\n"
+			  "2 abort closed 0 @9000\n",
+	},
+	{
+		.name = "header line of a response that is none",
+		.why = HTTP_ABORT_CLOSED,
+		.end_ms = 9000,
+		.errors = 1,
+		STEPS(TX(0, GET("/1")), RX(30, "HTTP/1.1 200 OK\r\nno colon here\r\n\r\nabc"), TX(40, GET("/2")),
+		      RX(50, OK(1) "2")),
+		.golden = "1 GET /1 host=h n=1 @0/0\n"
+			  "1 > end 28 @0\n"
+			  "1 abort parse 0 @30\n"
+			  "2 GET /2 host=h n=1 @40/40\n"
+			  "2 > end 28 @40\n"
+			  "2 < 200 n=1 @50\n"
+			  "2 < @50 2\n"
+			  "2 < end 39 @50\n",
 	},
 	{
 		.name = "upgrade to another protocol",

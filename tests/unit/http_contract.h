@@ -78,10 +78,10 @@ static inline void contract_request(void *ctx, uint64_t xid, const struct http_h
 	CONTRACT(c->open_count < CONTRACT_OPEN_MAX);
 	c->last_xid = xid;
 	c->requests++;
-	c->open[c->open_count++] = (struct contract_open){.xid = xid, .orphan = !h, .request_end = !h};
+	c->open[c->open_count++] = (struct contract_open){.xid = xid, .orphan = !h, .request_end = !h || h->unreadable};
 	if (h) {
 		contract_touch(h);
-		CONTRACT(c->lacking || (h->method.len && h->target.len));
+		CONTRACT(c->lacking || h->unreadable || (h->method.len && h->target.len));
 	}
 	if (c->next.on_request)
 		c->next.on_request(c->next.ctx, xid, h, first);

@@ -112,6 +112,10 @@ static inline void hlog_request(void *ctx, uint64_t xid, const struct http_head 
 		tlog_printf(&l->log, "%d unseen @%d\n", (int)xid, (int)(first->ts_ns / MS(1)));
 		return;
 	}
+	if (h->unreadable) {
+		tlog_printf(&l->log, "%d unreadable @%d\n", (int)xid, (int)(first->ts_ns / MS(1)));
+		return;
+	}
 	tlog_printf(&l->log, "%d %.*s %.*s host=%.*s n=%zu @%d/%d\n", (int)xid, (int)h->method.len, h->method.ptr,
 		    (int)h->target.len, h->target.ptr, (int)h->host.len, h->host.len ? h->host.ptr : "",
 		    h->header_count, (int)(first->entry_ns / MS(1)), (int)(first->ts_ns / MS(1)));

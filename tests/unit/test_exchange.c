@@ -541,6 +541,33 @@ static void test_request_lost(void **state)
 	rig_close(&r);
 }
 
+/* A request's head that is too long: the answer says what it was, and the times are its own. */
+static void test_unreadable_head(void **state)
+{
+	const struct http_head head = {.protocol = "http/1.1", .unreadable = true};
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	r.http.on_request(r.http.ctx, 1, &head, &AT(5));
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10) TEXT("a") STOP("5") DONE, 110);
+	resp_end(&r, 1, 900, 120);
+	expect(&r, "call 1 proto=http/1.1 status=200 api=anthropic provider=anthropic op=chat class=main stream=1\n"
+		   "  model=claude-x-1 stop=end_turn undecoded=http/1.1\n"
+		   "   start=5 ttfb=100 first=110 visible=110 last=110 end=120 kind=text chunks=1 stalls=0\n"
+		   "  request got=900\n");
+	tlog_free(&r.log);
+	r.http.on_request(r.http.ctx, 2, &head, &AT(200)); /* of nobody knows what */
+	resp_head(&r, 2, 431, "", 210);
+	resp_end(&r, 2, 90, 210);
+	assert_log(&r.log, "");
+	req(&r, 3, "/v1/messages", HOST, ASK, 300);
+	abort_at(&r, 3, HTTP_ABORT_PARSE, 310);
+	expect(&r, "end=capture_loss undecoded=http/1.1\n");
+	rig_close(&r);
+}
+
 /* A count that is none makes the one before it stale, not true. */
 static void test_unreadable_usage(void **state)
 {
@@ -1342,6 +1369,7 @@ int main(void)
 		cmocka_unit_test(test_no_calls),
 		cmocka_unit_test(test_request_lost),
 		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_unreadable_head),
 		cmocka_unit_test(test_unreadable_usage),
 		cmocka_unit_test(test_mid_attach),
 		cmocka_unit_test(test_identity),

@@ -366,11 +366,16 @@ static void test_head_too_long(void **state)
 	for (int i = 0; i < 5000; i++)
 		push_text(h, DIR_TX, "X-Some: header\r\n", 1);
 	assert_int_equal(http1_errors(h), 1);
-	push_text(h, DIR_TX, "\r\n" GET("/next"), 2);
-	push_text(h, DIR_RX, OK(0), 3);
-	http1_finish(h, HTTP_ABORT_CLIENT, MS(4));
+	push_text(h, DIR_RX, OK(0), 2); /* its response can be read all the same */
+	push_text(h, DIR_TX, "\r\n" GET("/next"), 3);
+	push_text(h, DIR_RX, "HTTP/1.1 200 OK\r\n", 4);
+	for (int i = 0; i < 5000; i++)
+		push_text(h, DIR_RX, "X-Some: header\r\n", 4);
+	assert_int_equal(http1_errors(h), 2);
+	http1_finish(h, HTTP_ABORT_CLIENT, MS(5));
 	http1_free(h);
-	assert_log(&l.log, "1 GET /next host=h n=1 @2/2\n1 > end 31 @2\n1 < 200 n=1 @3\n1 < end 38 @3\n");
+	assert_log(&l.log, "1 unreadable @1\n1 < 200 n=1 @2\n1 < end 38 @2\n"
+			   "2 GET /next host=h n=1 @3/3\n2 > end 31 @3\n2 abort parse 0 @4\n");
 	hlog_free(&l);
 }
 

@@ -88,6 +88,20 @@ static void begin_unseen(struct exchange_flow *f, uint64_t xid, const struct sta
 		call_note_lost(&p->call, UINT64_MAX);
 }
 
+/* The exchange whose request has a head that cannot be read: its answer tells what it is. */
+static void begin_unreadable(struct exchange_flow *f, uint64_t xid, const struct http_head *h,
+			     const struct stamp *first)
+{
+	struct pending *p = pending_new(f, xid);
+
+	if (!p)
+		return;
+	pending_conn(p, first);
+	p->call.start_ns = first->entry_ns;
+	p->call.protocol = h->protocol;
+	p->call.undecoded = exchanges_copy(f->table, sv_of(h->protocol), 32);
+}
+
 static void begin_seen(struct exchange_flow *f, uint64_t xid, const struct http_head *h, const struct dialect *d,
 		       const struct dialect_path *path, const struct stamp *first)
 {
@@ -119,6 +133,12 @@ static void on_request(void *ctx, uint64_t xid, const struct http_head *h, const
 	if (!h) {
 		exchanges_make_room(f->table);
 		begin_unseen(f, xid, first);
+		return;
+	}
+	if (h->unreadable) {
+		f->asked = true;
+		exchanges_make_room(f->table);
+		begin_unreadable(f, xid, h, first);
 		return;
 	}
 	f->asked |= strcmp(h->protocol ? h->protocol : "", "http/2") != 0;
@@ -301,7 +321,7 @@ static void on_abort(void *ctx, uint64_t xid, enum http_abort why, uint64_t carr
 		p->call.unfinished = why == HTTP_ABORT_CAPTURE_END;
 		if (why == HTTP_ABORT_LOSS && !p->call.lossy)
 			call_note_lost(&p->call, UINT64_MAX);
-		if (why == HTTP_ABORT_PARSE)
+		if (why == HTTP_ABORT_PARSE && !p->call.undecoded)
 			p->call.undecoded = exchanges_copy(t, sv_of(p->call.protocol), 32);
 		if (why == HTTP_ABORT_UPGRADE && p->upgrade) {
 			ws_session_start(f, e, ts_ns);

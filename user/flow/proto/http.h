@@ -28,6 +28,8 @@ struct http_head {
 	const struct http_header *headers;
 	size_t header_count;
 	const char *protocol; /* "http/1.1", "http/2", "websocket" (static) */
+	bool unreadable; /* a request's head that is too long or malformed: nothing more is known, only response parts
+				follow */
 };
 
 /* Value of the first header of that name, SV_NONE when there is none. */

@@ -517,13 +517,24 @@ static void head_lost(struct http1 *h, enum http_gap why, const struct stamp *at
 	body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, why, at);
 }
 
+/* The next response cannot be read, so that the exchange it belongs to ends here. */
+static void head_unreadable(struct http1 *h, const struct stamp *at)
+{
+	struct exchange *x = eligible(h, message_first(&h->response));
+
+	if (x)
+		exchange_abort(h, x, HTTP_ABORT_PARSE, at->ts_ns);
+}
+
 static bool on_response_lost(void *ctx, enum message_loss loss, enum http_gap why, const struct stamp *at)
 {
 	struct http1 *h = ctx;
 	struct exchange *x = h->answering;
 
-	if (loss == LOSS_PARSE && !h->response.lost)
+	if ((loss == LOSS_PARSE || loss == LOSS_HEAD) && !h->response.lost)
 		h->errors++;
+	if (!x && loss == LOSS_HEAD && !h->response.lost)
+		head_unreadable(h, at);
 	if (x && loss == LOSS_PARSE && h->response.state != MESSAGE_HEAD) {
 		exchange_abort(h, x, HTTP_ABORT_PARSE, at->ts_ns);
 		return false;
@@ -682,15 +693,38 @@ static void on_request_end(void *ctx, const struct stamp *at)
 	exchange_settle(h, x);
 }
 
+/* Its response can be read all the same. Where its body ends is not known. */
+static void request_unreadable(struct http1 *h)
+{
+	const struct stamp *first = message_first(&h->request);
+	struct http_head head = {.protocol = "http/1.1", .unreadable = true};
+	struct exchange *x;
+
+	before_tell(h);
+	if (h->count >= HTTP1_PIPELINE_MAX) {
+		give_up(h);
+		return;
+	}
+	x = exchange_new(h, h->client_dir == DIR_TX ? first->entry_ns : first->ts_ns);
+	if (!x)
+		return;
+	x->request_done = true;
+	exchange_saw(x, first);
+	h->sink.on_request(h->sink.ctx, x->xid, &head, first);
+	unpark(h, false);
+}
+
 static bool on_request_lost(void *ctx, enum message_loss loss, enum http_gap why, const struct stamp *at)
 {
 	struct http1 *h = ctx;
 	struct exchange *x = h->asking, *open = unanswered(h);
 
-	if (loss == LOSS_PARSE && !h->request.lost && !(open && open->upgrade))
+	if ((loss == LOSS_PARSE || loss == LOSS_HEAD) && !h->request.lost && !(open && open->upgrade))
 		h->errors++;
 	if (h->pipelined && h->list)
 		message_stop(&h->request);
+	if (!x && loss == LOSS_HEAD && !h->request.lost)
+		request_unreadable(h);
 	if (!x)
 		return false;
 	if (h->request.state != MESSAGE_HEAD)

@@ -24,6 +24,9 @@
  * A response whose request has not ended yet (an early answer, or a write that returns late) is told as it comes; its
  * on_response_end waits for the request's end, HTTP1_PARK_NS at most.
  *
+ * A head that began well but is too long or malformed is told as unreadable, when it is a request's: its response still
+ * answers it. Of a response it ends the exchange (HTTP_ABORT_PARSE).
+ *
  * The input may be cut anywhere: the same calls come out. Linear in its input. A parse error gives up this direction
  * until it is in step again, and is counted by the owner through http1_errors().
  */

@@ -187,8 +187,8 @@ static void head_bad(struct message *m, size_t more, const struct stamp *at)
 {
 	size_t n = m->head.len + more;
 
+	lose(m, LOSS_HEAD, HTTP_GAP_LOST, at);
 	head_clear(m);
-	lose(m, LOSS_PARSE, HTTP_GAP_LOST, at);
 	skip(m, n, at);
 }
 

@@ -26,6 +26,7 @@ enum message_next {
 enum message_loss {
 	LOSS_GAP,   /* bytes are missing, and with them the framing */
 	LOSS_PARSE, /* not valid HTTP */
+	LOSS_HEAD,  /* ... from somewhere in a head on that began well */
 	LOSS_GUESS, /* a chunk line that was found by searching was none */
 };
 
