@@ -26,7 +26,7 @@ struct h2 {
 	struct buf out;
 	bool dead;
 	struct stream *streams; /* that have a thread */
-	struct stream *upgraded;
+	bool upgraded;		/* stream 1 was HTTP/1.1 */
 };
 
 struct stream {
@@ -281,7 +281,7 @@ static void *serve_stream(void *arg)
 	enum stop stop;
 
 	request_parse(&s->q);
-	if (s->h->upgraded != s)
+	if (!s->h->upgraded || s->id != 1)
 		s->q.carried = 0; /* head_len is of the frames */
 	reply_serve(s->h->c, &s->q, &http2_wire, s, &stop);
 	end_stream(s, stop);
@@ -462,7 +462,7 @@ static int start_upgraded(struct h2 *h, struct request *q)
 	request_release(&s->q);
 	s->q = *q;
 	request_init(q); /* moved */
-	h->upgraded = s;
+	h->upgraded = true;
 	start_stream(h, s);
 	return 0;
 }
