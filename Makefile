@@ -193,7 +193,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (30)
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS := $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/tlsbench
+TEST_TOOLS := $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/tlsbench $(O)/tests/sockbench
 
 MODELSERVER_SRCS := $(sort $(wildcard tests/tools/modelserver/*.c))
 $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
@@ -202,6 +202,9 @@ $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testce
 $(O)/tests/modelclient: $(O)/tests/tools/modelclient.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lcjson -lm -lpthread
+$(O)/tests/sockbench: $(O)/tests/bench/sockbench.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^
 $(O)/tests/tlsbench: $(O)/tests/bench/tlsbench.o $(O)/tests/tools/testcert.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lpthread

@@ -13,6 +13,10 @@ __u32 last_gen = 0; /* generations are numbered from 1, over all processes */
  */
 __u32 ignored[LIMIT_IGNORED] = {};
 
+/* Not 0: a process of this number, or of one with the same lowest bits, was a target once. Most programs of the machine
+ * never were, and pay for a load instead of a look into a hash table. */
+__u8 target_hints[LIMIT_TARGET_HINTS] = {};
+
 struct ring_map rb SEC(".maps");
 struct targets_map targets SEC(".maps");
 struct conns_map conns SEC(".maps");

@@ -153,6 +153,7 @@ struct stats_map {
 extern const volatile struct config cfg;
 extern __u32 last_gen;
 extern __u32 ignored[LIMIT_IGNORED];
+extern __u8 target_hints[LIMIT_TARGET_HINTS];
 extern struct ring_map rb SEC(".maps");
 extern struct targets_map targets SEC(".maps");
 extern struct conns_map conns SEC(".maps");
@@ -177,13 +178,21 @@ static __always_inline struct target *target_of(struct task_struct *task)
 	__u32 tgid = task->tgid;
 	struct target *t;
 
-	if (tgid == cfg.self_tgid)
+	if (!target_hints[tgid & (LIMIT_TARGET_HINTS - 1)] || tgid == cfg.self_tgid)
 		return NULL;
 	t = bpf_map_lookup_elem(&targets, &tgid);
 	if (!t || t->start_ns != task->group_leader->start_boottime)
 		return NULL;
 	return t;
 }
+
+/* Children of targets, and programs that may become ones. 0 or -errno. */
+static __always_inline long target_add(__u32 tgid, const struct target *t)
+{
+	target_hints[tgid & (LIMIT_TARGET_HINTS - 1)] = 1;
+	return bpf_map_update_elem(&targets, &tgid, t, BPF_ANY);
+}
+EV_ASSERT((LIMIT_TARGET_HINTS & (LIMIT_TARGET_HINTS - 1)) == 0);
 
 /* Room for a record of a constant size; NULL (counted) when the ring is full. */
 static __always_inline void *emit_reserve(__u64 size)

@@ -4,6 +4,10 @@
 
 /* Sizes that the kernel side and the user side agree on. Plain integer macros: both compilers read them. */
 
+/* Processes are looked for in a table of bytes by the lowest bits of their number, before the map is asked: a power of
+ * two. */
+#define LIMIT_TARGET_HINTS 65536
+
 /* Bytes of plaintext in one DATA record: a TLS record carries at most 2^14 (RFC 8446 section 5.1), so nearly
  * every read or write is one record. Larger transfers go in chunks of this size with rising `pos`. */
 #define LIMIT_CHUNK_BYTES 16384

@@ -19,7 +19,7 @@ int BPF_PROG(proc_fork, struct task_struct *parent, struct task_struct *child)
 		return 0;
 	born.start_ns = child->start_boottime;
 	born.provisional = t->provisional;
-	if (bpf_map_update_elem(&targets, &tgid, &born, BPF_ANY))
+	if (target_add(tgid, &born))
 		stat_add(ST_STATE_FULL, 1);
 	r = emit_reserve(sizeof(*r));
 	if (!r)
@@ -95,7 +95,7 @@ int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binp
 			return 0;
 		provisional.start_ns = task->group_leader->start_boottime;
 		provisional.provisional = 1;
-		if (bpf_map_update_elem(&targets, &tgid, &provisional, BPF_ANY))
+		if (target_add(tgid, &provisional))
 			stat_add(ST_STATE_FULL, 1);
 	}
 	/* The thread lives on, its calls do not. */

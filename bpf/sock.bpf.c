@@ -416,6 +416,8 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 	info = sock_own(sk, task->tgid);
 	if (!info)
 		return;
+	if (info->plain == PLAIN_NEVER && !is_tcp(sk))
+		return;
 	if (!info->addr.family)
 		addr_read(&info->addr, sk);
 	if (len)
@@ -466,6 +468,33 @@ int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 		unix_ended(sk);
 	else if (ret > 0 && (is_tcp(sk) || is_unix_stream(sk)))
 		sock_moved(sk, EV_DIR_RX, ret, flags);
+	return 0;
+}
+
+/* --- who is there still ------------------------------------------------------------------------------------------ */
+
+/* Read by probes_tick(): the cookies of Unix sockets with plain HTTP that a target holds. No tracepoint tells when one
+ * is closed. */
+SEC("iter/task_file")
+int plain_list(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct socket *socket;
+	struct plain *plain;
+	struct sock *sk;
+
+	if (!task || !file || !target_of(task))
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	sk = socket->sk;
+	if (!sk || !is_unix_stream(sk))
+		return 0;
+	plain = bpf_sk_storage_get(&plains, sk, NULL, 0);
+	if (plain)
+		bpf_seq_write(ctx->meta->seq, &plain->key.obj, sizeof(plain->key.obj));
 	return 0;
 }
 

@@ -1428,6 +1428,10 @@ static void test_inherited(void)
 	end_server(server);
 }
 
+/* Shared with children. */
+static uint64_t *moved_by_child;
+static volatile int *ignore_step; /* 1: the connection is ignored; or, in general, go on */
+
 /* --- case: Unix sockets */
 
 static int unix_listener;
@@ -1485,9 +1489,62 @@ static void listen_unix(void)
 		abort();
 }
 
-/* --- case: large and partial writes */
+/* Many connections that the program closes itself: nothing tells, but they do not stay for ever. */
+static void case_unix_closed(void)
+{
+	int fd[3], i;
+	char buf[64];
 
-static uint64_t *moved_by_child; /* shared */
+	for (i = 0; i < 3; i++) {
+		fd[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		need(connect(fd[i], (void *)&unix_at, sizeof(unix_at)), 0);
+		need(write(fd[i], "GET /1 ", 7), 7);
+		need(read(fd[i], buf, sizeof(buf)), 7);
+		if (i < 2)
+			close(fd[i]);
+	}
+	while (!*ignore_step)
+		usleep(1000);
+	need(write(fd[2], "GET /2 ", 7), 7);
+	need(read(fd[2], buf, sizeof(buf)), 7);
+	_exit(0);
+}
+
+static void test_unix_closed(void)
+{
+	pid_t server = fork();
+	uint64_t now_ns;
+	bool ok;
+
+	if (server == 0) {
+		serve_unix(3);
+		_exit(0);
+	}
+	*ignore_step = 0;
+	forget_records();
+	child_pid = fork();
+	if (child_pid == 0) {
+		usleep(100000); /* until it is a target */
+		case_unix_closed();
+	}
+	probes_add_target(probes, child_pid, 0);
+	usleep(300000);
+	probes_consume(probes);
+	now_ns = clock_boot_ns() + 10000000000ull; /* its time has come */
+	probes_tick(probes, now_ns);
+	ok = count_of("open x") == 3 && count_of("close x1 tx=0 rx=0") == 1 && count_of("close x2 tx=0 rx=0") == 1 &&
+	     count_of("close x3") == 0;
+	*ignore_step = 1;
+	waitpid(child_pid, NULL, 0);
+	probes_consume(probes);
+	ok = ok && count_of("data x3 tx 7+7 'GET /2 '") == 1 && count_of("data x3 rx 7+7 'GET /2 '") == 1;
+	verdict(ok, "Unix sockets that a program closed itself are found");
+	if (!ok)
+		print_lines("got", got);
+	end_server(server);
+}
+
+/* --- case: large and partial writes */
 
 static void case_partial(void)
 {
@@ -1533,8 +1590,6 @@ static void test_partial(void)
 }
 
 /* --- case: connections that are ignored */
-
-static volatile int *ignore_step; /* shared: 1 when the connection is ignored */
 
 static void ignore_this(const struct ev_data *d)
 {
@@ -2123,6 +2178,7 @@ static void run_plain_tests(void)
 	test_old_connection("is given up after some looks", "exit 0 signal 0\n", case_given_up);
 	test_inherited();
 	check_served("Unix stream sockets", golden_unix, case_unix, serve_unix, 1);
+	test_unix_closed();
 	test_partial();
 	on_data_hook = ignore_this;
 	*ignore_step = 0;

@@ -24,6 +24,7 @@
 #define UPROBE_MULTI_RETURN   1
 #define START_TOLERANCE_NS    20000000ull /* /proc tells start times in clock ticks */
 #define SWEEP_INTERVAL_NS     30000000000ull
+#define UNIX_INTERVAL_NS      2000000000ull /* how late the closing of a Unix socket may be noticed */
 #define LOCKDOWN_FILE	      "/sys/kernel/security/lockdown"
 #define BTF_FILE	      "/sys/kernel/btf/vmlinux"
 
@@ -52,7 +53,7 @@ struct probes {
 	struct file *files; /* newest first */
 	struct reclaim *reclaim;
 	struct tails *tails;
-	uint64_t next_sweep_ns;
+	uint64_t next_sweep_ns, next_unix_ns;
 	int cpus;
 };
 
@@ -255,6 +256,7 @@ static void prepare(struct probes *p)
 	}
 	bpf_program__set_autoload(skel->progs.sock_sent, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_received, f->sock_length);
+	bpf_program__set_autoload(skel->progs.plain_list, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_rtt, f->tcp_rtt);
 	bpf_program__set_autoload(skel->progs.sock_retransmit, f->tcp_retransmit);
 	bpf_program__set_autoload(skel->progs.sock_reset_sent, f->tcp_reset);
@@ -638,6 +640,7 @@ int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns)
 	if (start_ns && (exact_ns > start_ns ? exact_ns - start_ns : start_ns - exact_ns) > START_TOLERANCE_NS)
 		return -ESRCH; /* the pid was given to another process */
 	t.start_ns = exact_ns;
+	p->skel->bss->target_hints[key % LIMIT_TARGET_HINTS] = 1;
 	return bpf_map_update_elem(bpf_map__fd(p->skel->maps.targets), &key, &t, BPF_ANY) ? -errno : 0;
 }
 
@@ -707,9 +710,62 @@ void probes_stats(struct probes *p, uint64_t *stats)
 	free(per_cpu);
 }
 
+static int compare_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* What plain_list writes: cookies, sorted. NULL: it cannot be read, or there is no memory. */
+static uint64_t *read_cookies(int fd, size_t *count)
+{
+	size_t size = 4096, len = 0;
+	char *bytes = malloc(size), *more;
+	ssize_t got = -1;
+
+	while (bytes && (got = read(fd, bytes + len, size - len)) > 0) {
+		len += (size_t)got;
+		if (len < size)
+			continue;
+		size *= 2;
+		more = realloc(bytes, size);
+		if (!more)
+			free(bytes);
+		bytes = more;
+	}
+	if (!bytes || got < 0) {
+		free(bytes);
+		return NULL;
+	}
+	*count = len / sizeof(uint64_t);
+	qsort(bytes, *count, sizeof(uint64_t), compare_u64);
+	return (uint64_t *)(void *)bytes;
+}
+
+/* Closes those Unix sockets that no target holds any more. */
+static void sweep_unix(struct probes *p, uint64_t now_ns)
+{
+	struct bpf_link *link = bpf_program__attach_iter(p->skel->progs.plain_list, NULL);
+	int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
+	size_t count = 0;
+	uint64_t *cookies = fd >= 0 ? read_cookies(fd, &count) : NULL;
+
+	if (cookies)
+		reclaim_unix_sweep(p->reclaim, cookies, count, now_ns, p->cfg.on_record, p->cfg.ctx);
+	free(cookies);
+	if (fd >= 0)
+		close(fd);
+	bpf_link__destroy(link);
+}
+
 void probes_tick(struct probes *p, uint64_t now_ns)
 {
 	reclaim_tick(p->reclaim, now_ns);
+	if (reclaim_unix_count(p->reclaim) && now_ns >= p->next_unix_ns) {
+		sweep_unix(p, now_ns);
+		p->next_unix_ns = now_ns + UNIX_INTERVAL_NS;
+	}
 	if (now_ns < p->next_sweep_ns)
 		return;
 	if (p->next_sweep_ns)

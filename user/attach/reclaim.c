@@ -18,10 +18,13 @@
 /* A connection whose state the kernel holds, as far as its CONN_OPEN came through. */
 struct known {
 	struct conn_map_key key;
+	uint32_t gen;
+	bool on_unix;	    /* a plain connection, in the list of those on Unix sockets */
 	uint64_t closed_ns; /* 0: not in the queue */
 	UT_hash_handle hh;
 	struct known *prev, *next;   /* of its process */
 	struct known *qprev, *qnext; /* in the queue of closed ones, oldest first */
+	struct known *uprev, *unext; /* in the list of those on Unix sockets */
 };
 
 struct process {
@@ -35,6 +38,8 @@ struct reclaim {
 	struct known *conns;
 	struct process *processes;
 	struct known *closed;
+	struct known *on_unix;
+	unsigned unix_count;
 };
 
 struct reclaim *reclaim_new(int conns_fd, int targets_fd)
@@ -64,11 +69,21 @@ static struct process *process_of(struct reclaim *r, uint32_t tgid)
 	return p;
 }
 
+static void unix_remove(struct reclaim *r, struct known *k)
+{
+	if (!k->on_unix)
+		return;
+	k->on_unix = false;
+	DL_DELETE2(r->on_unix, k, uprev, unext);
+	r->unix_count--;
+}
+
 /* Out of our tables, not out of the kernel. The process entry goes with its last connection. */
 static void forget(struct reclaim *r, struct known *k)
 {
 	struct process *p = process_of(r, k->key.tgid);
 
+	unix_remove(r, k);
 	if (k->closed_ns)
 		DL_DELETE2(r->closed, k, qprev, qnext);
 	if (p) {
@@ -119,7 +134,7 @@ static struct process *process_add(struct reclaim *r, uint32_t tgid)
 }
 
 /* Without memory it stays unknown: reclaim_sweep() finds it when its process is gone. */
-static void add(struct reclaim *r, const struct conn_map_key *key)
+static void add(struct reclaim *r, const struct conn_map_key *key, uint32_t gen)
 {
 	struct known *k = find(r, key);
 	struct process *p;
@@ -128,12 +143,14 @@ static void add(struct reclaim *r, const struct conn_map_key *key)
 		if (k->closed_ns)
 			DL_DELETE2(r->closed, k, qprev, qnext);
 		k->closed_ns = 0;
+		k->gen = gen;
 		return;
 	}
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return;
 	k->key = *key;
+	k->gen = gen;
 	p = process_add(r, key->tgid);
 	if (!p) {
 		free(k);
@@ -157,6 +174,7 @@ static void closed(struct reclaim *r, const struct conn_map_key *key, uint64_t t
 
 	if (!k || k->closed_ns)
 		return;
+	unix_remove(r, k);
 	k->closed_ns = ts_ns ? ts_ns : 1;
 	DL_APPEND2(r->closed, k, qprev, qnext);
 }
@@ -187,6 +205,53 @@ static struct conn_map_key key_of(const struct ev_head *h, const struct ev_conn 
 	return (struct conn_map_key){.obj = c->obj, .start_ns = c->start_ns, .tgid = h->tgid, .exec_id = c->exec_id};
 }
 
+static void note_sock(struct reclaim *r, const struct ev_conn_sock *s)
+{
+	struct conn_map_key key = key_of(&s->h, &s->conn);
+	struct known *k = s->how == EV_SOCK_ITSELF && !s->addr.family ? find(r, &key) : NULL;
+
+	if (!k || k->on_unix)
+		return;
+	k->on_unix = true;
+	DL_APPEND2(r->on_unix, k, uprev, unext);
+	r->unix_count++;
+}
+
+unsigned reclaim_unix_count(const struct reclaim *r)
+{
+	return r->unix_count;
+}
+
+static int compare_cookies(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+void reclaim_unix_sweep(struct reclaim *r, const uint64_t *cookies, size_t count, uint64_t now_ns,
+			void (*fn)(void *ctx, const void *bytes, size_t len), void *ctx)
+{
+	struct known *k, *next;
+
+	DL_FOREACH_SAFE2(r->on_unix, k, next, unext)
+	{
+		struct ev_conn_close c = {
+			.h = {.size = sizeof(c), .kind = EV_CONN_CLOSE, .ts_ns = now_ns, .tgid = k->key.tgid},
+			.conn = {.obj = k->key.obj,
+				 .start_ns = k->key.start_ns,
+				 .exec_id = k->key.exec_id,
+				 .gen = k->gen},
+		};
+		uint64_t cookie = k->key.obj;
+
+		if (count && bsearch(&cookie, cookies, count, sizeof(cookie), compare_cookies))
+			continue;
+		closed(r, &k->key, now_ns);
+		fn(ctx, &c, sizeof(c));
+	}
+}
+
 void reclaim_note(struct reclaim *r, const void *bytes, size_t len)
 {
 	const struct ev_head *h = bytes;
@@ -197,11 +262,14 @@ void reclaim_note(struct reclaim *r, const void *bytes, size_t len)
 	switch (h->kind) {
 	case EV_CONN_OPEN:
 		key = key_of(h, &((const struct ev_conn_open *)bytes)->conn);
-		add(r, &key);
+		add(r, &key, ((const struct ev_conn_open *)bytes)->conn.gen);
 		break;
 	case EV_CONN_CLOSE:
 		key = key_of(h, &((const struct ev_conn_close *)bytes)->conn);
 		closed(r, &key, h->ts_ns);
+		break;
+	case EV_CONN_SOCK:
+		note_sock(r, bytes);
 		break;
 	case EV_EXEC:
 		program_ended(r, h->tgid, ((const struct ev_exec *)bytes)->exec_id);

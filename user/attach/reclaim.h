@@ -20,6 +20,11 @@ void reclaim_free(struct reclaim *r); /* NULL is fine; the maps stay as they are
 
 /* Every record, in order. */
 void reclaim_note(struct reclaim *r, const void *bytes, size_t len);
+/* Plain connections on Unix sockets that are open, as far as is known: the kernel does not tell when they close. */
+unsigned reclaim_unix_count(const struct reclaim *r);
+/* Those whose cookie is not among these `count` (sorted) are closed: a CONN_CLOSE record is given to fn. */
+void reclaim_unix_sweep(struct reclaim *r, const uint64_t *cookies, size_t count, uint64_t now_ns,
+			void (*fn)(void *ctx, const void *bytes, size_t len), void *ctx);
 /* The process is not traced any more: all its connections. */
 void reclaim_process(struct reclaim *r, uint32_t tgid);
 void reclaim_tick(struct reclaim *r, uint64_t now_ns);
