@@ -2,7 +2,29 @@
 #ifndef TEST_HTTP1_SCENARIOS_H
 #define TEST_HTTP1_SCENARIOS_H
 
+#include "http_script.h"
+
 /* Conversations and what must be told of them, however they are cut. Included by test_http1.c alone. */
+
+struct scenario {
+	const char *name;
+	bool middle, server;
+	enum http_abort why;
+	uint64_t end_ms;
+	unsigned errors;
+	const struct script_step *steps;
+	size_t count;
+	const char *golden;
+};
+
+#define STEPS(...)                                                                                                     \
+	.steps = (const struct script_step[]){__VA_ARGS__},                                                            \
+	.count = ARRAY_SIZE(((const struct script_step[]){__VA_ARGS__}))
+
+#define SSE_HEAD  "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+#define POST(n)	  "POST /v1/messages HTTP/1.1\r\nHost: api.test\r\nContent-Length: " #n "\r\n\r\n"
+#define OK(n)	  "HTTP/1.1 200 OK\r\nContent-Length: " #n "\r\n\r\n"
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: h\r\n\r\n"
 
 static const struct scenario scenarios[] = {
 	{

@@ -1,30 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "http_script.h"
+#include "http1_scenarios.h"
 
 #include "flow/proto/http1.h"
-
-struct scenario {
-	const char *name;
-	bool middle, server;
-	enum http_abort why;
-	uint64_t end_ms;
-	unsigned errors;
-	const struct script_step *steps;
-	size_t count;
-	const char *golden;
-};
-
-#define STEPS(...)                                                                                                     \
-	.steps = (const struct script_step[]){__VA_ARGS__},                                                            \
-	.count = ARRAY_SIZE(((const struct script_step[]){__VA_ARGS__}))
-
-#define SSE_HEAD  "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-#define POST(n)	  "POST /v1/messages HTTP/1.1\r\nHost: api.test\r\nContent-Length: " #n "\r\n\r\n"
-#define OK(n)	  "HTTP/1.1 200 OK\r\nContent-Length: " #n "\r\n\r\n"
-#define GET(path) "GET " path " HTTP/1.1\r\nHost: h\r\n\r\n"
-
-static const struct scenario scenarios[];
-static const size_t scenario_count;
 
 /* --- one run --------------------------------------------------------------------------------------------------------
  */
@@ -513,8 +490,6 @@ static void test_upgrade_hands_over(void **state)
 	assert_log(&l.log, "rx frame1\ntx frame2\nrx frame3\n");
 	tlog_free(&l.log);
 }
-
-#include "http1_scenarios.h"
 
 int main(void)
 {
