@@ -236,6 +236,9 @@ static int render_lost(struct buf *out, const struct lost *l)
 		err = buf_printf(
 			out, "%" PRIu64 " request bytes not captured: over the limit of a request, which is no loss\n",
 			l->capped_bytes);
+	if (!err && l->ignored_bytes)
+		err = buf_printf(out, "not copied: %" PRIu64 " bytes of connections that carry no model calls\n",
+				 l->ignored_bytes);
 	return err;
 }
 
@@ -295,6 +298,6 @@ int summary_render(struct summary *s, struct buf *out, const struct lost *lost, 
 	if (err)
 		return err;
 	if (!table.err && !table.rows)
-		table.err = buf_puts(out, "coverage: no TLS connection was seen\n");
+		table.err = buf_puts(out, "coverage: no TLS or HTTP connection was seen\n");
 	return table.err;
 }
