@@ -68,7 +68,8 @@ static __noinline int skip_emit(const struct conn_state *state, const struct con
 		stat_add(ST_RING_RECORDS, 1);
 		return 0;
 	}
-	emit_head(&r->h, sizeof(*r), EV_DATA, EV_F_IGNORED, state->skip_ns, key->tgid, conn_tid());
+	emit_head(&r->h, sizeof(*r), EV_DATA, EV_F_IGNORED | (state->flags & CONN_F_FRESH ? EV_F_FRESH : 0),
+		  state->skip_ns, key->tgid, conn_tid());
 	conn_fill(&r->conn, key, state->gen);
 	r->pos = from;
 	r->entry_ns = state->skip_ns;
@@ -131,6 +132,8 @@ static __noinline __u64 run_begin(struct conn_state *state, const struct conn_ma
 	__u64 copy = copy_budget(state, dir, len);
 	bool skip = conn_ignored(state->gen);
 
+	if (state->flags & CONN_F_FRESH)
+		run->head.h.flags |= EV_F_FRESH;
 	conn_pay_gap(state, key, dir, run->head.h.ts_ns);
 	if (skip && dir == EV_DIR_TX && may_call(run->buf, len)) {
 		__sync_val_compare_and_swap(&ignored[state->gen & (LIMIT_IGNORED - 1)], state->gen, 0);

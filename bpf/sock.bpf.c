@@ -136,6 +136,7 @@ static __noinline int plain_make(struct sock *sk, struct sock_info *info, __u64 
 
 	conn_key(&init.key, bpf_get_current_task_btf(), info->cookie);
 	init.conn.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
+	init.conn.flags = fresh ? CONN_F_FRESH : 0;
 	plain = bpf_sk_storage_get(&plains, sk, &init, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!plain) {
 		stat_add(ST_STATE_FULL, 1);

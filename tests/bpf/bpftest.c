@@ -273,6 +273,12 @@ static void note_bytes(const struct ev_data *d)
 }
 
 static uint64_t handshake_ns; /* end of the last one */
+static uint32_t fresh_gens[1024];
+
+static bool is_fresh_gen(uint32_t gen)
+{
+	return fresh_gens[gen % ARRAY_SIZE(fresh_gens)] == gen;
+}
 
 static void note_data(const struct ev_data *d, size_t len)
 {
@@ -287,6 +293,8 @@ static void note_data(const struct ev_data *d, size_t len)
 		note(" BADSIZE");
 	else
 		note_bytes(d);
+	if (!(d->h.flags & EV_F_FRESH) != !is_fresh_gen(d->conn.gen))
+		note(" BADFRESH");
 	if (d->entry_ns == handshake_ns)
 		note(" after the handshake");
 	if (d->entry_ns > d->h.ts_ns || d->entry_ns < d->conn.start_ns)
@@ -370,7 +378,11 @@ static void on_record(void *ctx, const void *bytes, size_t len)
 		note_conn("gap", h, &g->conn);
 		note(" %s at %llu\n", dir_name(g->dir), g->pos);
 	} else if (h->kind == EV_CONN_OPEN) {
-		note_conn("open", h, &((const struct ev_conn_open *)bytes)->conn);
+		const struct ev_conn *c = &((const struct ev_conn_open *)bytes)->conn;
+
+		note_conn("open", h, c);
+		if (h->flags & EV_F_FRESH)
+			fresh_gens[c->gen % ARRAY_SIZE(fresh_gens)] = c->gen;
 		note("%s%s\n", h->flags & EV_F_FRESH ? " fresh" : "", h->flags & EV_F_PLAIN ? " plain" : "");
 	} else if (h->kind == EV_CONN_CLOSE) {
 		const struct ev_conn_close *c = bytes;

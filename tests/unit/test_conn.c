@@ -563,6 +563,23 @@ static void plain_turns_to_tls(void **state)
 	close_world(&w);
 }
 
+/* CONN_OPEN was lost: the bytes say what it would have said. */
+static void bytes_of_a_fresh_connection(void **state)
+{
+	struct rec_data r = {
+		.conn = key_of(1), .at = {.ts_ns = MS}, .pos = 3, .ptr = (const uint8_t *)"a", .len = 1, .orig_len = 1};
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	r.fresh = true;
+	conns_push_data(w.t, &r);
+	assert_true(w.last->fresh);
+	conns_tick(w.t, 1000 * MS);
+	assert_log(&w.log, "open 1 fresh\n1 tx gap 3\n1 tx 1: a (4)\n");
+	close_world(&w);
+}
+
 static void reached(struct world *w, uint32_t gen, uint64_t tx, uint64_t rx, uint64_t ms)
 {
 	conns_push_pos(w->t, &(struct rec_pos){.conn = key_of(gen), .ts_ns = ms * MS, .pos = {tx, rx}});
@@ -933,6 +950,7 @@ int main(void)
 		cmocka_unit_test(object_lives_on),
 		cmocka_unit_test(end_of_capture),
 		cmocka_unit_test(all_of_it_was_lost),
+		cmocka_unit_test(bytes_of_a_fresh_connection),
 		cmocka_unit_test(tail_is_lost),
 		cmocka_unit_test(hole_while_the_other_way_goes_on),
 		cmocka_unit_test(set_up),

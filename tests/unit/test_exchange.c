@@ -568,6 +568,24 @@ static void test_unreadable_head(void **state)
 	rig_close(&r);
 }
 
+/* What the first event said of the output is a placeholder when the last one may be lost. */
+static void test_stale_usage(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10) TEXT("a"), 110);
+	gap(&r, 1, HTTP_RESPONSE, 30, HTTP_GAP_LOST, 120);
+	resp(&r, 1, "\n\n" DONE, 130);
+	resp_end(&r, 1, 900, 130);
+	expect(&r, " lossy lost=30\n");
+	expect(&r, "usage=partial uncached=10 read=0 write=0 input=10 output=1\n");
+	rig_close(&r);
+}
+
 /* A count that is none makes the one before it stale, not true. */
 static void test_unreadable_usage(void **state)
 {
@@ -1369,6 +1387,7 @@ int main(void)
 		cmocka_unit_test(test_no_calls),
 		cmocka_unit_test(test_request_lost),
 		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_stale_usage),
 		cmocka_unit_test(test_unreadable_head),
 		cmocka_unit_test(test_unreadable_usage),
 		cmocka_unit_test(test_mid_attach),

@@ -330,6 +330,33 @@ static void test_many_headers(void **state)
 	hlog_free(&l);
 }
 
+/* The hole in the responses is known before the request is whose response it holds. */
+static void test_request_told_after_its_loss(void **state)
+{
+	for (int answered = 0; answered <= 1; answered++) {
+		struct contract c = {0};
+		struct hlog l = {0};
+		struct http1 *h;
+
+		(void)state;
+		c.next = hlog_sink(&l);
+		h = plain_new(&c, true);
+		push_text(h, DIR_TX, GET("/1"), 1);
+		push_text(h, DIR_RX, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", 2);
+		http1_gap(h, DIR_RX, 50, HTTP_GAP_LOST, &(struct stamp){.entry_ns = MS(40), .ts_ns = MS(40)});
+		if (answered) /* perhaps by what answers a request that is not seen */
+			http1_gap(h, DIR_TX, 60, HTTP_GAP_LOST, &(struct stamp){.entry_ns = MS(30), .ts_ns = MS(30)});
+		push_text(h, DIR_TX, GET("/2"), 30);
+		if (answered)
+			push_text(h, DIR_RX, OK(1) "2", 50);
+		http1_finish(h, HTTP_ABORT_EXIT, MS(60));
+		http1_free(h);
+		assert_non_null(strstr(l.log.text, answered ? "2 < gap -1\n2 < 200 n=1 @50\n2 < @50 2\n2 < end 39 @50\n"
+							    : "2 abort loss 0 @30\n"));
+		hlog_free(&l);
+	}
+}
+
 static void test_head_too_long(void **state)
 {
 	struct contract c = {0};
@@ -494,12 +521,19 @@ static void test_upgrade_hands_over(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole_and_bytewise), cmocka_unit_test(test_every_cut),
-		cmocka_unit_test(test_every_near_cut),	   cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_every_gap),	   cmocka_unit_test(test_many_headers),
-		cmocka_unit_test(test_head_too_long),	   cmocka_unit_test(test_too_many_outstanding),
-		cmocka_unit_test(test_park_is_bounded),	   cmocka_unit_test(test_chunk_sizes),
-		cmocka_unit_test(test_search_is_linear),   cmocka_unit_test(test_upgrade_hands_over),
+		cmocka_unit_test(test_whole_and_bytewise),
+		cmocka_unit_test(test_every_cut),
+		cmocka_unit_test(test_every_near_cut),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_every_gap),
+		cmocka_unit_test(test_many_headers),
+		cmocka_unit_test(test_request_told_after_its_loss),
+		cmocka_unit_test(test_head_too_long),
+		cmocka_unit_test(test_too_many_outstanding),
+		cmocka_unit_test(test_park_is_bounded),
+		cmocka_unit_test(test_chunk_sizes),
+		cmocka_unit_test(test_search_is_linear),
+		cmocka_unit_test(test_upgrade_hands_over),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

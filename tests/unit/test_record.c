@@ -30,7 +30,9 @@ static void on_data(void *ctx, const struct rec_data *r)
 	print_conn(ctx, &r->conn);
 	PRINT("%d %llu-%llu tid %u pos %llu %u/%u%s ", r->dir, (unsigned long long)r->at.entry_ns,
 	      (unsigned long long)r->at.ts_ns, r->at.tid, (unsigned long long)r->pos, r->len, r->orig_len,
-	      r->capped ? " capped" : "");
+	      r->capped	 ? " capped"
+	      : r->fresh ? " fresh"
+			 : "");
 	tlog_escaped(&((struct world *)ctx)->log, r->ptr, r->len);
 	PRINT("%s", "\n");
 }
@@ -189,7 +191,7 @@ static unsigned samples(struct packet out[16])
 	struct ev_head t = {0};
 	unsigned n = 0;
 
-	out[n++] = packet(EV_DATA, 0, &d, sizeof(d), "hello", 5);
+	out[n++] = packet(EV_DATA, EV_F_FRESH, &d, sizeof(d), "hello", 5);
 	out[n++] = packet(EV_GAP, 0, &g, sizeof(g), NULL, 0);
 	out[n++] = packet(EV_CONN_OPEN, EV_F_FRESH, &o, sizeof(o), NULL, 0);
 	out[n++] = packet(EV_CONN_CLOSE, EV_F_LOCAL, &c, sizeof(c), NULL, 0);
@@ -212,7 +214,7 @@ static void push(struct world *w, const struct packet *p)
 }
 
 static const char golden[] =
-	"data 42/2/5/7f00/9 1 770-777 tid 43 pos 100 5/5 hello\n"
+	"data 42/2/5/7f00/9 1 770-777 tid 43 pos 100 5/5 fresh hello\n"
 	"gap 42/2/5/7f00/9 0 12 at 777\n"
 	"open 42/2/5/7f00/9 777 fresh\n"
 	"close 42/2/5/7f00/9 777 7,8 local\n"

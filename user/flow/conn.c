@@ -732,7 +732,7 @@ void conns_push_data(struct conns *t, const struct rec_data *r)
 		advance(t, r->at.ts_ns);
 		return;
 	}
-	e = enter(t, &r->conn, r->at.ts_ns, true, false);
+	e = enter(t, &r->conn, r->at.ts_ns, true, r->fresh);
 	if (!e) {
 		if (r->orig_len)
 			count_lost(t, r->orig_len);

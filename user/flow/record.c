@@ -85,6 +85,7 @@ static bool push_data(struct record *r, const uint8_t *p, size_t len)
 		.ptr = p + sizeof(e),
 		.len = e.len,
 		.orig_len = e.orig_len,
+		.fresh = (e.h.flags & EV_F_FRESH) != 0,
 		.capped = (e.h.flags & (EV_F_CAPPED | EV_F_IGNORED)) && !(e.h.flags & EV_F_FAULT),
 	};
 	if (d.capped && (e.h.flags & EV_F_IGNORED))

@@ -19,6 +19,7 @@ struct rec_data {
 	const uint8_t *ptr; /* borrowed for the call */
 	uint32_t len;
 	uint32_t orig_len; /* > len: the rest is missing */
+	bool fresh;	   /* the connection was seen from its first byte: CONN_OPEN may be lost */
 	bool capped;	   /* missing by choice (request cap, or the connection is ignored), not lost */
 };
 

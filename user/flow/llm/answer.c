@@ -32,6 +32,7 @@ struct answer {
 	bool broken;	   /* parts of the body are missing: counts and silences are not known */
 	bool broken_first; /* ... before the first token */
 	bool broken_visible;
+	bool stale; /* ... since usage was said: a later word of it may be among them */
 	bool reasoning_shown, reasoning_begun;
 	bool terminal; /* the message is whole */
 
@@ -116,6 +117,7 @@ static void on_usage(void *ctx, const struct usage_part *u)
 	merge(&a->usage.output_total, u->output_total);
 	merge(&a->usage.reasoning, u->reasoning);
 	a->usage.no_cache_write |= u->no_cache_write;
+	a->stale = a->stale && u->output_total == UNKNOWN_COUNT;
 }
 
 static void on_model(void *ctx, struct sv model)
@@ -295,7 +297,7 @@ static void note_missing(void *ctx)
 
 	if (a->terminal)
 		return;
-	a->broken = true;
+	a->broken = a->stale = true;
 	a->broken_first |= a->first_ns == UNKNOWN_NS;
 	a->broken_visible |= a->visible_ns == UNKNOWN_NS;
 	a->last_ns = UNKNOWN_NS; /* until a later token is seen */
@@ -451,7 +453,7 @@ static void report_usage(const struct answer *a, struct usage *out)
 
 	if (!any_count(u, is_known))
 		return;
-	out->source = a->terminal && !any_count(u, is_unreadable) ? USAGE_REPORTED : USAGE_PARTIAL;
+	out->source = a->terminal && !a->stale && !any_count(u, is_unreadable) ? USAGE_REPORTED : USAGE_PARTIAL;
 	out->cache_read = readable(u->cache_read);
 	out->cache_write = u->cache_write == UNKNOWN_COUNT && u->no_cache_write ? 0 : readable(u->cache_write);
 	out->output_total = readable(u->output_total);

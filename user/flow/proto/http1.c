@@ -21,6 +21,8 @@
  *  - bytes lost in the requests: requests may be hidden. Their responses find no request that is old enough: exchanges
  *    without a request. A request found by searching may be text that only looks like one: if a younger request is old
  *    enough too, the response is that one's.
+ *  - bytes lost in both: a response found then may be that of a hidden request. It is taken for the request's before
+ *    it, which has lost bytes of its response all the same.
  * A connection seen to pipeline (a request began before the last byte of the response before it) gives time no meaning:
  * there, all that is outstanding ends at a loss of responses; after a loss of requests no further ones are read, and
  * what comes behind the responses of those that are outstanding are exchanges without a request.
@@ -75,8 +77,9 @@ struct http1 {
 	bool finished;
 	struct stamp before_first, before_last; /* bytes at the front that are in no message */
 	uint64_t before_bytes;
-	struct stamp request_end; /* of the last complete request */
-	uint64_t orphan_ns;	  /* when the last response began that was given up waiting for its request; 0: none */
+	struct stamp request_end;		    /* of the last complete request */
+	uint64_t response_hole_ns, request_hole_ns; /* when bytes behind the latest hole moved; 0: none */
+	uint64_t orphan_ns; /* when the last response began that was given up waiting for its request; 0: none */
 	uint64_t next_xid;
 	unsigned errors, requests;
 	enum http1_upgrade upgrade;
@@ -291,6 +294,13 @@ static bool handed_over(struct http1 *h, struct exchange *x, const struct head_i
 	return true;
 }
 
+/* Both ways lost bytes since x began: this may be the response to a request that is hidden, and x's was lost. */
+static bool is_doubtful(const struct http1 *h, const struct exchange *x)
+{
+	return !x->orphan && !x->gap_told && h->response_hole_ns && h->response_hole_ns >= x->since_ns &&
+	       h->request_hole_ns && h->request_hole_ns >= x->since_ns;
+}
+
 /* The head in h->response is x's final one. */
 static enum message_next answer(struct http1 *h, struct exchange *x, uint64_t *length)
 {
@@ -302,6 +312,10 @@ static enum message_next answer(struct http1 *h, struct exchange *x, uint64_t *l
 	x->begun = true;
 	x->lost = false;
 	h->answering = x;
+	if (is_doubtful(h, x)) {
+		x->gap_told = true;
+		body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_LOST, message_first(&h->response));
+	}
 	exchange_saw(x, &h->response.head_end);
 	if (handed_over(h, x, &info))
 		return NEXT_STOP;
@@ -533,6 +547,8 @@ static bool on_response_lost(void *ctx, enum message_loss loss, enum http_gap wh
 
 	if ((loss == LOSS_PARSE || loss == LOSS_HEAD) && !h->response.lost)
 		h->errors++;
+	if (loss == LOSS_GAP)
+		h->response_hole_ns = at->ts_ns;
 	if (!x && loss == LOSS_HEAD && !h->response.lost)
 		head_unreadable(h, at);
 	if (x && loss == LOSS_PARSE && h->response.state != MESSAGE_HEAD) {
@@ -622,6 +638,19 @@ static enum message_next request_body(struct exchange *x, const struct head_info
 	}
 }
 
+/* The exchange of a request that begins at `first`. */
+static struct exchange *request_new(struct http1 *h, const struct stamp *first)
+{
+	/* The traced client's request is under way when the write begins; to a server it is there when the read
+	 * returns. */
+	struct exchange *x = exchange_new(h, h->client_dir == DIR_TX ? first->entry_ns : first->ts_ns);
+
+	/* It is told late: a hole in the responses may hold its own. Not so when that one's head is seen. */
+	if (x && h->response_hole_ns && x->since_ns <= h->response_hole_ns)
+		x->lost = true;
+	return x;
+}
+
 static enum message_next on_request_head(void *ctx, struct message *m, uint64_t *length)
 {
 	struct http1 *h = ctx;
@@ -635,9 +664,7 @@ static enum message_next on_request_head(void *ctx, struct message *m, uint64_t 
 		give_up(h);
 		return NEXT_STOP;
 	}
-	/* The traced client's request is under way when the write begins; to a server it is there when the read
-	 * returns. */
-	x = exchange_new(h, h->client_dir == DIR_TX ? first->entry_ns : first->ts_ns);
+	x = request_new(h, first);
 	if (!x) {
 		stop(h);
 		return NEXT_STOP;
@@ -705,7 +732,7 @@ static void request_unreadable(struct http1 *h)
 		give_up(h);
 		return;
 	}
-	x = exchange_new(h, h->client_dir == DIR_TX ? first->entry_ns : first->ts_ns);
+	x = request_new(h, first);
 	if (!x)
 		return;
 	x->request_done = true;
@@ -721,6 +748,8 @@ static bool on_request_lost(void *ctx, enum message_loss loss, enum http_gap why
 
 	if ((loss == LOSS_PARSE || loss == LOSS_HEAD) && !h->request.lost && !(open && open->upgrade))
 		h->errors++;
+	if (loss == LOSS_GAP && why == HTTP_GAP_LOST)
+		h->request_hole_ns = at->ts_ns;
 	if (h->pipelined && h->list)
 		message_stop(&h->request);
 	if (!x && loss == LOSS_HEAD && !h->request.lost)
