@@ -122,7 +122,7 @@ static void exchange_remove(struct http1 *h, struct exchange *x)
 
 static void exchange_abort(struct http1 *h, struct exchange *x, enum http_abort why, uint64_t ts_ns)
 {
-	uint64_t carried = h->answering == x ? h->response.carried : 0;
+	uint64_t carried = h->answering == x ? h->response.carried : x->carried;
 
 	h->sink.on_abort(h->sink.ctx, x->xid, why, carried, ts_ns);
 	exchange_remove(h, x);
