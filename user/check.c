@@ -60,14 +60,9 @@ static void check_file(struct check *c, const char *path, const char *shown)
 static void on_map(void *ctx, const struct map_entry *m)
 {
 	struct check *c = ctx;
-	char path[sizeof(m->path) + 64];
-	struct stat st;
+	char path[MAPS_PATH_BYTES];
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", c->pid, (unsigned long long)m->begin,
-		 (unsigned long long)m->end);
-	if (stat(path, &st))
-		snprintf(path, sizeof(path), "/proc/%d/root%s", c->pid, m->path);
-	check_file(c, path, m->path);
+	check_file(c, maps_path(c->pid, m, path), m->path);
 }
 
 static void check_process(void *ctx, const struct proc_stat *p)

@@ -129,19 +129,12 @@ struct walk {
 	pid_t pid;
 };
 
-/* map_files reaches the very file, also a deleted or replaced one; without the capability for it, the path in the
- * process's own root has to do. */
 static void on_map(void *ctx, const struct map_entry *m)
 {
 	struct walk *w = ctx;
-	char path[sizeof(m->path) + 64];
-	struct stat st;
+	char path[MAPS_PATH_BYTES];
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", w->pid, (unsigned long long)m->begin,
-		 (unsigned long long)m->end);
-	if (stat(path, &st) && !m->deleted)
-		snprintf(path, sizeof(path), "/proc/%d/root%s", w->pid, m->path);
-	look_at(w->d, path, m->path, &w->r);
+	look_at(w->d, maps_path(w->pid, m, path), m->path, &w->r);
 }
 
 struct discover_result discover_process(struct discover *d, pid_t pid)

@@ -189,3 +189,14 @@ int maps_each(pid_t pid, void (*fn)(void *ctx, const struct map_entry *m), void 
 	fclose(f);
 	return err;
 }
+
+const char *maps_path(pid_t pid, const struct map_entry *m, char out[MAPS_PATH_BYTES])
+{
+	struct stat st;
+
+	snprintf(out, MAPS_PATH_BYTES, "/proc/%d/map_files/%llx-%llx", (int)pid, (unsigned long long)m->begin,
+		 (unsigned long long)m->end);
+	if (stat(out, &st) && !m->deleted)
+		snprintf(out, MAPS_PATH_BYTES, "/proc/%d/root%s", (int)pid, m->path);
+	return out;
+}

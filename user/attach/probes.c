@@ -532,7 +532,7 @@ static int attach_all(struct probes *p, struct file *f, const char *path)
 	return err ? err : -ENOENT;
 }
 
-bool probes_has_file(const struct probes *p, uint64_t dev, uint64_t ino)
+static bool has_file(const struct probes *p, uint64_t dev, uint64_t ino)
 {
 	const struct file *f;
 
@@ -547,7 +547,7 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
 {
 	struct file *f;
 
-	if (probes_has_file(p, e->dev, e->ino))
+	if (has_file(p, e->dev, e->ino))
 		return 0;
 	if (found->count > TLSFIND_MAX)
 		return -EINVAL;

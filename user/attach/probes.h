@@ -59,7 +59,6 @@ struct probes_file {
 	int status[TLSFIND_MAX]; /* per function: 0 or -errno */
 };
 void probes_each_file(const struct probes *p, void (*fn)(void *ctx, const struct probes_file *f), void *ctx);
-bool probes_has_file(const struct probes *p, uint64_t dev, uint64_t ino);
 
 /* A process is traced from now on, with the children it makes. start_ns: to 20 ms, 0 not known. 0, -E2BIG
  * (LIMIT_TARGETS), -ESRCH (gone, or the pid is another process's by now), -EINVAL (perfbpf itself). */
