@@ -228,10 +228,23 @@ enum tls_role {
 /* Length from: the return value (> 0), or *(size_t *)argument N when the function returned > 0. N counts from 1. */
 #define TLS_LEN_RET 0
 /* HANDSHAKE: success is 1 (OpenSSL); with this in the place of the argument number it is 0 (GnuTLS). */
-#define TLS_HANDSHAKE_ZERO	  1
-#define TLS_COOKIE(role, len_arg) ((__u64)(role) | ((__u64)(len_arg) << 8))
-#define TLS_COOKIE_ROLE(c)	  ((__u32)((c)&0xff))
-#define TLS_COOKIE_LEN_ARG(c)	  ((__u32)(((c) >> 8) & 0xff))
+#define TLS_HANDSHAKE_ZERO 1
+/* How the function is called, and what of it the probe stands on. */
+enum tls_abi {
+	TLS_ABI_C = 0, /* f(object, buffer, length, …), entry and return seen by one link */
+	/* aws-lc, BoringSSL: EVP_AEAD_CTX_open (READ) and _seal (WRITE); 1 is success. Argument 1 is the object, `in`
+	 * and `in_len` are arguments 7 and 8 (on the stack), `out` 2, `*out_len` 3. One object a direction and key
+	 * epoch. */
+	TLS_ABI_AEAD = 1,
+	/* Go's register ABI: receiver RAX, slice RBX and RCX; n in RAX at a RET. Keyed by g (R14). Entry-only probes.
+	 */
+	TLS_ABI_GO_ENTRY = 2,
+	TLS_ABI_GO_RETURN = 3,
+};
+#define TLS_COOKIE(role, len_arg, abi) ((__u64)(role) | ((__u64)(len_arg) << 8) | ((__u64)(abi) << 16))
+#define TLS_COOKIE_ROLE(c)	       ((__u32)((c)&0xff))
+#define TLS_COOKIE_LEN_ARG(c)	       ((__u32)(((c) >> 8) & 0xff))
+#define TLS_COOKIE_ABI(c)	       ((__u32)(((c) >> 16) & 0xff))
 
 /* Value of the `targets` map (key: tgid). */
 struct target {

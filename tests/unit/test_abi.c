@@ -64,12 +64,12 @@ static void test_numbers(void **state)
 
 static void test_cookie(void **state)
 {
-	uint64_t cookie = TLS_COOKIE(TLS_ROLE_WRITE, 5);
+	uint64_t cookie = TLS_COOKIE(TLS_ROLE_WRITE, 5, TLS_ABI_C);
 
 	(void)state;
 	assert_int_equal(TLS_COOKIE_ROLE(cookie), TLS_ROLE_WRITE);
 	assert_int_equal(TLS_COOKIE_LEN_ARG(cookie), 5);
-	assert_int_equal(TLS_COOKIE_LEN_ARG(TLS_COOKIE(TLS_ROLE_READ, TLS_LEN_RET)), TLS_LEN_RET);
+	assert_int_equal(TLS_COOKIE_LEN_ARG(TLS_COOKIE(TLS_ROLE_READ, TLS_LEN_RET, TLS_ABI_C)), TLS_LEN_RET);
 }
 
 static const char *find_object(void)

@@ -426,7 +426,7 @@ static uint64_t cookie_of(const struct tls_find *found, const struct tls_func *f
 
 	if (func->role == TLS_ROLE_HANDSHAKE)
 		len_arg = found->stack && strncmp(found->stack, "gnutls", 6) == 0 ? TLS_HANDSHAKE_ZERO : 0;
-	return TLS_COOKIE(func->role, len_arg);
+	return TLS_COOKIE(func->role, len_arg, func->abi);
 }
 
 static bool has_return(const struct tls_func *func)

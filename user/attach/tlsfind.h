@@ -9,11 +9,18 @@
 
 #include "site.h"
 
-#define TLSFIND_MAX 16
+#define TLSFIND_MAX 48 /* Go: entry and up to 20 RETs, for Read and Write */
+
+/* How the roles were told apart. */
+enum tls_confidence {
+	TLS_NAMED,    /* symbols of the file itself, or Go's function table */
+	TLS_INFERRED, /* by the constants and calls in the code, each role by one function only */
+};
 
 struct tls_func {
 	uint32_t role;	  /* enum tls_role of bpf/event.h */
 	uint32_t len_arg; /* TLS_LEN_RET or argument number */
+	uint32_t abi;	  /* enum tls_abi of bpf/event.h */
 	struct site site;
 	char name[48]; /* "SSL_read", "ssl_read_internal (SSL_read, SSL_read_ex)" */
 };
@@ -21,13 +28,15 @@ struct tls_func {
 struct tls_find {
 	struct tls_func funcs[TLSFIND_MAX];
 	unsigned count;
-	const char *stack;  /* "openssl 3", "openssl 1.1", "gnutls"; static; NULL: no TLS here */
-	const char *method; /* "symbols"; static */
-	char reason[160];   /* why nothing (or not all) can be probed; "" otherwise */
+	const char *stack; /* "openssl 3", "openssl 1.1", "gnutls"; static; NULL: no TLS here */
+	const char
+		*method; /* "symbols", "boringssl strings", "openssl strings", "aws-lc strings", "gopclntab"; static */
+	enum tls_confidence confidence;
+	char reason[160]; /* why nothing (or not all) can be probed; "" otherwise */
 };
 
-/* 0: probes found (reading and writing both); -ENOENT: no TLS functions in this file; -EINVAL: refused, see reason;
- * -ENOMEM. */
+/* Each method. 0: probes found (reading and writing both); -ENOENT: no TLS functions in this file; -EINVAL: refused,
+ * see reason; -ENOMEM. */
 int tlsfind_symbols(const struct elf *e, struct tls_find *out);
 
 /* All methods in order. */
