@@ -42,6 +42,11 @@ struct sock_addr {
 	uint8_t ip[16];	 /* AF_INET: first 4 bytes */
 };
 
+/* A stretch of time, both ends known, begin_ns <= end_ns. */
+struct interval {
+	uint64_t begin_ns, end_ns;
+};
+
 #define UNKNOWN_NS    UINT64_MAX /* a time that is not known */
 #define UNKNOWN_COUNT (-1)	 /* a count (int64_t) that was not reported */
 

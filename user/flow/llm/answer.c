@@ -160,7 +160,7 @@ static void on_tool(void *ctx, struct sv id, struct sv name)
 		return;
 	}
 	a->tools = tools;
-	tools[a->tool_count] = (struct tool_call){0};
+	tools[a->tool_count] = (struct tool_call){.begin_ns = UNKNOWN_NS, .end_ns = UNKNOWN_NS};
 	keep(a, &tools[a->tool_count].id, id);
 	keep(a, &tools[a->tool_count].name, name);
 	a->tool_count++;

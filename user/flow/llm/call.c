@@ -20,6 +20,12 @@ void call_init(struct call *c)
 		.max_gap_ns = UNKNOWN_COUNT,
 		.stalls = UNKNOWN_COUNT,
 		.chunks = UNKNOWN_COUNT,
+		.gap_p50_ns = UNKNOWN_COUNT,
+		.gap_p95_ns = UNKNOWN_COUNT,
+		.dns_begin_ns = UNKNOWN_NS,
+		.dns_end_ns = UNKNOWN_NS,
+		.tls_resumed = -1,
+		.interactive = -1,
 		.connect_begin_ns = UNKNOWN_NS,
 		.connect_end_ns = UNKNOWN_NS,
 		.tls_begin_ns = UNKNOWN_NS,
@@ -47,6 +53,16 @@ void call_release(struct call *c)
 	free(c->session_id);
 	free(c->agent_id);
 	free(c->parent_agent_id);
+	free(c->agent_name);
+	free(c->turn_id);
+	free(c->segments);
+	free(c->stall_at);
+	free(c->late_at);
+	for (size_t i = 0; i < c->result_count; i++) {
+		free(c->results[i].id);
+		free(c->results[i].name);
+	}
+	free(c->results);
 	free(c->stop_reason);
 	free(c->error);
 	free(c->undecoded);

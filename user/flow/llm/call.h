@@ -32,6 +32,9 @@ struct usage {
 struct tool_call {
 	char *id;   /* owned; NULL unknown */
 	char *name; /* owned; NULL unknown */
+	/* Its block in the stream: from its first byte to the event that ended it. UNKNOWN_NS: not streamed. A client
+	 * may start the tool before the answer is over. */
+	uint64_t begin_ns, end_ns;
 };
 #define CALL_TOOLS_MAX 128
 
@@ -39,6 +42,35 @@ struct call_request {
 	int64_t messages, tools, system_bytes, max_tokens;
 	int thinking; /* -1 unknown, 0 no, 1 yes */
 };
+
+/* A result of a tool that the newest part of the request carries (llm-wire: join keys). Sizes only, no text. */
+struct tool_result {
+	char *id;      /* owned; of the tool call that it answers; NULL unknown */
+	char *name;    /* owned; NULL unknown */
+	int64_t bytes; /* of its content as sent; UNKNOWN_COUNT */
+	int is_error;  /* -1 not said */
+};
+#define CALL_RESULTS_MAX 128
+
+/* What the last item of the request is: whether it begins a turn or goes on with one. */
+enum call_trigger {
+	CALL_TRIGGER_UNKNOWN,
+	CALL_TRIGGER_HUMAN,	   /* text of a person (or of a script that plays one) */
+	CALL_TRIGGER_TOOL_RESULTS, /* answers to tool calls, alone or with text that the client itself wrote */
+	CALL_TRIGGER_CONTINUE,	   /* the model's own words last: pause_turn, a cut answer, a prefill */
+	CALL_TRIGGER_NOTICE,	   /* user text that the client wrote: system reminders, task notifications */
+};
+
+/* A stretch of the answer of one content kind. */
+struct call_segment {
+	enum token_kind kind;
+	struct interval at; /* first to last chunk of it */
+	int64_t chunks;
+};
+#define CALL_SEGMENTS_MAX 64 /* later ones are left out: segments_left_out */
+
+/* A silence over CALL_STALL_NS between two content chunks. */
+#define CALL_STALLS_MAX 64 /* kept; `stalls` counts all */
 
 /* What the server says it spent, where it does; each UNKNOWN_COUNT. Beside what was measured, never mixed with it. */
 struct call_server {
@@ -64,6 +96,19 @@ struct call {
 	int64_t max_gap_ns; /* longest silence between content chunks, UNKNOWN_COUNT below two chunks */
 	int64_t stalls;	    /* silences over CALL_STALL_NS */
 	int64_t chunks;	    /* content chunks */
+	/* Silences between content chunks: median, 95th percentile; UNKNOWN_COUNT below two chunks. Of 4 % precision.
+	 */
+	int64_t gap_p50_ns, gap_p95_ns;
+	struct call_segment *segments; /* owned array, in order of time */
+	size_t segment_count;
+	int64_t segments_left_out;
+	struct interval *stall_at; /* owned array, in order of time */
+	size_t stall_count;
+	/* Bytes of the answer lay in the kernel while the program did not read: its own event loop was busy. */
+	struct interval *late_at; /* owned array, in order of time */
+	size_t late_count;
+	uint64_t dns_begin_ns, dns_end_ns; /* name look-up for the connection that this call paid for */
+	int tls_resumed;		   /* -1 unknown */
 	/* Set-up of the connection, when this call paid for it (else UNKNOWN_NS). */
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
 	bool tls_approximate;
@@ -77,6 +122,15 @@ struct call {
 	enum call_class class;
 	int stream; /* -1 unknown */
 	char *session_id, *agent_id, *parent_agent_id;
+	char *agent_name; /* owned; kind of sub-agent where the client says so: "Explore", "review"; NULL unknown */
+	char *turn_id;	  /* owned; the client's own; NULL unknown */
+	enum call_trigger trigger;
+	/* Of the system prompt and the tools of the request: with the process and the provider the conversation where
+	 * no session id is. 0 unknown. */
+	uint64_t conversation;
+	int interactive;	     /* the client says that a person (1) or a script (0) drives it; -1 unknown */
+	struct tool_result *results; /* owned array: what the newest part of the request answers */
+	size_t result_count;
 	struct sock_addr peer; /* family 0: unknown */
 
 	struct usage usage;
