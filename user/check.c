@@ -22,38 +22,42 @@ struct check {
 	const struct target_filter *filter;
 };
 
-static void print_functions(const struct tls_find *found)
+static void print_stack(struct check *c, const char *file, const struct elf *elf, const struct tls_find *found)
 {
+	if (!found->count) {
+		printf("  %s: refused: %s (build id %s)\n", file, found->reason,
+		       *elf->build_id ? elf->build_id : "none");
+		c->bad++;
+		return;
+	}
+	printf("  %s: %s, by %s\n", file, found->stack, found->method);
 	for (unsigned i = 0; i < found->count; i++) {
 		const struct tls_func *f = &found->funcs[i];
 
 		printf("    %-40s at 0x%-8" PRIx64 " %-14s %s\n", f->name, f->site.off, site_class_name(f->site.class),
 		       f->site.insn);
 	}
+	if (*found->reason)
+		printf("    note: %s\n", found->reason);
+	c->good++;
 }
 
 static void check_file(struct check *c, const char *path, const char *shown)
 {
-	struct tls_find found;
+	struct tls_finds found;
 	char text[512];
 	struct elf elf;
 	struct stat st;
-	int err;
 
 	if (stat(path, &st) || !S_ISREG(st.st_mode) || elf_map(&elf, path))
 		return;
-	err = tlsfind(&elf, &found);
 	log_safe(text, sizeof(text), sv_of(shown));
-	if (!err) {
-		printf("  %s: %s, by %s\n", text, found.stack, found.method);
-		print_functions(&found);
-		if (*found.reason)
-			printf("    note: %s\n", found.reason);
-		c->good++;
-	} else if (err != -ENOENT) {
-		printf("  %s: refused: %s (build id %s)\n", text, found.reason, *elf.build_id ? elf.build_id : "none");
+	if (tlsfind(&elf, &found) == -ENOMEM) {
+		printf("  %s: not looked at: %s\n", text, strerror(ENOMEM));
 		c->bad++;
 	}
+	for (unsigned i = 0; i < found.count; i++)
+		print_stack(c, text, &elf, &found.stacks[i]);
 	elf_unmap(&elf);
 }
 

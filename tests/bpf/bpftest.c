@@ -1973,7 +1973,7 @@ static int attach_self(void)
 static int attach_libssl(void)
 {
 	void *read_function = dlsym(RTLD_DEFAULT, "SSL_read");
-	struct tls_find found;
+	struct tls_finds found;
 	struct elf e;
 	Dl_info info;
 	int err;
@@ -1985,9 +1985,9 @@ static int attach_libssl(void)
 		return err;
 	err = tlsfind(&e, &found);
 	if (!err)
-		err = probes_attach_file(probes, info.dli_fname, info.dli_fname, &e, &found);
-	else
-		printf("# %s\n", found.reason);
+		err = probes_attach_file(probes, info.dli_fname, info.dli_fname, &e, &found.stacks[0]);
+	else if (found.count)
+		printf("# %s\n", found.stacks[0].reason);
 	elf_unmap(&e);
 	return err;
 }

@@ -21,11 +21,13 @@ struct file_key {
 	int64_t mtime_s, mtime_ns;
 };
 
-enum file_state { FILE_NO_TLS, FILE_PROBED, FILE_REFUSED };
+struct verdict { /* both: a file with two TLS stacks */
+	bool probed, refused;
+};
 
 struct file {
 	struct file_key key;
-	enum file_state state;
+	struct verdict verdict;
 	UT_hash_handle hh;
 };
 
@@ -56,51 +58,67 @@ void discover_free(struct discover *d)
 	free(d);
 }
 
-static void remember(struct discover *d, const struct file_key *key, enum file_state state)
+static void remember(struct discover *d, const struct file_key *key, struct verdict verdict)
 {
 	struct file *f = HASH_COUNT(d->files) < DISCOVER_FILES_MAX ? calloc(1, sizeof(*f)) : NULL;
 
 	if (!f)
 		return;
 	f->key = *key;
-	f->state = state;
+	f->verdict = verdict;
 	HASH_ADD(hh, d->files, key, sizeof(f->key), f);
 	if (!f->hh.tbl)
 		free(f);
 }
 
-/* Opens, finds, attaches. */
-static enum file_state probe(struct discover *d, const char *path, const char *shown)
+static void attach_stack(struct discover *d, const char *path, const char *shown, const struct elf *elf,
+			 const struct tls_find *found, struct verdict *v)
 {
-	struct tls_find found;
-	enum file_state state = FILE_NO_TLS;
+	char text[256];
+	int err;
+
+	log_safe(text, sizeof(text), sv_of(shown));
+	if (!found->count) {
+		v->refused = true;
+		log_warn("%s (build id %s): not traced: %s", text, *elf->build_id ? elf->build_id : "none",
+			 found->reason);
+		return;
+	}
+	err = probes_attach_file(d->probes, path, shown, elf, found);
+	v->probed |= !err;
+	v->refused |= err != 0;
+	if (err)
+		log_warn("%s: its TLS functions (%s) cannot be probed: %s", text, found->stack, strerror(-err));
+}
+
+/* Opens, finds, attaches. */
+static struct verdict probe(struct discover *d, const char *path, const char *shown)
+{
+	struct verdict v = {false, false};
+	struct tls_finds found;
 	char text[256];
 	struct elf elf;
 	int err = elf_map(&elf, path);
 
-	if (err) {
-		log_debug("%s: %s", log_safe(text, sizeof(text), sv_of(shown)), strerror(-err));
-		return FILE_NO_TLS;
-	}
-	err = tlsfind(&elf, &found);
 	log_safe(text, sizeof(text), sv_of(shown));
-	if (!err) {
-		err = probes_attach_file(d->probes, path, shown, &elf, &found);
-		state = err ? FILE_REFUSED : FILE_PROBED;
-		if (err)
-			log_warn("%s: its TLS functions cannot be probed: %s", text, strerror(-err));
-	} else if (err != -ENOENT) {
-		state = FILE_REFUSED;
-		log_warn("%s (build id %s): not traced: %s", text, *elf.build_id ? elf.build_id : "none", found.reason);
+	if (err) {
+		log_debug("%s: %s", text, strerror(-err));
+		return v;
 	}
+	if (tlsfind(&elf, &found) == -ENOMEM) {
+		v.refused = true;
+		log_warn("%s: not traced: %s", text, strerror(ENOMEM));
+	}
+	for (unsigned i = 0; i < found.count; i++)
+		attach_stack(d, path, shown, &elf, &found.stacks[i], &v);
 	elf_unmap(&elf);
-	return state;
+	return v;
 }
 
 static void look_at(struct discover *d, const char *path, const char *shown, struct discover_result *r)
 {
 	struct file_key key = {0};
-	enum file_state state;
+	struct verdict verdict;
 	struct file *f;
 	struct stat st;
 
@@ -114,13 +132,13 @@ static void look_at(struct discover *d, const char *path, const char *shown, str
 	key.mtime_ns = st.st_mtim.tv_nsec;
 	HASH_FIND(hh, d->files, &key, sizeof(key), f);
 	if (f) {
-		state = f->state;
+		verdict = f->verdict;
 	} else {
-		state = probe(d, path, shown);
-		remember(d, &key, state);
+		verdict = probe(d, path, shown);
+		remember(d, &key, verdict);
 	}
-	r->tls_files += state == FILE_PROBED;
-	r->refused += state == FILE_REFUSED;
+	r->tls_files += verdict.probed;
+	r->refused += verdict.refused;
 }
 
 struct walk {

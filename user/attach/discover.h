@@ -15,7 +15,7 @@ struct discover;
 
 struct discover_result {
 	unsigned tls_files; /* files with TLS functions whose probes are set (now or before) */
-	unsigned refused;   /* files with TLS functions that could not be probed; each was warned about once */
+	unsigned refused;   /* files with TLS functions that could not all be probed; each was warned about once */
 	int err;	    /* -errno: the process's files could not be read (-ENOENT: it is gone) */
 };
 

@@ -532,12 +532,12 @@ static int attach_all(struct probes *p, struct file *f, const char *path)
 	return err ? err : -ENOENT;
 }
 
-static bool has_file(const struct probes *p, uint64_t dev, uint64_t ino)
+static bool has_stack(const struct probes *p, const struct elf *e, const char *stack)
 {
 	const struct file *f;
 
 	for (f = p->files; f; f = f->next)
-		if (f->pub.dev == dev && f->pub.ino == ino)
+		if (f->pub.dev == e->dev && f->pub.ino == e->ino && !strcmp(f->found.stack, stack))
 			return true;
 	return false;
 }
@@ -547,7 +547,7 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
 {
 	struct file *f;
 
-	if (has_file(p, e->dev, e->ino))
+	if (has_stack(p, e, found->stack))
 		return 0;
 	if (found->count > TLSFIND_MAX)
 		return -EINVAL;

@@ -46,13 +46,13 @@ void probes_close(struct probes *p);  /* detaches everything; NULL is fine */
 
 const struct probes_features *probes_features(const struct probes *p);
 
-/* Probe a file's functions (each (device, inode) once; again returns 0). `path` must reach the very file (map_files,
- * root, exe). 0; -errno when no read or no write probe could be set, failures[] then names them. Results are kept for
- * probes_each_file. */
+/* Probe one TLS stack of a file (each (device, inode, found->stack) once; again returns 0). `path` must reach the very
+ * file (map_files, root, exe). 0; -errno when no read or no write probe could be set, failures[] then names them.
+ * Results are kept for probes_each_file. */
 int probes_attach_file(struct probes *p, const char *path, const char *shown_path, const struct elf *e,
 		       const struct tls_find *found);
 
-struct probes_file {
+struct probes_file { /* one for each stack of a file */
 	const char *shown_path;
 	uint64_t dev, ino;
 	const struct tls_find *found;

@@ -4,12 +4,14 @@
 
 /*
  * The finder: which functions of a file carry TLS plaintext, and where to probe them. One file a method
- * (tlsfind_symbols.c now), one result type. Ambiguous roles are refused with a reason.
+ * (tlsfind_NAME.c), one result type. Ambiguous roles are refused with a reason. A file can hold several stacks (a Rust
+ * program with OpenSSL and rustls); each is found, or refused, for itself.
  */
 
 #include "site.h"
 
-#define TLSFIND_MAX 48 /* Go: entry and up to 20 RETs, for Read and Write */
+#define TLSFIND_MAX	   48 /* Go: entry and up to 20 RETs, for Read and Write */
+#define TLSFIND_STACKS_MAX 3  /* of one file: SSL_* or GnuTLS functions, AEAD functions, Go */
 
 /* How the roles were told apart. */
 enum tls_confidence {
@@ -25,7 +27,7 @@ struct tls_func {
 	char name[48]; /* "SSL_read", "ssl_read_internal (SSL_read, SSL_read_ex)" */
 };
 
-struct tls_find {
+struct tls_find { /* one stack; count 0: refused, see reason */
 	struct tls_func funcs[TLSFIND_MAX];
 	unsigned count;
 	const char *stack; /* "openssl 3", "openssl 1.1", "gnutls"; static; NULL: no TLS here */
@@ -35,11 +37,17 @@ struct tls_find {
 	char reason[160]; /* why nothing (or not all) can be probed; "" otherwise */
 };
 
+struct tls_finds {
+	struct tls_find stacks[TLSFIND_STACKS_MAX];
+	unsigned count;
+};
+
 /* Each method. 0: probes found (reading and writing both); -ENOENT: no TLS functions in this file; -EINVAL: refused,
  * see reason; -ENOMEM. */
 int tlsfind_symbols(const struct elf *e, struct tls_find *out);
 
-/* All methods in order. */
-int tlsfind(const struct elf *e, struct tls_find *out);
+/* All methods. 0: a stack can be probed (another may have been refused); -ENOENT: no TLS functions in this file;
+ * -EINVAL: what there is was refused; -ENOMEM: nothing is known, out->count is 0. */
+int tlsfind(const struct elf *e, struct tls_finds *out);
 
 #endif
