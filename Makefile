@@ -220,7 +220,20 @@ $(O)/tests/bpftest: $(O)/tests/bpf/bpftest.o $(O)/user/attach/probes.o $(O)/user
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto $(LIBS) -lpthread
 
-tools: $(TEST_TOOLS)
+# Go programs, where there is a compiler: with symbols, without ("-s -w"), position-independent.
+GO_PROGRAMS := $(if $(shell command -v go),$(foreach p,client load,$(O)/tests/go/$(p) $(O)/tests/go/$(p)-stripped) $(O)/tests/go/client-pie)
+GO_FLAGS_stripped := -ldflags='-s -w'
+GO_FLAGS_pie := -buildmode=pie -ldflags='-s -w'
+GO_ENV = GOFLAGS= GO111MODULE=off GOTOOLCHAIN=local CGO_ENABLED=0 HOME=$${HOME:-$(abspath $(O))}
+define go_rule
+$(O)/tests/go/$(1)$(if $(2),-$(2)): tests/e2e/clients/$(1).go
+	@mkdir -p $$(@D)
+	$$(call say,GO,$$@)$$(GO_ENV) go build $(if $(2),$$(GO_FLAGS_$(2))) -o $$@ $$<
+endef
+$(foreach p,client load,$(eval $(call go_rule,$(p),)) $(eval $(call go_rule,$(p),stripped)))
+$(eval $(call go_rule,client,pie))
+
+tools: $(TEST_TOOLS) $(GO_PROGRAMS)
 .PHONY: tools
 
 # --- the user's targets -------------------------------------------------------------------------------------------------

@@ -316,6 +316,14 @@ def client_command(mode, server, calls, **cfg):
     return [PYTHON, os.path.join(HERE, "clients", "client.py"), path], {}
 
 
+def go_program(name):
+    """A program of clients/ in Go, as `make tools` built it: "client", "client-stripped", "client-pie", "load" …"""
+    path = os.path.join(BUILD, "tests", "go", name)
+    if not os.access(path, os.X_OK):
+        raise Skip("no go" if not shutil.which("go") else f"{path} is not built")
+    return path
+
+
 # --- comparison ------------------------------------------------------------------------------------------------------------
 
 

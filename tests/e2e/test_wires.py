@@ -554,15 +554,7 @@ def websocket_mid_attach(deflate):
 @cases([("one after another", 1), ("10 at a time", 10)])
 def go_plain(concurrency):
     """Go's net/http, plain HTTP/1.1"""
-    go = shutil.which("go")
-    if not go:
-        raise Skip("no go")
-    binary = os.path.join(e2e.directory(), "client")
-    source = os.path.join(e2e.HERE, "clients", "client.go")
-    env = {**os.environ, "GOFLAGS": "", "GO111MODULE": "off", "CGO_ENABLED": "0"}
-    env.setdefault("HOME", "/root")
-    built = subprocess.run([go, "build", "-o", binary, source], capture_output=True, text=True, env=env, check=False)
-    assert built.returncode == 0, built.stderr
+    binary = e2e.go_program("client")
     server = Server("--plain")
     calls = wire_calls("go") if concurrency == 1 else many_streams(30, "go")
     path = e2e.write_config(port=server.port, calls=calls, wait=True, concurrency=concurrency)
