@@ -236,6 +236,10 @@ $(eval $(call go_rule,client,pie))
 tools: $(TEST_TOOLS) $(GO_PROGRAMS)
 .PHONY: tools
 
+clients: ## fetch programs with TLS stacks of their own into build/clients, for the tests (PERFBPF_CLIENTS: shared place)
+	$(Q)tests/tools/clients $(O)/clients
+.PHONY: clients
+
 # --- the user's targets -------------------------------------------------------------------------------------------------
 deps: ## install what build, demo and tests need (root)
 	$(Q)tests/tools/deps
@@ -246,6 +250,7 @@ demo: deps ## trace the project's own model server and client, live (root)
 
 check: deps ## all tests; those that need root and BPF say so where they cannot run
 	$(Q)$(MAKE) --no-print-directory all unit tools fuzz
+	$(Q)tests/tools/clients $(O)/clients || echo 'check: tests of the programs above are skipped'
 	$(Q)tests/run --out $(O)/tests/log all $(O) $(FUZZ_SECONDS)
 
 check-cases: all tools ## CASES=DIR: replay a folder of cases against its expected.json
