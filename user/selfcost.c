@@ -62,7 +62,7 @@ static int64_t anonymous_bytes(void)
 	return kib < 0 ? -1 : kib * 1024;
 }
 
-int selfcost_json(struct buf *out, const struct probes *p, uint32_t ring_bytes)
+int selfcost_json(struct buf *out, const struct probes *p, uint32_t ring_bytes, uint64_t held_ns)
 {
 	static const char *const modes[] = {"uprobe.session", "uprobe.multi", "perf uprobe"};
 	const struct probes_features *f = probes_features(p);
@@ -74,6 +74,8 @@ int selfcost_json(struct buf *out, const struct probes *p, uint32_t ring_bytes)
 	json_object(&j, NULL);
 	json_string(&j, "attach", sv_of(modes[f->mode]));
 	json_uint(&j, "ring_bytes", ring_bytes);
+	if (held_ns)
+		json_double(&j, "exec_held_ms", (double)held_ns / 1e6, 3);
 	if (anonymous >= 0)
 		json_int(&j, "anonymous_bytes", anonymous);
 	if (!getrusage(RUSAGE_SELF, &u))

@@ -302,6 +302,21 @@ static int follow_command(struct session *s)
 	return err;
 }
 
+/* CMD stands in its exec: what the kernel mapped is probed, and what ld.so will map, before it runs. */
+static void probe_held(struct session *s)
+{
+	struct discover_result r;
+	char exe[32];
+
+	probes_consume(s->probes); /* its exec: the files it maps */
+	if (s->mapwatch)
+		mapwatch_read(s->mapwatch);
+	snprintf(exe, sizeof(exe), "/proc/%d/exe", s->cmd.pid);
+	r = discover_command(s->discover, exe);
+	count_untraced(s, &r);
+	spawn_let_go(&s->cmd);
+}
+
 /* 0, or the exit status that an exec failure has by convention. */
 static int release_command(struct session *s)
 {
@@ -311,8 +326,15 @@ static int release_command(struct session *s)
 		log_error("%s: %s", s->o->argv[0], strerror(-err));
 		return err == -ENOENT ? 127 : 126;
 	}
+	if (s->cmd.held)
+		probe_held(s);
+	else if (s->cmd.hold_err)
+		log_info("%s is not held in its exec (%s): a call that it makes at once may be missed", s->o->argv[0],
+			 strerror(-s->cmd.hold_err));
 	s->cmd_running = true;
-	if (s->cmd.pidfd >= 0)
+	if (s->cmd.ended)
+		on_cmd_end(s);
+	else if (s->cmd.pidfd >= 0)
 		err = loop_add_fd(s->loop, s->cmd.pidfd, on_cmd_end, s);
 	return err ? 1 : 0;
 }
@@ -383,7 +405,7 @@ static void write_trace(struct session *s)
 	buf_init(&attach, 0);
 	buf_init(&self, 0);
 	selfcost_attach_json(&attach, s->probes);
-	selfcost_json(&self, s->probes, s->o->ring_bytes);
+	selfcost_json(&self, s->probes, s->o->ring_bytes, s->cmd.held_ns);
 	output_trace(s->output, s->pipeline, clock_boot_ns(), (struct sv){attach.ptr, attach.len},
 		     (struct sv){self.ptr, self.len});
 	buf_release(&attach);
@@ -681,6 +703,9 @@ static int finish(struct session *s)
 			log_error("cannot write %s: %s", s->o->record, strerror(-capture_err));
 		err = err ? err : capture_err;
 	}
+	if (s->cmd.held_ns)
+		log_info("%s was held %.1f ms in its exec, while its files were probed", s->o->argv[0],
+			 (double)s->cmd.held_ns / 1e6);
 	if (s->cmd_running && !s->cmd_ended)
 		log_info("%s (pid %d) still runs", s->o->argv[0], s->cmd.pid);
 	return err;

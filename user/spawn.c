@@ -12,10 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 extern char **environ;
 
@@ -178,16 +181,12 @@ int spawn_hold(struct spawn *s, char **argv)
 	return 0;
 }
 
-int spawn_go(struct spawn *s)
+/* The errno of a failed exec; 0: end of file, because an exec (or the end) closed the other end. */
+static int read_exec_error(struct spawn *s)
 {
 	int err = 0;
 	ssize_t n;
 
-	if (write(s->hold_fd, "g", 1) != 1)
-		return -errno;
-	close(s->hold_fd);
-	s->hold_fd = -1;
-	/* End of file: the exec closed the other end. */
 	do
 		n = read(s->err_fd, &err, sizeof(err));
 	while (n < 0 && errno == EINTR);
@@ -196,10 +195,85 @@ int spawn_go(struct spawn *s)
 	return n == sizeof(err) ? err : 0;
 }
 
+/* Whether a set-user-ID program would be one under our eyes. */
+static bool may_trace_privileged(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+
+	return !syscall(SYS_capget, &header, data) && data[0].effective & 1u << CAP_SYS_PTRACE;
+}
+
+/* 0 or -errno. Of the stops that it may come to only the one in the exec was asked for. */
+static int watch_exec(const struct spawn *s)
+{
+	if (!may_trace_privileged())
+		return -EPERM;
+	return ptrace(PTRACE_SEIZE, s->pid, NULL, (void *)(uintptr_t)PTRACE_O_TRACEEXEC) ? -errno : 0;
+}
+
+/* Any other stop on the way there: a signal is delivered, a job-control stop is one (ptrace(2), group-stop). */
+static void pass_stop(const struct spawn *s, int status)
+{
+	int signal = WSTOPSIG(status), event = status >> 16;
+	bool job = event == PTRACE_EVENT_STOP &&
+		   (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU);
+
+	if (job)
+		ptrace(PTRACE_LISTEN, s->pid, NULL, NULL);
+	else
+		ptrace(PTRACE_CONT, s->pid, NULL, (void *)(uintptr_t)(event ? 0 : signal));
+}
+
+static void await_exec(struct spawn *s)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(s->pid, &status, 0)) == s->pid || (pid < 0 && errno == EINTR)) {
+		if (pid < 0)
+			continue;
+		if (!WIFSTOPPED(status)) {
+			s->ended = true;
+			s->status = status;
+			return;
+		}
+		if (status >> 16 == PTRACE_EVENT_EXEC) {
+			s->held = true;
+			s->stopped_ns = clock_boot_ns();
+			return;
+		}
+		pass_stop(s, status);
+	}
+}
+
+int spawn_go(struct spawn *s)
+{
+	s->hold_err = watch_exec(s);
+	if (write(s->hold_fd, "g", 1) != 1)
+		return -errno;
+	close(s->hold_fd);
+	s->hold_fd = -1;
+	if (!s->hold_err)
+		await_exec(s);
+	return read_exec_error(s);
+}
+
+void spawn_let_go(struct spawn *s)
+{
+	if (!s->held)
+		return;
+	ptrace(PTRACE_DETACH, s->pid, NULL, NULL);
+	s->held = false;
+	s->held_ns = clock_boot_ns() - s->stopped_ns;
+}
+
 bool spawn_reap(struct spawn *s, int *status)
 {
-	if (s->pid <= 0 || waitpid(s->pid, status, WNOHANG) != s->pid)
+	if (!s->ended && (s->pid <= 0 || waitpid(s->pid, &s->status, WNOHANG) != s->pid))
 		return false;
+	*status = s->status;
+	s->ended = false;
 	s->pid = -1;
 	return true;
 }
@@ -208,6 +282,7 @@ void spawn_release(struct spawn *s)
 {
 	int *fds[] = {&s->hold_fd, &s->err_fd, &s->pidfd};
 
+	spawn_let_go(s);
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
 		if (*fds[i] >= 0)
 			close(*fds[i]);
