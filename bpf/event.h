@@ -43,6 +43,7 @@ enum ev_kind {
 #define EV_F_RESUMED 32	 /* HANDSHAKE: session resumed (where known) */
 #define EV_F_PLAIN   64	 /* CONN_OPEN: a socket without TLS; ev_conn.obj is its cookie */
 #define EV_F_IGNORED 128 /* DATA: orig_len > len because user space ignores the connection: a choice */
+#define EV_F_STDIO   256 /* CONN_OPEN, with EV_F_PLAIN: JSON-RPC with a child over its standard input and output */
 
 struct ev_head {
 	__u32 size; /* whole record, multiple of 8 */
@@ -57,13 +58,20 @@ struct ev_head {
  * A connection generation: of a TLS library's object, or of a socket that carries plain HTTP (EV_F_PLAIN). The latter
  * belongs to the process that made the first call seen on it, also when another one shares it, until that one ends. Its
  * calls have no entry probe: entry_ns is ts_ns, the time at which the system call had moved the bytes. Together with
- * ev_head.tgid it is unique in a run; `gen` alone is too (live). */
+ * ev_head.tgid it is unique in a run; `gen` alone is too (live).
+ *
+ * Standard input and output of a child that speaks JSON-RPC (EV_F_STDIO) are one connection of the process that started
+ * it: what that one writes to the child's input is TX, what it reads from the child's output is RX. `obj` are the inode
+ * numbers of both (STDIO_OBJ), which may be pipes or, as some runtimes have it, the parent's ends of Unix sockets.
+ */
 struct ev_conn {
 	__u64 obj;	/* the library's object (SSL *), only an address; or a socket cookie */
 	__u64 start_ns; /* start time of the process (task->start_boottime of the leader) */
 	__u32 exec_id;	/* rises with each exec of the process (task->self_exec_id) */
 	__u32 gen;	/* generation of `obj`: SSL_new, handshake on an established connection, new socket */
 };
+
+#define STDIO_OBJ(in, out) ((__u64)(__u32)(in) << 32 | (__u32)(out))
 
 #define EV_DIR_TX 0 /* written by the traced program */
 #define EV_DIR_RX 1 /* read by the traced program */

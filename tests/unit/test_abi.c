@@ -57,6 +57,7 @@ static void test_numbers(void **state)
 	assert_int_equal(EV_CONN_POS, 14);
 	assert_int_equal(EV_F_PLAIN, 64);
 	assert_int_equal(EV_F_IGNORED, 128);
+	assert_int_equal(EV_F_STDIO, 256);
 	assert_int_equal(EV_SOCK_ITSELF, 4);
 	assert_int_equal(ST_RING_RECORDS, 0);
 	assert_int_equal(ST_UNSEEN, 6);

@@ -529,7 +529,7 @@ static void plain(void **state)
 	conns_push_open(w.t, &(struct rec_open){.conn = k, .ts_ns = 2000 * MS, .plain = true});
 	conns_push_conn_sock(
 		w.t, &(struct rec_conn_sock){.conn = k, .ts_ns = 2000 * MS, .cookie = 0x200, .how = SOCK_ITSELF});
-	assert_true(w.last->plain && w.last->bound);
+	assert_true(w.last->plain && w.last->bound && !w.last->stdio);
 	assert_int_equal(w.last->remote.family, 0);
 	assert_int_equal(w.last->setup.connect_end_ns, UNKNOWN_NS);
 	assert_log(&w.log, "open 1 fresh\n"
@@ -537,6 +537,28 @@ static void plain(void **state)
 			   "1 sock 4\n"
 			   "1 end remote at 50\n"
 			   "open 2\n");
+	close_world(&w);
+}
+
+/* Two pipes of a child: both directions, no socket. */
+static void stdio(void **state)
+{
+	struct conn_key k = key_of(1);
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	conns_push_open(w.t,
+			&(struct rec_open){.conn = k, .ts_ns = 31 * MS, .fresh = true, .plain = true, .stdio = true});
+	data(&w, 1, DIR_TX, 0, "{\"id\"", 31);
+	data(&w, 1, DIR_RX, 0, "{\"id\"", 32);
+	assert_true(w.last->plain && w.last->stdio && !w.last->bound);
+	hint(&w, 1, 5, 5, false, 51);
+	conns_tick(w.t, 1000 * MS);
+	assert_log(&w.log, "open 1 fresh\n"
+			   "1 tx 31: {\"id\" (5)\n"
+			   "1 rx 32: {\"id\" (5)\n"
+			   "1 end unknown at 51\n");
 	close_world(&w);
 }
 
@@ -955,6 +977,7 @@ int main(void)
 		cmocka_unit_test(hole_while_the_other_way_goes_on),
 		cmocka_unit_test(set_up),
 		cmocka_unit_test(plain),
+		cmocka_unit_test(stdio),
 		cmocka_unit_test(plain_turns_to_tls),
 		cmocka_unit_test(votes),
 		cmocka_unit_test(first_write_after_the_handshake),

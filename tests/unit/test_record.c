@@ -48,7 +48,8 @@ static void on_open(void *ctx, const struct rec_open *r)
 {
 	PRINT("%s ", "open");
 	print_conn(ctx, &r->conn);
-	PRINT("%llu%s%s\n", (unsigned long long)r->ts_ns, r->fresh ? " fresh" : "", r->plain ? " plain" : "");
+	PRINT("%llu%s%s%s\n", (unsigned long long)r->ts_ns, r->fresh ? " fresh" : "", r->plain ? " plain" : "",
+	      r->stdio ? " stdio" : "");
 }
 
 static void on_close(void *ctx, const struct rec_close *r)
@@ -326,14 +327,17 @@ static void plain_connection(void **state)
 	struct ev_conn_sock s = {.conn = conn, .cookie = 99, .how = EV_SOCK_ITSELF};
 	struct packet open = packet(EV_CONN_OPEN, EV_F_PLAIN | EV_F_FRESH, &o, sizeof(o), NULL, 0);
 	struct packet sock = packet(EV_CONN_SOCK, 0, &s, sizeof(s), NULL, 0);
+	struct packet stdio = packet(EV_CONN_OPEN, EV_F_PLAIN | EV_F_STDIO, &o, sizeof(o), NULL, 0);
 	struct world w;
 
 	(void)state;
 	open_world(&w);
 	push(&w, &open);
 	push(&w, &sock);
+	push(&w, &stdio);
 	assert_log(&w.log, "open 42/2/5/7f00/9 777 fresh plain\n"
-			   "conn_sock 42/2/5/7f00/9 0:0.0.0.0..0:0 0:0.0.0.0..0:0 777 how 4 dir 0 cookie 99 0/0\n");
+			   "conn_sock 42/2/5/7f00/9 0:0.0.0.0..0:0 0:0.0.0.0..0:0 777 how 4 dir 0 cookie 99 0/0\n"
+			   "open 42/2/5/7f00/9 777 plain stdio\n");
 	close_world(&w);
 }
 

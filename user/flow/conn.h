@@ -70,6 +70,7 @@ struct conn {
 	uint64_t id; /* unique in the run, from 1 */
 	bool fresh;  /* seen from its first byte; else attached in the middle */
 	bool plain;  /* no TLS */
+	bool stdio;  /* plain, and JSON-RPC with a child over its standard input and output: never bound */
 	uint64_t open_ns;
 	struct conn_setup setup;
 	bool bound; /* to a socket: the fields below are proven */

@@ -122,6 +122,7 @@ static bool push_open(struct record *r, const uint8_t *p)
 		.ts_ns = e.h.ts_ns,
 		.fresh = (e.h.flags & EV_F_FRESH) != 0,
 		.plain = (e.h.flags & EV_F_PLAIN) != 0,
+		.stdio = (e.h.flags & EV_F_STDIO) != 0,
 	};
 	if (r->sink.on_open)
 		r->sink.on_open(r->sink.ctx, &o);

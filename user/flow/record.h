@@ -34,7 +34,8 @@ struct rec_open {
 	struct conn_key conn;
 	uint64_t ts_ns;
 	bool fresh; /* seen from its first byte */
-	bool plain; /* a socket that carries plain HTTP: conn.obj is its cookie */
+	bool plain; /* no TLS: a socket that carries plain HTTP, conn.obj is its cookie; or stdio */
+	bool stdio; /* JSON-RPC with a child over its standard input (TX) and output (RX) */
 };
 
 struct rec_close {
