@@ -152,11 +152,11 @@ static int read_segments(struct elf *e, const Elf64_Ehdr *eh)
 
 /* --- sections: symbol tables, and the size of .dynsym ------------------------------------------------------------ */
 
-static bool read_section(const struct elf *e, const Elf64_Ehdr *eh, uint64_t i, Elf64_Shdr *out)
+static bool read_section(const struct elf *e, uint64_t i, Elf64_Shdr *out)
 {
-	if (i >= eh->e_shnum)
+	if (i >= e->sections.count)
 		return false;
-	memcpy(out, e->map + eh->e_shoff + i * sizeof(*out), sizeof(*out));
+	memcpy(out, e->map + e->sections.off + i * sizeof(*out), sizeof(*out));
 	return true;
 }
 
@@ -166,11 +166,14 @@ static void read_sections(struct elf *e, const Elf64_Ehdr *eh)
 
 	if (!eh->e_shoff || eh->e_shentsize != sizeof(sh) || !table_fits(e, eh->e_shoff, eh->e_shnum, sizeof(sh)))
 		return;
-	for (uint64_t i = 0; read_section(e, eh, i, &sh); i++) {
+	e->sections = (struct elf_table){eh->e_shoff, eh->e_shnum};
+	if (read_section(e, eh->e_shstrndx, &str) && table_fits(e, str.sh_offset, str.sh_size, 1))
+		e->section_names = (struct elf_strings){str.sh_offset, str.sh_size};
+	for (uint64_t i = 0; read_section(e, i, &sh); i++) {
 		uint64_t count = sh.sh_size / sizeof(Elf64_Sym);
 
 		if ((sh.sh_type != SHT_SYMTAB && sh.sh_type != SHT_DYNSYM) ||
-		    !table_fits(e, sh.sh_offset, count, sizeof(Elf64_Sym)) || !read_section(e, eh, sh.sh_link, &str) ||
+		    !table_fits(e, sh.sh_offset, count, sizeof(Elf64_Sym)) || !read_section(e, sh.sh_link, &str) ||
 		    !table_fits(e, str.sh_offset, str.sh_size, 1))
 			continue;
 		if (sh.sh_type == SHT_SYMTAB) {
@@ -181,6 +184,20 @@ static void read_sections(struct elf *e, const Elf64_Ehdr *eh)
 			e->dynstr = (struct elf_strings){str.sh_offset, str.sh_size};
 		}
 	}
+}
+
+bool elf_section(const struct elf *e, struct sv name, struct elf_section *out)
+{
+	Elf64_Shdr sh;
+
+	for (uint64_t i = 0; read_section(e, i, &sh); i++) {
+		if (sh.sh_type == SHT_NOBITS || !sh.sh_size || !table_fits(e, sh.sh_offset, sh.sh_size, 1) ||
+		    !sv_eq(string_at(e, &e->section_names, sh.sh_name), name))
+			continue;
+		*out = (struct elf_section){sh.sh_offset, sh.sh_size, sh.sh_addr};
+		return true;
+	}
+	return false;
 }
 
 /* --- the dynamic table: works without section headers ------------------------------------------------------------ */
@@ -472,6 +489,26 @@ struct sv elf_got_name(const struct elf *e, uint64_t got)
 	struct sv name = relocation_name(e, &e->jmprel, got);
 
 	return name.ptr ? name : relocation_name(e, &e->rela, got);
+}
+
+bool elf_word(const struct elf *e, uint64_t vaddr, uint64_t *value)
+{
+	uint32_t relative = e->machine == EM_X86_64 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE;
+	int64_t off = offset_of(e, vaddr);
+	const uint8_t *p = off < 0 ? NULL : elf_at(e, (uint64_t)off, sizeof(*value));
+
+	for (uint64_t i = 0; i < e->rela.count; i++) {
+		Elf64_Rela r;
+
+		memcpy(&r, e->map + e->rela.off + i * sizeof(r), sizeof(r));
+		if (r.r_offset != vaddr || ELF64_R_TYPE(r.r_info) != relative)
+			continue;
+		*value = (uint64_t)r.r_addend;
+		return true;
+	}
+	if (p)
+		memcpy(value, p, sizeof(*value));
+	return p;
 }
 
 /* [endbr64] [bnd] jmp *disp(%rip), of .plt, .plt.sec and .plt.got alike. 0: something else. */

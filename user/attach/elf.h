@@ -42,8 +42,8 @@ struct elf {
 	bool runpath; /* elf_rpath() is DT_RUNPATH (asked after LD_LIBRARY_PATH), not DT_RPATH */
 
 	/* found once by elf_map(), for the functions below */
-	struct elf_table dynamic, dynsym, symtab, jmprel, rela;
-	struct elf_strings dynstr, strtab;
+	struct elf_table sections, dynamic, dynsym, symtab, jmprel, rela;
+	struct elf_strings section_names, dynstr, strtab;
 	struct sv interp, rpath;
 };
 
@@ -61,6 +61,12 @@ uint64_t elf_vaddr_of(const struct elf *e, uint64_t off);
 /* Bytes at a file offset, NULL when [off, off+len) is not inside the file. */
 const uint8_t *elf_at(const struct elf *e, uint64_t off, size_t len);
 
+struct elf_section { /* with its bytes inside the file */
+	uint64_t off, size, vaddr;
+};
+/* The first section of a name. False: none, none with bytes, or the file has no section headers. */
+bool elf_section(const struct elf *e, struct sv name, struct elf_section *out);
+
 struct elf_symbol {
 	struct sv name; /* without @VERSION; borrowed from the mapping */
 	uint64_t vaddr, size;
@@ -75,6 +81,8 @@ int elf_each_function(const struct elf *e, bool (*fn)(void *ctx, const struct el
 struct sv elf_plt_name(const struct elf *e, uint64_t vaddr);
 /* The same for the address of a GOT entry (code compiled without a PLT). */
 struct sv elf_got_name(const struct elf *e, uint64_t got);
+/* The 64-bit word that a program finds at this virtual address: relocated (as if loaded at 0), or as in the file. */
+bool elf_word(const struct elf *e, uint64_t vaddr, uint64_t *value);
 /* Where in this file a name that it imports from itself is defined (.dynsym): file offset, or -1. */
 int64_t elf_defined(const struct elf *e, struct sv name);
 /* DT_NEEDED names and PT_INTERP, for what ld.so would map. Borrowed. fn may be called 0 times. */

@@ -2,7 +2,8 @@
 #ifndef ATTACH_INSN_H
 #define ATTACH_INSN_H
 
-/* x86-64 code of an ELF file, by capstone: one instruction, and all that direct branches reach. Private to site*.c. */
+/* x86-64 code of an ELF file, by capstone: one instruction, and all that direct branches reach. Private to site*.c and
+ * tlsfind_*.c. */
 
 #include <capstone/capstone.h>
 
@@ -28,7 +29,7 @@ enum flow { FLOW_NEXT, FLOW_BRANCH, FLOW_JUMP, FLOW_CALL, FLOW_JUMP_INDIRECT, FL
 enum flow flow_of(const struct decoder *d, int64_t *target);
 
 /* General registers by their number in the instruction set. */
-enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11 };
+enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15 };
 int reg_number(unsigned reg); /* of a capstone name, whatever its width; -1: not a general one */
 
 /* Bit n: general register n is written, implicitly too. All bits when that is not known. */

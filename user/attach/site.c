@@ -76,10 +76,8 @@ static bool comes_back(struct decoder *d, uint64_t func_off, uint64_t site_off)
 }
 
 /* Rule 1: d stands on the site when true. */
-static bool straight_line_site(struct decoder *d, uint64_t func_off, bool has_return, enum site_class *class)
+static bool straight_line_site(struct decoder *d, uint64_t func_off, uint32_t keep, enum site_class *class)
 {
-	/* an entry probe reads arguments only; what a return probe replaces is at the entry's rsp */
-	uint32_t keep = ARGUMENT_REGS | (has_return ? 1u << RSP : 0);
 	uint64_t off = func_off;
 	int64_t target;
 
@@ -97,24 +95,50 @@ static bool straight_line_site(struct decoder *d, uint64_t func_off, bool has_re
 	return false;
 }
 
-int site_resolve(const struct elf *e, uint64_t func_off, bool has_return, struct site *out)
+static bool is_code(const struct elf *e, uint64_t off)
+{
+	return code_offset(e, elf_vaddr_of(e, off)) == (int64_t)off && elf_at(e, off, 4);
+}
+
+int site_resolve_keeping(const struct elf *e, uint64_t func_off, uint32_t keep, struct site *out)
 {
 	enum site_class class = SITE_STEPPED;
 	struct decoder d;
 	int err;
 
 	*out = (struct site){.off = func_off, .func_off = func_off, .class = SITE_ENTRY, .rule = 3};
-	if (code_offset(e, elf_vaddr_of(e, func_off)) != (int64_t)func_off || !elf_at(e, func_off, 4))
+	if (!is_code(e, func_off))
 		return -EINVAL;
 	if (e->machine != EM_X86_64)
 		return 0;
 	err = decoder_open(&d, e);
 	if (err)
 		return err;
-	if (straight_line_site(&d, func_off, has_return, &class))
+	if (straight_line_site(&d, func_off, keep, &class))
 		fill(&d, func_off, class, 1, out);
 	else if (decode_insn(&d, func_off))
 		fill(&d, func_off, SITE_STEPPED, 3, out);
+	else
+		err = -EINVAL;
+	decoder_close(&d);
+	return err;
+}
+
+int site_resolve(const struct elf *e, uint64_t func_off, bool has_return, struct site *out)
+{
+	/* an entry probe reads arguments only; what a return probe replaces is at the entry's rsp */
+	return site_resolve_keeping(e, func_off, ARGUMENT_REGS | (has_return ? 1u << RSP : 0), out);
+}
+
+int site_at(const struct elf *e, uint64_t func_off, uint64_t off, struct site *out)
+{
+	struct decoder d;
+	int err = e->machine == EM_X86_64 ? decoder_open(&d, e) : -EINVAL;
+
+	if (err)
+		return err;
+	if (decode_insn(&d, off))
+		fill(&d, func_off, is_emulated(d.insn->bytes, d.insn->size) ? SITE_EMULATED : SITE_STEPPED, 4, out);
 	else
 		err = -EINVAL;
 	decoder_close(&d);

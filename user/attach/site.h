@@ -20,7 +20,7 @@ struct site {
 	uint64_t off;	   /* file offset of the probe */
 	uint64_t func_off; /* file offset of the function probed (internal one by rule 2) */
 	enum site_class class;
-	uint8_t rule;	 /* 1, 2, 3 */
+	uint8_t rule;	 /* 1, 2, 3; 4: an instruction that was chosen for what it is (site_at) */
 	uint8_t len_arg; /* 0: moved length is the return value; N: *(size_t *)argument N, returned > 0 */
 	char insn[32];	 /* text of the instruction, for check and metadata */
 };
@@ -32,6 +32,12 @@ void site_set_nop5(bool optimized);
  * func_off: file offset of the function; has_return: a return probe is wanted (rsp must still be the entry's).
  * 0; -EINVAL when the function cannot be decoded. */
 int site_resolve(const struct elf *e, uint64_t func_off, bool has_return, struct site *out);
+
+/* Rules 1 and 3 for code that takes its arguments elsewhere: the general registers of the mask (bit n: number n of the
+ * instruction set, 4 is rsp) still have the entry's values at the site. 0; -EINVAL; -ENOMEM. */
+int site_resolve_keeping(const struct elf *e, uint64_t func_off, uint32_t keep, struct site *out);
+/* The instruction at an offset that the caller arrived at by decoding. 0; -EINVAL; -ENOMEM. */
+int site_at(const struct elf *e, uint64_t func_off, uint64_t off, struct site *out);
 
 /* The function that this one tail-jumps to, possibly through its own PLT, as its whole work: file offset and, for a
  * jump through the PLT, the symbol name. false: none. */
