@@ -123,7 +123,8 @@ UNIT_coverage := user/flow/coverage.c
 UNIT_elf := user/attach/elf.c
 UNIT_maps := user/attach/maps.c
 UNIT_site := $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
-UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/insn.c user/attach/elf.c
+UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/gotable.c user/attach/insn.c user/attach/elf.c
+UNIT_tlsfind_go := $(UNIT_tlsfind)
 UNIT_target := user/attach/target.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
 UNIT_options := user/options.c
 UNIT_targets := user/targets.c user/attach/target.c user/attach/elf.c
@@ -233,6 +234,7 @@ $(O)/tests/go/$(1)$(if $(2),-$(2)): tests/e2e/clients/$(1).go
 endef
 $(foreach p,client load,$(eval $(call go_rule,$(p),)) $(eval $(call go_rule,$(p),stripped)))
 $(eval $(call go_rule,client,pie))
+$(O)/tests/unit/tlsfind_go $(O)/san/tests/unit/tlsfind_go: | $(GO_PROGRAMS)
 
 tools: $(TEST_TOOLS) $(GO_PROGRAMS)
 .PHONY: tools

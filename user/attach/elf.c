@@ -491,24 +491,42 @@ struct sv elf_got_name(const struct elf *e, uint64_t got)
 	return name.ptr ? name : relocation_name(e, &e->rela, got);
 }
 
-bool elf_word(const struct elf *e, uint64_t vaddr, uint64_t *value)
+/* The relative relocation whose place, or (by_value) whose value this is. */
+static bool relative_relocation(const struct elf *e, uint64_t wanted, bool by_value, Elf64_Rela *r)
 {
 	uint32_t relative = e->machine == EM_X86_64 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE;
-	int64_t off = offset_of(e, vaddr);
-	const uint8_t *p = off < 0 ? NULL : elf_at(e, (uint64_t)off, sizeof(*value));
 
 	for (uint64_t i = 0; i < e->rela.count; i++) {
-		Elf64_Rela r;
-
-		memcpy(&r, e->map + e->rela.off + i * sizeof(r), sizeof(r));
-		if (r.r_offset != vaddr || ELF64_R_TYPE(r.r_info) != relative)
-			continue;
-		*value = (uint64_t)r.r_addend;
-		return true;
+		memcpy(r, e->map + e->rela.off + i * sizeof(*r), sizeof(*r));
+		if (ELF64_R_TYPE(r->r_info) == relative && (by_value ? (uint64_t)r->r_addend : r->r_offset) == wanted)
+			return true;
 	}
-	if (p)
+	return false;
+}
+
+bool elf_word(const struct elf *e, uint64_t vaddr, uint64_t *value)
+{
+	int64_t off = offset_of(e, vaddr);
+	const uint8_t *p = off < 0 ? NULL : elf_at(e, (uint64_t)off, sizeof(*value));
+	Elf64_Rela r;
+
+	if (!p)
+		return false;
+	if (relative_relocation(e, vaddr, false, &r))
+		*value = (uint64_t)r.r_addend;
+	else
 		memcpy(value, p, sizeof(*value));
-	return p;
+	return true;
+}
+
+bool elf_relocated_to(const struct elf *e, uint64_t value, uint64_t *vaddr)
+{
+	Elf64_Rela r;
+
+	if (!relative_relocation(e, value, true, &r))
+		return false;
+	*vaddr = r.r_offset;
+	return true;
 }
 
 /* [endbr64] [bnd] jmp *disp(%rip), of .plt, .plt.sec and .plt.got alike. 0: something else. */

@@ -83,6 +83,8 @@ struct sv elf_plt_name(const struct elf *e, uint64_t vaddr);
 struct sv elf_got_name(const struct elf *e, uint64_t got);
 /* The 64-bit word that a program finds at this virtual address: relocated (as if loaded at 0), or as in the file. */
 bool elf_word(const struct elf *e, uint64_t vaddr, uint64_t *value);
+/* The first place (virtual address) that is relocated to this one; false: none. */
+bool elf_relocated_to(const struct elf *e, uint64_t value, uint64_t *vaddr);
 /* Where in this file a name that it imports from itself is defined (.dynsym): file offset, or -1. */
 int64_t elf_defined(const struct elf *e, struct sv name);
 /* DT_NEEDED names and PT_INTERP, for what ld.so would map. Borrowed. fn may be called 0 times. */

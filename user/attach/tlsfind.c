@@ -14,6 +14,7 @@ static const struct {
 	int (*find)(const struct elf *e, struct tls_find *out);
 } methods[] = {
 	{FAMILY_LIBRARY, tlsfind_symbols},
+	{FAMILY_GO, tlsfind_go},
 };
 
 int tlsfind(const struct elf *e, struct tls_finds *out)

@@ -45,6 +45,14 @@ struct tls_finds {
 /* Each method. 0: probes found (reading and writing both); -ENOENT: no TLS functions in this file; -EINVAL: refused,
  * see reason; -ENOMEM. */
 int tlsfind_symbols(const struct elf *e, struct tls_find *out);
+/*
+ * Go: each function has an entry (TLS_ABI_GO_ENTRY) and one for every RET (TLS_ABI_GO_RETURN). At both, R14 is g and
+ * RSP is what it was at the call, but Go moves stacks, also between an entry and its RET: a call of a g is known by
+ * (g->stack.hi - RSP), word 1 of g, which a move keeps. The entry is hit again each time the stack has to grow: the
+ * second hit means the same call and overwrites the first (same g, same distance). Calls of one g nest where TLS runs
+ * inside TLS (a proxy). HANDSHAKE is clientHandshake: RAX is the receiver at the entry, 0 at a RET when it went well.
+ */
+int tlsfind_go(const struct elf *e, struct tls_find *out);
 
 /* All methods. 0: a stack can be probed (another may have been refused); -ENOENT: no TLS functions in this file;
  * -EINVAL: what there is was refused; -ENOMEM: nothing is known, out->count is 0. */

@@ -17,7 +17,7 @@ static inline bool on_decode_chain(const struct elf *e, uint64_t func_off, uint6
 	csh handle;
 	cs_insn *insn;
 
-	if (site_off < func_off || site_off - func_off > 512 || cs_open(CS_ARCH_X86, CS_MODE_64, &handle) != CS_ERR_OK)
+	if (site_off < func_off || site_off - func_off > 8192 || cs_open(CS_ARCH_X86, CS_MODE_64, &handle) != CS_ERR_OK)
 		return false;
 	while (at < site_off) {
 		size_t room = e->size - at < 15 ? e->size - at : 15;

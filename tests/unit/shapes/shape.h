@@ -2,16 +2,16 @@
 #ifndef SHAPE_H
 #define SHAPE_H
 
-/* Where the Makefile puts the shape libraries: tests/shapes beside the tests, seen from the plain and the sanitized
- * build. */
+/* Where the Makefile puts what tests need beside themselves, seen from the plain and the sanitized build: tests/shapes,
+ * tests/go. */
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static inline const char *shape_path(const char *name)
+static inline const char *built_path(const char *folder, const char *file)
 {
-	static const char *const places[] = {"/../shapes", "/../../../tests/shapes"};
+	static const char *const places[] = {"/..", "/../../../tests"};
 	static char path[4096 + 256];
 	char self[4096];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -20,11 +20,19 @@ static inline const char *shape_path(const char *name)
 	if (strrchr(self, '/'))
 		*strrchr(self, '/') = '\0';
 	for (unsigned i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s%s/%s.so", self, places[i], name);
+		snprintf(path, sizeof(path), "%s%s/%s/%s", self, places[i], folder, file);
 		if (!access(path, R_OK))
 			break;
 	}
 	return path;
+}
+
+static inline const char *shape_path(const char *name)
+{
+	char file[128];
+
+	snprintf(file, sizeof(file), "%s.so", name);
+	return built_path("shapes", file);
 }
 
 #endif
