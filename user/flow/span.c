@@ -268,23 +268,6 @@ static void add_phase(struct span *s, const char *name, uint64_t begin_ns, uint6
 	s->phases[s->phase_count++] = (struct span_phase){name, begin_ns, end_ns};
 }
 
-static void set_bounds(struct span *s, const struct call *c)
-{
-	uint64_t first = earlier(c->start_ns, earlier(c->ttfb_ns, earlier(c->first_token_ns, c->end_ns)));
-	uint64_t last = c->end_ns;
-
-	if (!known(first))
-		first = 0;
-	if (!known(last))
-		last = known(c->last_token_ns) ? c->last_token_ns : known(c->ttfb_ns) ? c->ttfb_ns : first;
-	s->begin_ns = first;
-	if (known(c->connect_begin_ns) && known(c->connect_end_ns))
-		s->begin_ns = earlier(s->begin_ns, c->connect_begin_ns);
-	if (known(c->tls_begin_ns) && known(c->tls_end_ns))
-		s->begin_ns = earlier(s->begin_ns, c->tls_begin_ns);
-	s->end_ns = last > s->begin_ns ? last : s->begin_ns;
-}
-
 static void add_phases(struct span *s, const struct call *c)
 {
 	uint64_t answer_ns = earlier(c->ttfb_ns, c->first_token_ns);
@@ -540,7 +523,7 @@ int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, c
 	int err;
 
 	*out = (struct span){.pid = shown_pid, .track = SPAN_LLM, .cat = "llm", .is_call = true};
-	set_bounds(out, c);
+	call_bounds(c, &out->begin_ns, &out->end_ns);
 	add_phases(out, c);
 	set_rates(out, c);
 	out->name = call_name(c);

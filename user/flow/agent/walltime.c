@@ -28,9 +28,16 @@ struct edge {
 const char *time_part_name(enum time_part p)
 {
 	static const char *const names[PART_COUNT] = {
-		[PART_CONNECT] = "connect",	  [PART_NETWORK] = "network", [PART_FIRST_TOKEN] = "first_token",
-		[PART_GENERATION] = "generation", [PART_STALL] = "stall",     [PART_TOOL] = "tool",
-		[PART_RETRY_WAIT] = "retry_wait", [PART_CLIENT] = "client",   [PART_USER] = "user",
+		[PART_CONNECT] = "connect",
+		[PART_NETWORK] = "network",
+		[PART_FIRST_TOKEN] = "first_token",
+		[PART_GENERATION] = "generation",
+		[PART_STALL] = "stall",
+		[PART_TOOL] = "tool",
+		[PART_RETRY_WAIT] = "retry_wait",
+		[PART_CLIENT] = "client",
+		[PART_AGENT_GAP] = "agent_gap",
+		[PART_USER] = "user",
 		[PART_UNKNOWN] = "unknown",
 	};
 

@@ -19,6 +19,9 @@ enum time_part {
 	PART_TOOL,
 	PART_RETRY_WAIT,
 	PART_CLIENT, /* late reads; the agent's own CPU between calls */
+	/* From an answer that asked for tools to the request that carries their results, as far as nothing was seen to
+	 * run: tools inside the agent, approval by the user, the agent's own work. */
+	PART_AGENT_GAP,
 	PART_USER,
 	PART_UNKNOWN, /* in no interval: never pushed */
 	PART_COUNT,
@@ -39,6 +42,7 @@ enum walltime_rank {
 	RANK_TOOL = 2 * RANK_CALLS,
 	RANK_RETRY_WAIT,
 	RANK_CLIENT,
+	RANK_AGENT_GAP,
 	RANK_USER,
 	RANK_COUNT,
 };

@@ -185,3 +185,29 @@ const char *end_reason_name(enum end_reason e)
 
 	return (unsigned)e < ARRAY_SIZE(names) ? names[e] : NULL;
 }
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b; /* UNKNOWN_NS is the largest: the other one wins */
+}
+
+void call_bounds(const struct call *c, uint64_t *begin_ns, uint64_t *end_ns)
+{
+	uint64_t first = earlier(c->start_ns, earlier(c->ttfb_ns, earlier(c->first_token_ns, c->end_ns)));
+	uint64_t last = c->end_ns;
+
+	if (first == UNKNOWN_NS)
+		first = 0;
+	if (last == UNKNOWN_NS)
+		last = c->last_token_ns != UNKNOWN_NS ? c->last_token_ns
+		       : c->ttfb_ns != UNKNOWN_NS     ? c->ttfb_ns
+						      : first;
+	*begin_ns = first;
+	if (c->dns_end_ns != UNKNOWN_NS)
+		*begin_ns = earlier(*begin_ns, c->dns_begin_ns);
+	if (c->connect_end_ns != UNKNOWN_NS)
+		*begin_ns = earlier(*begin_ns, c->connect_begin_ns);
+	if (c->tls_end_ns != UNKNOWN_NS)
+		*begin_ns = earlier(*begin_ns, c->tls_begin_ns);
+	*end_ns = last > *begin_ns ? last : *begin_ns;
+}

@@ -171,6 +171,8 @@ void call_release(struct call *c);
  * would be divided by. */
 bool call_has_start(const struct call *c);
 double call_ms(const struct call *c, uint64_t ns);
+/* From the earliest phase that the call paid for to its end: its slice. 0 and 0 when nothing is known. */
+void call_bounds(const struct call *c, uint64_t *begin_ns, uint64_t *end_ns);
 double call_cache_hit_rate(const struct call *c);
 double call_itps(const struct call *c);		/* input_total / ttft */
 double call_otps(const struct call *c);		/* output_total / (end - start) */
