@@ -378,6 +378,7 @@ static void forget(struct procs *t, struct node *n)
 	DL_DELETE2(t->all, n, all_prev, all_next);
 	HASH_DELETE(hh, t->by_key, n);
 	free(n->p.args);
+	free(n->p.tool_call_id);
 	free(n);
 }
 

@@ -23,8 +23,9 @@ struct proc {
 	char exe[256];
 	char *args; /* owned, NUL-separated, secrets redacted, args_len bytes; NULL unknown */
 	size_t args_len;
-	uint64_t begin_ns; /* start time of the process, or when first seen */
-	uint64_t end_ns;   /* UNKNOWN_NS: runs */
+	char *tool_call_id; /* owned; the tool call that started it, as its environment says; NULL unknown */
+	uint64_t begin_ns;  /* start time of the process, or when first seen */
+	uint64_t end_ns;    /* UNKNOWN_NS: runs */
 	int32_t code, signal;
 	uint64_t cpu_ns;
 	unsigned order; /* first seen, from 0 */

@@ -101,6 +101,18 @@ static bool index_birth(struct family *f, struct birth *b)
 	return false;
 }
 
+/* The oldest that has ended, since one that runs may still have children; of so many that run, the oldest. */
+static void make_room(struct family *f)
+{
+	struct birth *b = f->oldest;
+
+	if (HASH_COUNT(f->by_key) <= FAMILY_MAX)
+		return;
+	while (b && b->member.at.end_ns == UNKNOWN_NS)
+		b = b->next;
+	forget(f, b ? b : f->oldest);
+}
+
 static struct birth *make(struct family *f, const struct proc *p)
 {
 	struct birth *b = calloc(1, sizeof(*b));
@@ -110,7 +122,7 @@ static struct birth *make(struct family *f, const struct proc *p)
 	b->key = key_of(&p->key);
 	b->parent = parent_at_birth(f, p->ppid, p->begin_ns);
 	b->member.key = (struct proc_key){.tgid = p->key.tgid, .start_ns = p->key.start_ns};
-	b->member.at.begin_ns = p->begin_ns;
+	b->member.at = (struct interval){p->begin_ns, UNKNOWN_NS};
 	if (!index_birth(f, b)) {
 		free(b);
 		return NULL;
@@ -120,8 +132,7 @@ static struct birth *make(struct family *f, const struct proc *p)
 		DL_INSERT_INORDER(f->oldest, b, begun_before);
 	else
 		DL_APPEND(f->oldest, b);
-	if (HASH_COUNT(f->by_key) > FAMILY_MAX)
-		forget(f, f->oldest);
+	make_room(f);
 	return b;
 }
 
@@ -135,6 +146,8 @@ int family_push(struct family *f, const struct proc *p)
 	if (!b)
 		return -ENOMEM;
 	snprintf(b->member.program, sizeof(b->member.program), "%s", p->name);
+	if (p->tool_call_id)
+		snprintf(b->member.tool_id, sizeof(b->member.tool_id), "%s", p->tool_call_id);
 	b->member.shown_pid = p->shown_pid;
 	b->member.at.end_ns = p->end_ns;
 	b->member.code = p->code;

@@ -9,7 +9,7 @@
 
 #include "flow/proc.h"
 
-#define FAMILY_MAX     16384 /* processes remembered; past it the oldest births are forgotten */
+#define FAMILY_MAX     16384 /* processes remembered; past it the oldest that have ended are forgotten */
 #define FAMILY_DEPTH   64    /* generations that are climbed */
 #define FAMILY_TOOL_ID 128   /* bytes of a tool call's id in the environment */
 

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include "flow/agent/agents.h"
+#include "make_call.h"
+
+/* Times in the logs are milliseconds. make_call(): first token after 200, end after 1210. */
+struct world {
+	struct tlog log;
+	struct lost lost;
+	struct agents *t;
+	uint64_t wall_sum_errors;
+};
+
+static unsigned long long ms(uint64_t ns)
+{
+	return ns / MS;
+}
+
+static void log_wall(struct tlog *log, const struct walltime_report *r)
+{
+	uint64_t sum = 0;
+
+	for (unsigned p = 0; p < PART_COUNT; p++) {
+		sum += r->part_ns[p];
+		if (r->part_ns[p])
+			tlog_printf(log, " %s=%llu", time_part_name(p), ms(r->part_ns[p]));
+	}
+	assert_int_equal(sum, r->total_ns);
+}
+
+static void on_agent(void *ctx, const struct agent *a)
+{
+	struct world *w = ctx;
+
+	tlog_printf(&w->log, "agent %u parent %d%s %s by call %llu\n", a->index, a->parent,
+		    a->by_time ? " by time" : "", a->name ? a->name : "-", (unsigned long long)a->spawned_by_call);
+}
+
+static void on_tool(void *ctx, const struct agent_tool *t)
+{
+	struct world *w = ctx;
+
+	tlog_printf(&w->log, "tool %s of %llu for %llu: %s%s %llu-%llu %s x%u code %d%s %lld bytes\n",
+		    t->name ? t->name : "-", (unsigned long long)t->call_id, (unsigned long long)t->result_call_id,
+		    tool_join_name(t->join), t->ambiguous ? "?" : "", ms(t->at.begin_ns), ms(t->at.end_ns),
+		    t->program ? t->program : "-", t->processes, t->code, t->running ? " running" : "",
+		    (long long)t->result_bytes);
+}
+
+static void on_turn(void *ctx, const struct turn *t)
+{
+	struct world *w = ctx;
+
+	tlog_printf(&w->log, "turn %llu of %u %llu-%llu%s%s steps %u tools %u:", (unsigned long long)t->id, t->agent,
+		    ms(t->at.begin_ns), ms(t->at.end_ns), t->complete ? " complete" : "", t->partial ? " partial" : "",
+		    t->steps, t->tools);
+	log_wall(&w->log, &t->wall);
+	tlog_printf(&w->log, "\n");
+}
+
+static void open_world(struct world *w)
+{
+	const struct agents_sink sink = {w, on_agent, on_tool, on_turn};
+
+	*w = (struct world){0};
+	w->t = agents_new(&w->lost, &sink);
+	assert_non_null(w->t);
+}
+
+static void close_world(struct world *w, const char *golden)
+{
+	agents_free(w->t);
+	if (strcmp(w->log.text ? w->log.text : "", golden)) {
+		print_error("is:\n%s\nnot:\n%s\n", w->log.text, golden);
+		fail();
+	}
+	assert_int_equal(w->lost.n[LOST_NO_MEMORY], 0);
+	tlog_free(&w->log);
+}
+
+static void begin_call(struct call *c, uint64_t id, uint64_t begin_ms)
+{
+	make_call(c, id, 100, begin_ms * MS);
+	c->srtt_us = UNKNOWN_COUNT;
+	c->trigger = CALL_TRIGGER_HUMAN;
+	c->interactive = 1;
+}
+
+static void add_result(struct call *c, const char *id, const char *name, int64_t bytes)
+{
+	c->results = realloc(c->results, (c->result_count + 1) * sizeof(*c->results));
+	assert_non_null(c->results);
+	c->results[c->result_count++] =
+		(struct tool_result){id ? strdup(id) : NULL, name ? strdup(name) : NULL, bytes, -1};
+	c->trigger = CALL_TRIGGER_TOOL_RESULTS;
+}
+
+static struct agent_place push_call(struct world *w, struct call *c)
+{
+	struct agent_place place;
+
+	agents_push_call(w->t, c, NULL, &place);
+	call_release(c);
+	return place;
+}
+
+static void push_proc(struct world *w, uint32_t pid, uint32_t ppid, const char *name, const char *tool,
+		      uint64_t begin_ms, uint64_t end_ms, int code)
+{
+	struct proc p = {
+		.key = {.tgid = pid, .start_ns = begin_ms ? begin_ms * MS : 1},
+		.ppid = ppid,
+		.shown_pid = pid,
+		.begin_ns = begin_ms ? begin_ms * MS : 1,
+		.end_ns = UNKNOWN_NS,
+		.tool_call_id = (char *)tool,
+	};
+
+	snprintf(p.name, sizeof(p.name), "%s", name);
+	agents_push_proc(w->t, &p);
+	if (end_ms) {
+		p.end_ns = end_ms * MS;
+		p.code = code;
+		p.cpu_ns = 7 * MS;
+		agents_push_proc(w->t, &p);
+	}
+}
+
+static void test_turn_with_a_tool(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "t1", "Bash");
+	push_call(&w, &c);
+	push_proc(&w, 101, 100, "bash", NULL, 2300, 4300, 3);
+	push_proc(&w, 102, 101, "npm", NULL, 2400, 4200, 0); /* inside the life of the shell */
+	begin_call(&c, 2, 5000);
+	add_result(&c, "t1", NULL, 99);
+	assert_int_equal(push_call(&w, &c).turn, 1);
+	begin_call(&c, 3, 9000);
+	assert_int_equal(push_call(&w, &c).turn, 2);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"tool Bash of 1 for 2: time 2300-4300 bash x1 code 3 99 bytes\n"
+			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=400 generation=2020 tool=2000 "
+			"agent_gap=790\n"
+			"turn 2 of 0 9000-10210 complete steps 1 tools 0: first_token=200 generation=1010\n");
+}
+
+static void test_parallel_tools(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	push_proc(&w, 90, 100, "shell that stays", NULL, 10, 0, 0);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "t1", "Read");
+	add_tool(&c, "t2", "Bash");
+	add_tool(&c, "t3", "Bash");
+	add_tool(&c, "t4", "exec");
+	push_call(&w, &c);
+	push_proc(&w, 101, 100, "ls", NULL, 2300, 2400, 0);
+	push_proc(&w, 102, 90, "make", NULL, 2301, 3000, 2);
+	push_proc(&w, 103, 100, "server", "t4", 2302, 0, 0);
+	begin_call(&c, 2, 5000);
+	add_result(&c, "t1", NULL, 10);
+	add_result(&c, "t2", NULL, 20);
+	add_result(&c, "t3", NULL, 30);
+	add_result(&c, "t4", NULL, 40);
+	push_call(&w, &c);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"tool Read of 1 for 2: upper bound 2210-5000 - x0 code 0 10 bytes\n"
+			"tool Bash of 1 for 2: time? 2300-2400 ls x1 code 0 20 bytes\n"
+			"tool Bash of 1 for 2: time? 2301-3000 make x1 code 2 30 bytes\n"
+			"tool exec of 1 for 2: id 2302-5000 server x1 code 0 running 40 bytes\n"
+			"turn 1 of 0 1000-6210 complete steps 2 tools 4: first_token=400 generation=2020 tool=2700 "
+			"agent_gap=90\n");
+}
+
+static void set(char **field, const char *value)
+{
+	free(*field);
+	*field = value ? strdup(value) : NULL;
+}
+
+static void test_sub_agent_by_id(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "t0", "Read");
+	add_tool(&c, "t1", "Agent");
+	push_call(&w, &c);
+	begin_call(&c, 2, 2300);
+	c.class = CALL_SUBAGENT;
+	set(&c.agent_id, "sub-1");
+	set(&c.agent_name, "Explore");
+	assert_int_equal(push_call(&w, &c).agent, 1);
+	begin_call(&c, 3, 5000);
+	add_result(&c, "t1", NULL, 9);
+	assert_int_equal(push_call(&w, &c).agent, 0);
+	assert_int_equal(agents_count(w.t), 2);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"agent 1 parent 0 Explore by call 1\n"
+			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
+			"tool Read of 1 for 0: upper bound 2210-5000 - x0 code 0 -1 bytes\n"
+			"tool Agent of 1 for 3: upper bound 2210-5000 - x0 code 0 9 bytes\n"
+			"turn 1 of 0 1000-6210 complete steps 2 tools 2: first_token=600 generation=3030 "
+			"agent_gap=1580\n");
+}
+
+/* A plain SDK: no ids at all. */
+static void begin_plain(struct call *c, uint64_t id, uint64_t begin_ms, uint64_t conversation)
+{
+	begin_call(c, id, begin_ms);
+	set(&c->session_id, NULL);
+	c->conversation = conversation;
+	c->interactive = -1;
+}
+
+static void test_sub_agent_by_time(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	begin_plain(&c, 1, 1000, 11);
+	add_tool(&c, NULL, "research");
+	push_call(&w, &c);
+	begin_plain(&c, 2, 2300, 22);
+	assert_int_equal(push_call(&w, &c).agent, 1);
+	begin_plain(&c, 3, 5000, 11);
+	add_result(&c, NULL, "research", 5);
+	assert_int_equal(push_call(&w, &c).agent, 0);
+	begin_plain(&c, 4, 7000, 33); /* nobody waits: another conversation of the same agent */
+	assert_int_equal(push_call(&w, &c).agent, 0);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w,
+		    "agent 0 parent -1 - by call 0\n"
+		    "agent 1 parent 0 by time - by call 1\n"
+		    "turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
+		    "tool research of 1 for 3: upper bound 2210-5000 - x0 code 0 5 bytes\n"
+		    "turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=600 generation=3030 agent_gap=1580\n"
+		    "turn 3 of 0 7000-8210 complete steps 1 tools 0: first_token=200 generation=1010\n");
+}
+
+/* The tool itself is an agent: a process that makes calls while its ancestor waits for it. */
+static void test_sub_agent_in_a_child(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "t1", "Bash");
+	push_call(&w, &c);
+	push_proc(&w, 101, 100, "bash", NULL, 2250, 0, 0);
+	push_proc(&w, 102, 101, "helper", NULL, 2260, 0, 0);
+	begin_plain(&c, 2, 2300, 5);
+	c.conn.tgid = 102;
+	c.conn.start_ns = 2260 * MS;
+	push_call(&w, &c);
+	push_proc(&w, 101, 100, "bash", NULL, 2250, 4000, 0);
+	begin_call(&c, 3, 5000);
+	add_result(&c, "t1", NULL, 9);
+	push_call(&w, &c);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"agent 1 parent 0 by time - by call 1\n"
+			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
+			"tool Bash of 1 for 3: time 2250-4000 bash x1 code 0 9 bytes\n"
+			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=600 generation=3030 tool=540 "
+			"agent_gap=1040\n");
+}
+
+static void test_retry_and_helpers(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	c.status = 529;
+	set(&c.error, "overloaded_error");
+	c.first_token_ns = UNKNOWN_NS;
+	push_call(&w, &c);
+	begin_call(&c, 2, 1100);
+	c.class = CALL_AUX;
+	assert_int_equal(push_call(&w, &c).turn, 0);
+	begin_call(&c, 3, 3000);
+	c.retry_of = 1;
+	c.retry_wait_ns = 790 * (int64_t)MS;
+	assert_int_equal(push_call(&w, &c).turn, 1);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"turn 1 of 0 1000-4210 complete steps 2 tools 0: first_token=1410 generation=1010 "
+			"retry_wait=790\n");
+}
+
+static void test_two_sessions(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	for (uint64_t i = 0; i < 2; i++) {
+		begin_call(&c, 1 + i, 1000 + i);
+		set(&c.session_id, i ? "b" : "a");
+		add_tool(&c, i ? "tb" : "ta", "Bash");
+		push_call(&w, &c);
+	}
+	begin_call(&c, 3, 3000);
+	set(&c.session_id, "b");
+	add_result(&c, "tb", NULL, 1);
+	push_call(&w, &c);
+	begin_call(&c, 4, 4000);
+	set(&c.session_id, "a"); /* the person went on without the tool */
+	push_call(&w, &c);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w,
+		    "agent 0 parent -1 - by call 0\n"
+		    "agent 1 parent -1 - by call 0\n"
+		    "tool Bash of 2 for 3: upper bound 2211-3000 - x0 code 0 1 bytes\n"
+		    "turn 2 of 1 1001-4210 complete steps 2 tools 1: first_token=400 generation=2020 agent_gap=789\n"
+		    "tool Bash of 1 for 0: upper bound 2210-4000 - x0 code 0 -1 bytes\n"
+		    "turn 1 of 0 1000-2210 steps 1 tools 1: first_token=200 generation=1010\n"
+		    "turn 3 of 0 4000-5210 complete steps 1 tools 0: first_token=200 generation=1010\n");
+}
+
+static void test_run(void **state)
+{
+	struct world w;
+	struct call c;
+	struct agents_run run;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	c.srtt_us = 50000;
+	c.stall_at = calloc(1, sizeof(*c.stall_at));
+	c.stall_at[c.stall_count++] = (struct interval){1500 * MS, 1800 * MS};
+	c.late_at = calloc(1, sizeof(*c.late_at));
+	c.late_at[c.late_count++] = (struct interval){1900 * MS, 1950 * MS};
+	add_setup(&c);
+	push_call(&w, &c);
+	for (uint64_t now = 2500; now <= 60000; now += 500)
+		agents_tick(w.t, now * MS, UNKNOWN_NS);
+	assert_int_equal(agents_run(w.t, 61000 * MS, &run), 0);
+	log_wall(&w.log, &run.wall);
+	tlog_printf(&w.log, "\n");
+	begin_call(&c, 2, 61000);
+	push_call(&w, &c);
+	agents_finish(w.t, 65000 * MS);
+	assert_int_equal(agents_run(w.t, 65000 * MS, &run), 0);
+	assert_int_equal(run.wall.total_ns, (65000 - 954) * MS);
+	log_wall(&w.log, &run.wall);
+	tlog_printf(&w.log, "\n");
+	close_world(
+		&w,
+		"agent 0 parent -1 - by call 0\n"
+		"turn 1 of 0 954-2210 complete steps 1 tools 0: connect=45 network=50 first_token=150 "
+		"generation=660 stall=300 client=50 unknown=1\n"
+		" connect=45 network=50 first_token=150 generation=660 stall=300 client=50 user=57790 "
+		"unknown=1001\n"
+		"turn 2 of 0 61000-62210 complete steps 1 tools 0: first_token=200 generation=1010\n"
+		" connect=45 network=50 first_token=350 generation=1670 stall=300 client=50 user=61580 unknown=1\n");
+}
+
+/* A day: bounded memory, and the parts still add up. */
+static void test_day(void **state)
+{
+	struct world w;
+	struct call c;
+	struct agents_run run;
+	uint64_t at = 1000;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	for (uint64_t i = 0; i < 5000; i++, at += 5000) {
+		begin_call(&c, 1 + i, at);
+		if (i)
+			add_result(&c, "t", NULL, 1);
+		add_tool(&c, "t", "Bash");
+		push_call(&w, &c);
+		for (uint32_t k = 0; k < 4; k++)
+			push_proc(&w, 1000 + (uint32_t)(i * 4 + k) % 30000, 100, "sh", NULL, at + 1300 + k * 500,
+				  at + 1800 + k * 500, 0);
+		agents_tick(w.t, (at + 4000) * MS, UNKNOWN_NS);
+	}
+	agents_finish(w.t, at * MS);
+	assert_int_equal(agents_run(w.t, at * MS, &run), 0);
+	assert_int_equal(run.steps, 5000);
+	assert_int_equal(run.tools, 5000);
+	assert_int_equal(run.wall.total_ns, (at - 1000) * MS);
+	assert_int_equal(run.wall.part_ns[PART_TOOL], 5000ull * 2000 * MS);
+	assert_int_equal(run.wall.part_ns[PART_FIRST_TOKEN], 5000ull * 200 * MS);
+	assert_int_equal(run.wall.pushed_late_ns, 0);
+	assert_string_equal(run.top_tool.name, "Bash");
+	tlog_free(&w.log);
+	close_world(&w, "");
+}
+
+static void push_everything(struct world *w, const struct call calls[2])
+{
+	struct agent_place place;
+
+	push_proc(w, 100, 1, "agent", NULL, 0, 0, 0);
+	agents_push_call(w->t, &calls[0], NULL, &place);
+	push_proc(w, 101, 100, "bash", NULL, 2300, 4300, 3);
+	agents_push_call(w->t, &calls[1], NULL, &place);
+	agents_tick(w->t, 7000 * MS, UNKNOWN_NS);
+	agents_finish(w->t, 8000 * MS);
+}
+
+static void test_no_memory(void **state)
+{
+	const struct agents_sink sink = {0};
+	struct call calls[2];
+	bool hit = true;
+
+	(void)state;
+	begin_call(&calls[0], 1, 1000);
+	add_tool(&calls[0], "t1", "Bash");
+	begin_call(&calls[1], 2, 5000);
+	add_result(&calls[1], "t1", NULL, 99);
+	for (unsigned n = 1; hit && n < 200; n++) {
+		struct world w = {0};
+
+		fail_nth(n);
+		w.t = agents_new(&w.lost, &sink);
+		if (w.t)
+			push_everything(&w, calls);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		agents_free(w.t);
+	}
+	assert_false(hit);
+	call_release(&calls[0]);
+	call_release(&calls[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_turn_with_a_tool),
+		cmocka_unit_test(test_parallel_tools),
+		cmocka_unit_test(test_sub_agent_by_id),
+		cmocka_unit_test(test_sub_agent_by_time),
+		cmocka_unit_test(test_sub_agent_in_a_child),
+		cmocka_unit_test(test_retry_and_helpers),
+		cmocka_unit_test(test_two_sessions),
+		cmocka_unit_test(test_run),
+		cmocka_unit_test(test_day),
+		cmocka_unit_test(test_no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,714 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "agents.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "base/err.h"
+#include "charge.h"
+#include "toolwait.h"
+
+#define KEY_BYTES      448
+#define TOOL_NAMES_MAX 256 /* names whose times are added up; later ones share one */
+
+/* One agent: a session of a process, or a sub-agent of it. */
+struct agent_entry {
+	char key[KEY_BYTES];
+	struct agent agent;
+	char name[AGENT_TEXT_BYTES], session[AGENT_TEXT_BYTES];
+	struct proc_key proc;
+	UT_hash_handle hh;
+};
+
+/* One conversation. */
+struct lane {
+	char key[KEY_BYTES];
+	struct agent_entry *of;
+	struct proc_key proc;
+	struct toolwait wait; /* tools that its last answer asked for */
+	uint64_t last_end_ns, last_call_id;
+	/* The open turn: id 0 none. */
+	struct turn turn;
+	char turn_id[AGENT_TEXT_BYTES];
+	struct walltime *turn_wall;
+	/* User time is told while it goes on, so that a lane that nobody talks to does not hold the watermark. */
+	uint64_t idle_from_ns;	  /* UNKNOWN_NS: not idle */
+	struct lane *prev, *next; /* the one silent longest first */
+	UT_hash_handle hh;
+};
+
+struct tool_name {
+	struct agents_tool_name sum;
+	UT_hash_handle hh;
+};
+
+struct agents {
+	struct lost *lost;
+	struct agents_sink sink;
+	struct family *family;
+	struct agent_entry *agents;
+	struct lane *lanes, *oldest;
+	struct tool_name *tool_names;
+	struct walltime *run_wall;
+	struct agents_run run;
+	uint64_t last_turn;
+};
+
+struct agents *agents_new(struct lost *lost, const struct agents_sink *sink)
+{
+	struct agents *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->lost = lost;
+	t->sink = *sink;
+	t->run.begin_ns = UNKNOWN_NS;
+	t->family = family_new();
+	if (!t->family) {
+		free(t);
+		return NULL;
+	}
+	return t;
+}
+
+static void lane_free(struct agents *t, struct lane *l)
+{
+	HASH_DEL(t->lanes, l);
+	DL_DELETE(t->oldest, l);
+	toolwait_release(&l->wait);
+	walltime_free(l->turn_wall);
+	free(l);
+}
+
+void agents_free(struct agents *t)
+{
+	struct agent_entry *a, *next_agent;
+	struct tool_name *n, *next_name;
+
+	if (!t)
+		return;
+	while (t->oldest)
+		lane_free(t, t->oldest);
+	HASH_ITER (hh, t->agents, a, next_agent) {
+		HASH_DEL(t->agents, a);
+		free(a);
+	}
+	HASH_ITER (hh, t->tool_names, n, next_name) {
+		HASH_DEL(t->tool_names, n);
+		free(n);
+	}
+	family_free(t->family);
+	walltime_free(t->run_wall);
+	free(t);
+}
+
+void agents_push_proc(struct agents *t, const struct proc *p)
+{
+	if (family_push(t->family, p))
+		t->lost->n[LOST_NO_MEMORY]++;
+}
+
+/* --- tools ----------------------------------------------------------------------------------------------------------
+ */
+
+static void add_tool_name(struct agents *t, const struct agent_tool *tool)
+{
+	struct tool_name *n;
+	char name[sizeof(n->sum.name)];
+
+	snprintf(name, sizeof(name), "%s", tool->name ? tool->name : "(unnamed)");
+	HASH_FIND_STR(t->tool_names, name, n);
+	if (!n && HASH_COUNT(t->tool_names) < TOOL_NAMES_MAX) {
+		n = calloc(1, sizeof(*n));
+		if (n) {
+			memcpy(n->sum.name, name, sizeof(name));
+			HASH_ADD_STR(t->tool_names, sum.name, n);
+			if (!n->hh.tbl) {
+				free(n);
+				n = NULL;
+			}
+		}
+		t->lost->n[LOST_NO_MEMORY] += !n;
+	}
+	if (!n)
+		return;
+	n->sum.count++;
+	n->sum.total_ns += tool->at.end_ns - tool->at.begin_ns;
+	if (tool->program)
+		snprintf(n->sum.program, sizeof(n->sum.program), "%s", tool->program);
+	if (n->sum.total_ns > t->run.top_tool.total_ns)
+		t->run.top_tool = n->sum;
+}
+
+static void push_wall(struct agents *t, struct walltime *w, unsigned rank, enum time_part part, uint64_t begin_ns,
+		      uint64_t end_ns)
+{
+	if (w && walltime_push(w, rank, part, begin_ns, end_ns))
+		t->lost->n[LOST_NO_MEMORY]++;
+}
+
+/* To the lane's open turn and to the run. */
+static void push_both(struct agents *t, struct lane *l, unsigned rank, enum time_part part, uint64_t begin_ns,
+		      uint64_t end_ns)
+{
+	push_wall(t, l->turn_wall, rank, part, begin_ns, end_ns);
+	push_wall(t, t->run_wall, rank, part, begin_ns, end_ns);
+}
+
+struct tool_ctx {
+	struct agents *t;
+	struct lane *l;
+};
+
+static void on_tool(void *ctx, const struct agent_tool *tool)
+{
+	struct tool_ctx *c = ctx;
+
+	if (tool->join != TOOL_JOIN_GAP)
+		push_both(c->t, c->l, RANK_TOOL, PART_TOOL, tool->at.begin_ns, tool->at.end_ns);
+	if (c->l->turn.id)
+		c->l->turn.tools++;
+	c->t->run.tools++;
+	c->t->run.tool_window_ns += tool->at.end_ns - tool->at.begin_ns;
+	add_tool_name(c->t, tool);
+	if (c->t->sink.on_tool)
+		c->t->sink.on_tool(c->t->sink.ctx, tool);
+}
+
+/* The lane goes on at end_ns: with `c`, or without (NULL). */
+static void end_tools(struct agents *t, struct lane *l, const struct call *c, uint64_t end_ns)
+{
+	struct tool_ctx ctx = {t, l};
+	const struct toolwait_end end = {
+		.family = t->family,
+		.agent = &l->of->proc,
+		.agent_index = l->of->agent.index,
+		.shown_pid = l->of->agent.shown_pid,
+		.next = c,
+		.end_ns = end_ns,
+		.ctx = &ctx,
+		.on_tool = on_tool,
+	};
+
+	if (!l->wait.count)
+		return;
+	push_both(t, l, RANK_AGENT_GAP, PART_AGENT_GAP, l->last_end_ns, end_ns);
+	if (toolwait_end(&l->wait, &end))
+		t->lost->n[LOST_NO_MEMORY]++;
+}
+
+/* --- turns ----------------------------------------------------------------------------------------------------------
+ */
+
+static void report_turn(struct agents *t, struct lane *l, struct turn *out)
+{
+	*out = l->turn;
+	out->session_id = l->of->agent.session_id;
+	out->turn_id = l->turn_id[0] ? l->turn_id : NULL;
+	if (walltime_report(l->turn_wall, out->at.end_ns, &out->wall)) {
+		out->wall = (struct walltime_report){0}; /* total 0: not known */
+		t->lost->n[LOST_NO_MEMORY]++;
+	}
+}
+
+static void end_turn(struct agents *t, struct lane *l)
+{
+	struct turn turn;
+
+	if (!l->turn.id)
+		return;
+	report_turn(t, l, &turn);
+	if (t->sink.on_turn)
+		t->sink.on_turn(t->sink.ctx, &turn);
+	walltime_free(l->turn_wall);
+	l->turn_wall = NULL;
+	l->turn = (struct turn){0};
+}
+
+static void begin_turn(struct agents *t, struct lane *l, const struct call *c, uint64_t begin_ns)
+{
+	l->turn_wall = walltime_new(begin_ns);
+	if (!l->turn_wall) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	l->turn = (struct turn){
+		.id = ++t->last_turn,
+		.agent = l->of->agent.index,
+		.shown_pid = l->of->agent.shown_pid,
+		.at = {begin_ns, begin_ns},
+		.trigger = c->trigger,
+		.partial = c->mid_attach || c->request_lost || c->trigger == CALL_TRIGGER_TOOL_RESULTS ||
+			   c->trigger == CALL_TRIGGER_CONTINUE,
+	};
+	snprintf(l->turn_id, sizeof(l->turn_id), "%s", c->turn_id ? c->turn_id : "");
+	t->run.turns++;
+}
+
+static bool failed(const struct call *c)
+{
+	return c->error || c->status >= 400 || c->end != END_COMPLETE;
+}
+
+/* Words of the APIs for an answer that is to be continued by the next request (llm-wire.md section on stop reasons). */
+static bool goes_on(const struct call *c)
+{
+	static const char *const words[] = {"pause_turn", "tool_use", "tool_calls", "function_call", "TOOL_CALL"};
+
+	if (c->tool_count)
+		return true;
+	for (size_t i = 0; c->stop_reason && i < ARRAY_SIZE(words); i++)
+		if (!strcmp(c->stop_reason, words[i]))
+			return true;
+	return false;
+}
+
+/* Whether the step begins a new turn, given the lane as it was left. */
+static bool begins_turn(const struct lane *l, const struct call *c, bool answers_tools)
+{
+	bool same = c->turn_id && l->turn_id[0] && !strncmp(c->turn_id, l->turn_id, sizeof(l->turn_id) - 1);
+
+	if (!l->turn.id)
+		return true;
+	if (c->retry_of || answers_tools || same)
+		return false;
+	if (c->turn_id && l->turn_id[0])
+		return true;
+	return c->trigger == CALL_TRIGGER_HUMAN || c->trigger == CALL_TRIGGER_NOTICE ||
+	       (c->trigger == CALL_TRIGGER_UNKNOWN && !l->wait.count);
+}
+
+/* --- agents and lanes -----------------------------------------------------------------------------------------------
+ */
+
+static void text(char *out, size_t size, const char *s)
+{
+	snprintf(out, size, "%s", s ? s : "");
+}
+
+/* A session is the same agent in whichever process it goes on; without one it is the process. */
+static void agent_key(char out[KEY_BYTES], const struct call *c, const char *agent_id)
+{
+	if (c->session_id)
+		snprintf(out, KEY_BYTES, "s%.128s a%.128s", c->session_id, agent_id ? agent_id : "");
+	else
+		snprintf(out, KEY_BYTES, "p%" PRIu32 " %" PRIu64 " a%.128s", c->conn.tgid, c->conn.start_ns,
+			 agent_id ? agent_id : "");
+}
+
+static void lane_key(char out[KEY_BYTES], const struct call *c, const char *agent)
+{
+	if (c->session_id || c->agent_id)
+		snprintf(out, KEY_BYTES, "%s", agent);
+	else
+		snprintf(out, KEY_BYTES, "%.300s %.32s %016" PRIx64, agent, c->provider ? c->provider : "",
+			 c->conversation);
+}
+
+static struct lane *find_lane(struct agents *t, const char *key)
+{
+	struct lane *l;
+
+	HASH_FIND_STR(t->lanes, key, l);
+	return l;
+}
+
+/* The lane of this process (or session) that waits for a tool call which the request answers. */
+static struct lane *lane_of_result(struct agents *t, const struct call *c)
+{
+	struct lane *l;
+
+	if (!c->result_count)
+		return NULL;
+	DL_FOREACH (t->oldest, l) {
+		bool near = l->proc.tgid == c->conn.tgid && l->proc.start_ns == c->conn.start_ns;
+
+		if (near && toolwait_answered_by(&l->wait, c))
+			return l;
+	}
+	return NULL;
+}
+
+static bool same_process(const struct proc_key *k, const struct call *c)
+{
+	return k->tgid == c->conn.tgid && k->start_ns == c->conn.start_ns;
+}
+
+static bool is_waiting(const struct lane *l, uint64_t at_ns)
+{
+	return l->wait.count && l->wait.begin_ns <= at_ns;
+}
+
+struct ancestry {
+	struct agents *t;
+	struct lane *found;
+	uint64_t at_ns;
+};
+
+static bool waits_for_child(void *ctx, const struct proc_key *k)
+{
+	struct ancestry *a = ctx;
+	struct lane *l;
+
+	DL_FOREACH (a->t->oldest, l)
+		if (l->proc.tgid == k->tgid && l->proc.start_ns == k->start_ns && is_waiting(l, a->at_ns))
+			a->found = l;
+	return a->found != NULL;
+}
+
+/* The lane that waits for tools while this call of the same process, or of a descendant of it, begins. */
+static struct lane *waiting_lane(struct agents *t, const struct call *c, uint64_t begin_ns)
+{
+	struct ancestry a = {.t = t, .at_ns = begin_ns};
+	struct proc_key self = {.tgid = c->conn.tgid, .start_ns = c->conn.start_ns}, parent;
+	struct lane *l;
+
+	DL_FOREACH (t->oldest, l)
+		if (same_process(&l->proc, c) && is_waiting(l, begin_ns))
+			a.found = l;
+	if (!a.found)
+		family_ancestor(t->family, &self, waits_for_child, &a, &parent);
+	return a.found;
+}
+
+/* The lane of the parent that the client names, else of the session's main agent. */
+static struct lane *parent_lane(struct agents *t, const struct call *c)
+{
+	struct lane *l = NULL, *found = NULL;
+	char key[KEY_BYTES];
+
+	agent_key(key, c, c->parent_agent_id);
+	if (c->parent_agent_id)
+		found = find_lane(t, key);
+	if (found)
+		return found;
+	DL_FOREACH (t->oldest, l) {
+		const char *session = l->of->agent.session_id;
+		bool same = c->session_id ? session && !strcmp(session, c->session_id) : same_process(&l->proc, c);
+
+		if (same && l->of->agent.parent < 0)
+			found = l;
+	}
+	return found;
+}
+
+static struct agent_entry *last_agent(struct agents *t)
+{
+	struct agent_entry *a = t->agents;
+
+	while (a && a->hh.next)
+		a = a->hh.next;
+	return a;
+}
+
+static struct agent_entry *make_agent(struct agents *t, const char *key, const struct call *c, const struct proc *p,
+				      struct lane *parent, bool by_time, uint64_t begin_ns)
+{
+	struct agent_entry *a;
+	const struct tool_pending *spawn = parent ? toolwait_spawner(&parent->wait, begin_ns) : NULL;
+
+	if (HASH_COUNT(t->agents) >= AGENTS_MAX)
+		return last_agent(t);
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return NULL;
+	text(a->key, sizeof(a->key), key);
+	text(a->name, sizeof(a->name), c->agent_name);
+	text(a->session, sizeof(a->session), c->session_id);
+	a->proc = (struct proc_key){.tgid = c->conn.tgid, .start_ns = c->conn.start_ns};
+	a->agent = (struct agent){
+		.index = HASH_COUNT(t->agents),
+		.parent = parent ? (int)parent->of->agent.index : -1,
+		.by_time = by_time,
+		.name = a->name[0] ? a->name : NULL,
+		.session_id = a->session[0] ? a->session : NULL,
+		.shown_pid = p ? p->shown_pid : c->conn.tgid,
+		.first_call = c->id,
+		.begin_ns = begin_ns,
+		.spawned_by_call = spawn ? parent->last_call_id : 0,
+		.spawn_ns = spawn ? spawn->begin_ns : UNKNOWN_NS,
+	};
+	HASH_ADD_STR(t->agents, key, a);
+	if (!a->hh.tbl) {
+		free(a);
+		return NULL;
+	}
+	if (t->sink.on_agent)
+		t->sink.on_agent(t->sink.ctx, &a->agent);
+	return a;
+}
+
+/* Nothing is stated, and there is no session: another conversation that begins while a lane waits for its tools is a
+ * sub-agent's. */
+static struct agent_entry *agent_by_time(struct agents *t, const struct call *c, const struct proc *p, const char *key,
+					 struct agent_entry *main_agent, uint64_t begin_ns)
+{
+	struct lane *parent;
+	struct agent_entry *a;
+	char sub[KEY_BYTES];
+
+	lane_key(sub, c, key);
+	if (!main_agent || !c->conversation || find_lane(t, sub))
+		return main_agent;
+	HASH_FIND_STR(t->agents, sub, a);
+	if (a)
+		return a;
+	parent = waiting_lane(t, c, begin_ns);
+	return parent ? make_agent(t, sub, c, p, parent, true, begin_ns) : main_agent;
+}
+
+/* Whose call it is, made when it is the first one. NULL without memory. */
+static struct agent_entry *agent_of(struct agents *t, const struct call *c, const struct proc *p, uint64_t begin_ns)
+{
+	bool sub = c->class == CALL_SUBAGENT;
+	struct lane *parent = NULL;
+	struct agent_entry *a;
+	char key[KEY_BYTES];
+
+	agent_key(key, c, sub && !c->agent_id ? "(subagent)" : c->agent_id);
+	HASH_FIND_STR(t->agents, key, a);
+	if (!sub && !c->agent_id && !c->session_id)
+		a = agent_by_time(t, c, p, key, a, begin_ns);
+	if (a)
+		return a;
+	parent = sub ? parent_lane(t, c) : waiting_lane(t, c, begin_ns);
+	return make_agent(t, key, c, p, parent, !sub && parent, begin_ns);
+}
+
+static void close_lane(struct agents *t, struct lane *l, uint64_t end_ns)
+{
+	end_tools(t, l, NULL, end_ns);
+	end_turn(t, l);
+	lane_free(t, l);
+}
+
+static struct lane *make_lane(struct agents *t, const char *key, struct agent_entry *of, const struct call *c)
+{
+	struct lane *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	text(l->key, sizeof(l->key), key);
+	l->of = of;
+	l->proc = (struct proc_key){.tgid = c->conn.tgid, .start_ns = c->conn.start_ns};
+	l->idle_from_ns = UNKNOWN_NS;
+	HASH_ADD_STR(t->lanes, key, l);
+	if (!l->hh.tbl) {
+		free(l);
+		return NULL;
+	}
+	DL_APPEND(t->oldest, l);
+	if (HASH_COUNT(t->lanes) > AGENTS_LANES_MAX)
+		close_lane(t, t->oldest, t->oldest->last_end_ns);
+	return l;
+}
+
+static struct lane *lane_of(struct agents *t, const struct call *c, const struct proc *p, uint64_t begin_ns)
+{
+	struct lane *l = lane_of_result(t, c);
+	struct agent_entry *a;
+	char key[KEY_BYTES];
+
+	if (!l) {
+		a = agent_of(t, c, p, begin_ns);
+		if (!a)
+			return NULL;
+		lane_key(key, c, a->key);
+		l = find_lane(t, key);
+		if (!l)
+			return make_lane(t, key, a, c);
+	}
+	/* The latest in use is the last one to be closed. */
+	DL_DELETE(t->oldest, l);
+	DL_APPEND(t->oldest, l);
+	return l;
+}
+
+/* --- calls ----------------------------------------------------------------------------------------------------------
+ */
+
+static void begin_run(struct agents *t, uint64_t begin_ns)
+{
+	if (t->run_wall)
+		return;
+	t->run_wall = walltime_new(begin_ns);
+	if (!t->run_wall)
+		t->lost->n[LOST_NO_MEMORY]++;
+	else
+		t->run.begin_ns = begin_ns;
+}
+
+static void charge_call(struct agents *t, struct walltime *w, const struct call *c, bool main_lane)
+{
+	if (w && charge_push(w, c, main_lane))
+		t->lost->n[LOST_NO_MEMORY]++;
+}
+
+/* The turn of the agent that waits for this one, when it is still open: a sub-agent's work is part of it. */
+static struct lane *turn_above(struct agents *t, const struct lane *l)
+{
+	struct lane *p;
+
+	if (l->of->agent.parent < 0)
+		return NULL;
+	DL_FOREACH (t->oldest, p)
+		if ((int)p->of->agent.index == l->of->agent.parent && p->turn.id)
+			return p;
+	return NULL;
+}
+
+static void tell_idle(struct agents *t, struct lane *l, uint64_t until_ns)
+{
+	if (l->idle_from_ns == UNKNOWN_NS || until_ns <= l->idle_from_ns)
+		return;
+	push_wall(t, t->run_wall, RANK_USER, PART_USER, l->idle_from_ns, until_ns);
+	l->idle_from_ns = until_ns;
+}
+
+static void count_step(struct turn *turn, const struct call *c)
+{
+	turn->steps++;
+	if (c->usage.source == USAGE_NONE || c->usage.output_total < 0)
+		turn->output_tokens = UNKNOWN_COUNT;
+	else if (turn->output_tokens >= 0)
+		turn->output_tokens += c->usage.output_total;
+}
+
+static void push_step(struct agents *t, struct lane *l, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
+{
+	bool answers_tools = c->trigger == CALL_TRIGGER_TOOL_RESULTS || toolwait_answered_by(&l->wait, c);
+	struct lane *above;
+
+	tell_idle(t, l, begin_ns);
+	l->idle_from_ns = UNKNOWN_NS;
+	end_tools(t, l, c, begin_ns);
+	if (begins_turn(l, c, answers_tools)) {
+		end_turn(t, l);
+		begin_turn(t, l, c, begin_ns);
+	}
+	above = turn_above(t, l);
+	charge_call(t, l->turn_wall, c, true);
+	charge_call(t, t->run_wall, c, l->of->agent.parent < 0);
+	if (above)
+		charge_call(t, above->turn_wall, c, false);
+	if (l->turn.id) {
+		count_step(&l->turn, c);
+		if (end_ns > l->turn.at.end_ns)
+			l->turn.at.end_ns = end_ns;
+	}
+	l->last_end_ns = end_ns;
+	l->last_call_id = c->id;
+	t->run.steps++;
+}
+
+/* What the answer leaves behind: tools to wait for, or the end of the turn. */
+static void leave_step(struct agents *t, struct lane *l, const struct call *c, uint64_t end_ns)
+{
+	if (c->tool_count && toolwait_begin(&l->wait, c, end_ns))
+		t->lost->n[LOST_NO_MEMORY]++;
+	if (failed(c) || goes_on(c))
+		return;
+	l->turn.complete = true;
+	end_turn(t, l);
+	if (c->interactive != 0 && l->of->agent.parent < 0)
+		l->idle_from_ns = end_ns;
+}
+
+void agents_push_call(struct agents *t, const struct call *c, const struct proc *p, struct agent_place *place)
+{
+	uint64_t begin_ns, end_ns;
+	struct lane *l;
+
+	*place = (struct agent_place){0};
+	call_bounds(c, &begin_ns, &end_ns);
+	begin_run(t, begin_ns);
+	if (p)
+		agents_push_proc(t, p);
+	if (c->class != CALL_MAIN && c->class != CALL_SUBAGENT) {
+		charge_call(t, t->run_wall, c, false);
+		return;
+	}
+	l = lane_of(t, c, p, begin_ns);
+	if (!l) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	push_step(t, l, c, begin_ns, end_ns);
+	*place = (struct agent_place){.agent = l->of->agent.index, .turn = l->turn.id};
+	leave_step(t, l, c, end_ns);
+}
+
+/* --- time goes on ---------------------------------------------------------------------------------------------------
+ */
+
+void agents_tick(struct agents *t, uint64_t now_ns, uint64_t open_ns)
+{
+	uint64_t mark_ns = open_ns < now_ns ? open_ns : now_ns;
+	struct lane *l;
+
+	if (!t->run_wall)
+		return;
+	DL_FOREACH (t->oldest, l) {
+		tell_idle(t, l, mark_ns);
+		if (l->wait.count && l->wait.begin_ns < mark_ns)
+			mark_ns = l->wait.begin_ns;
+	}
+	walltime_advance(t->run_wall, mark_ns);
+}
+
+void agents_finish(struct agents *t, uint64_t now_ns)
+{
+	while (t->oldest) {
+		tell_idle(t, t->oldest, now_ns);
+		close_lane(t, t->oldest, now_ns);
+	}
+}
+
+/* --- reading --------------------------------------------------------------------------------------------------------
+ */
+
+uint64_t agents_count(const struct agents *t)
+{
+	return HASH_COUNT(t->agents);
+}
+
+void agents_each(const struct agents *t, void (*fn)(void *ctx, const struct agent *a), void *ctx)
+{
+	for (const struct agent_entry *a = t->agents; a; a = a->hh.next)
+		fn(ctx, &a->agent);
+}
+
+void agents_each_open_turn(struct agents *t, uint64_t now_ns, void (*fn)(void *ctx, const struct turn *turn), void *ctx)
+{
+	struct lane *l;
+
+	DL_FOREACH (t->oldest, l) {
+		struct turn turn;
+
+		if (!l->turn.id)
+			continue;
+		report_turn(t, l, &turn);
+		if (l->wait.count && now_ns > turn.at.end_ns)
+			turn.at.end_ns = now_ns;
+		fn(ctx, &turn);
+	}
+}
+
+int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out)
+{
+	*out = t->run;
+	return t->run_wall ? walltime_report(t->run_wall, end_ns, &out->wall) : 0;
+}
+
+const char *tool_join_name(enum tool_join j)
+{
+	static const char *const names[] = {"upper bound", "time", "client", "id"};
+
+	return names[j];
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_AGENT_AGENTS_H
+#define FLOW_AGENT_AGENTS_H
+
+/*
+ * Agents: finished calls and processes become turns, tools and sub-agents, and the wall time is charged.
+ *
+ * A model step is a call of class main or subagent. Steps of one conversation form a lane; a lane is found by a tool
+ * call's id that the request answers, else by session and agent id, else by process, provider and the hash of system
+ * prompt and tools. A turn begins with a step whose newest item is a person's (or nothing says that it goes on), and is
+ * over with an answer that asks for nothing more; failed and cut answers keep it open, for their retry.
+ *
+ * A tool call is over when a request carries its result, or when its lane goes on without. It is joined, in this order,
+ * to: the child whose environment names its id; the client's own measure; the processes of the agent's tree that were
+ * born between its block in the answer and the request that follows. With none of them the gap is all that is known: an
+ * upper bound.
+ *
+ * A sub-agent is what the client's ids say; else another conversation of the same process, or a call of a descendant
+ * process, that begins while a lane waits for its tools ("by time").
+ *
+ * Calls come in the order of their ends; processes as they are born, exec and end.
+ */
+
+#include "base/lost.h"
+#include "family.h"
+#include "flow/llm/call.h"
+#include "walltime.h"
+
+#define AGENTS_MAX	  4096 /* remembered; later ones share the last one's place, counted as one */
+#define AGENTS_LANES_MAX  4096 /* conversations; past it the one silent longest is closed */
+#define AGENT_TEXT_BYTES  160
+#define TOOL_CHILDREN_MAX 256 /* of one answer's tools; later born ones are not joined */
+
+enum tool_join {
+	TOOL_JOIN_GAP,	  /* nothing was seen to run: upper bound */
+	TOOL_JOIN_TIME,	  /* by time and process tree */
+	TOOL_JOIN_CLIENT, /* the client's own measure */
+	TOOL_JOIN_ID,	  /* the id in a child's environment */
+};
+const char *tool_join_name(enum tool_join j); /* "upper bound", "time", "client", "id" */
+
+struct agent {
+	unsigned index;		/* in order of appearance, from 0 */
+	int parent;		/* index, -1: a main agent */
+	bool by_time;		/* a sub-agent for whom nothing but time speaks */
+	const char *name;	/* kind of sub-agent; NULL unknown */
+	const char *session_id; /* NULL unknown */
+	uint32_t shown_pid;
+	uint64_t first_call;	  /* id */
+	uint64_t begin_ns;	  /* of its first call */
+	uint64_t spawned_by_call; /* id of the call whose answer asked for it; 0 unknown */
+	uint64_t spawn_ns;	  /* when: end of that tool call's block; UNKNOWN_NS */
+};
+
+struct agent_tool {
+	unsigned agent;
+	uint64_t call_id;	 /* that asked for it */
+	uint64_t result_call_id; /* that carries the result; 0: none came */
+	const char *id, *name;	 /* NULL unknown */
+	enum tool_join join;
+	bool ambiguous;	      /* several tools of the answer may own these processes */
+	struct interval at;   /* of what ran; of the whole window with TOOL_JOIN_GAP */
+	unsigned processes;   /* joined */
+	const char *program;  /* of the first of them; NULL none */
+	uint32_t child_pid;   /* shown pid of the first of them; 0 none */
+	bool running;	      /* one of them still ran when the window closed */
+	int32_t code, signal; /* of the first of them, when it ended */
+	uint64_t cpu_ns;      /* of those that ended */
+	int64_t result_bytes; /* UNKNOWN_COUNT */
+	int is_error;	      /* -1 unknown */
+	uint32_t shown_pid;   /* of the agent */
+};
+
+struct turn {
+	uint64_t id; /* unique in the run, from 1 */
+	unsigned agent;
+	const char *session_id, *turn_id; /* NULL unknown */
+	uint32_t shown_pid;
+	struct interval at;
+	enum call_trigger trigger;
+	unsigned steps, tools;
+	int64_t output_tokens; /* sum of the steps'; UNKNOWN_COUNT when one of them is unknown */
+	bool complete;	       /* ended by an answer that asks for nothing more */
+	bool partial;	       /* its beginning was not seen */
+	struct walltime_report wall;
+};
+
+/* What is passed is borrowed for the call. NULL members are skipped. */
+struct agents_sink {
+	void *ctx;
+	void (*on_agent)(void *ctx, const struct agent *a);
+	void (*on_tool)(void *ctx, const struct agent_tool *t);
+	void (*on_turn)(void *ctx, const struct turn *t);
+};
+
+struct agents;
+
+struct agents *agents_new(struct lost *lost, const struct agents_sink *sink); /* NULL: ENOMEM */
+void agents_free(struct agents *t);
+
+/* Born, another program, or ended. */
+void agents_push_proc(struct agents *t, const struct proc *p);
+
+struct agent_place {
+	unsigned agent;
+	uint64_t turn; /* 0: belongs to none */
+};
+/* p may be NULL. */
+void agents_push_call(struct agents *t, const struct call *c, const struct proc *p, struct agent_place *place);
+
+/* No call that is pushed from now on began before `open_ns` (UNKNOWN_NS: none is open, before now_ns). */
+void agents_tick(struct agents *t, uint64_t now_ns, uint64_t open_ns);
+/* Closes what is open. Tools that still run end here. */
+void agents_finish(struct agents *t, uint64_t now_ns);
+
+uint64_t agents_count(const struct agents *t); /* agents, sub-agents included */
+void agents_each(const struct agents *t, void (*fn)(void *ctx, const struct agent *a), void *ctx);
+/* Turns that are open, as they stand. */
+void agents_each_open_turn(struct agents *t, uint64_t now_ns, void (*fn)(void *ctx, const struct turn *turn),
+			   void *ctx);
+
+/* The run so far. */
+struct agents_run {
+	struct walltime_report wall;
+	uint64_t begin_ns; /* UNKNOWN_NS: nothing yet */
+	uint64_t turns, steps, tools;
+	uint64_t tool_window_ns; /* all tools' times, added up: parallel ones count twice */
+	struct agents_tool_name {
+		char name[64], program[64];
+		uint64_t total_ns, count;
+	} top_tool; /* name "" when there was none */
+};
+int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out); /* 0 or -ENOMEM */
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "charge.h"
+
+static bool known(uint64_t ns)
+{
+	return ns != UNKNOWN_NS;
+}
+
+static int push(struct walltime *w, unsigned rank, enum time_part part, uint64_t begin_ns, uint64_t end_ns)
+{
+	return known(begin_ns) && known(end_ns) ? walltime_push(w, rank, part, begin_ns, end_ns) : 0;
+}
+
+static int push_setup(struct walltime *w, unsigned lane, const struct call *c)
+{
+	int err = push(w, lane + RANK_CALL_CONNECT, PART_CONNECT, c->dns_begin_ns, c->dns_end_ns);
+
+	if (!err)
+		err = push(w, lane + RANK_CALL_CONNECT, PART_CONNECT, c->connect_begin_ns, c->connect_end_ns);
+	return err ? err : push(w, lane + RANK_CALL_CONNECT, PART_CONNECT, c->tls_begin_ns, c->tls_end_ns);
+}
+
+/* The request and the first byte of its answer cross the network once each: a round trip that is not the server's. */
+static int push_round_trip(struct walltime *w, unsigned lane, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
+{
+	uint64_t sent_ns = known(c->send_end_ns) ? c->send_end_ns : begin_ns;
+	uint64_t back_ns = sent_ns + (uint64_t)c->srtt_us * 1000;
+
+	if (c->srtt_us <= 0)
+		return 0;
+	return push(w, lane + RANK_CALL_NETWORK, PART_NETWORK, sent_ns, back_ns < end_ns ? back_ns : end_ns);
+}
+
+static int push_list(struct walltime *w, unsigned rank, enum time_part part, const struct interval *at, size_t count)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < count && !err; i++)
+		err = walltime_push(w, rank, part, at[i].begin_ns, at[i].end_ns);
+	return err;
+}
+
+int charge_push(struct walltime *w, const struct call *c, bool main_lane)
+{
+	unsigned lane = main_lane ? 0 : RANK_CALLS;
+	uint64_t begin_ns, end_ns, token_ns;
+	int err = push_setup(w, lane, c);
+
+	call_bounds(c, &begin_ns, &end_ns);
+	if (known(c->start_ns) && c->start_ns > begin_ns)
+		begin_ns = c->start_ns;
+	token_ns = known(c->first_token_ns) ? c->first_token_ns : end_ns;
+	if (!err)
+		err = push(w, lane + RANK_CALL_PHASE, PART_FIRST_TOKEN, begin_ns, token_ns);
+	if (!err)
+		err = push(w, lane + RANK_CALL_PHASE, PART_GENERATION, token_ns, end_ns);
+	if (!err)
+		err = push_round_trip(w, lane, c, begin_ns, token_ns);
+	if (!err)
+		err = push_list(w, lane + RANK_CALL_STALL, PART_STALL, c->stall_at, c->stall_count);
+	if (!err)
+		err = push_list(w, lane + RANK_CALL_LATE, PART_CLIENT, c->late_at, c->late_count);
+	if (!err && c->retry_wait_ns > 0 && known(c->start_ns))
+		err = push(w, RANK_RETRY_WAIT, PART_RETRY_WAIT, c->start_ns - (uint64_t)c->retry_wait_ns, c->start_ns);
+	return err;
+}

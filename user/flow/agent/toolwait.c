@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "toolwait.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/err.h"
+
+void toolwait_release(struct toolwait *w)
+{
+	for (size_t i = 0; i < w->count; i++) {
+		free(w->tools[i].id);
+		free(w->tools[i].name);
+	}
+	free(w->tools);
+	*w = (struct toolwait){0};
+}
+
+static char *copy(const char *s, bool *failed)
+{
+	char *c = s ? strdup(s) : NULL;
+
+	*failed |= s && !c;
+	return c;
+}
+
+int toolwait_begin(struct toolwait *w, const struct call *c, uint64_t end_ns)
+{
+	bool failed = false;
+
+	toolwait_release(w);
+	w->tools = calloc(c->tool_count, sizeof(*w->tools));
+	if (!w->tools)
+		return -ENOMEM;
+	w->call_id = c->id;
+	w->begin_ns = end_ns;
+	for (; w->count < c->tool_count; w->count++) {
+		const struct tool_call *tool = &c->tools[w->count];
+		struct tool_pending *p = &w->tools[w->count];
+
+		p->id = copy(tool->id, &failed);
+		p->name = copy(tool->name, &failed);
+		p->begin_ns = tool->end_ns != UNKNOWN_NS && tool->end_ns < end_ns ? tool->end_ns : end_ns;
+		if (p->begin_ns < w->begin_ns)
+			w->begin_ns = p->begin_ns;
+	}
+	if (failed)
+		toolwait_release(w);
+	return failed ? -ENOMEM : 0;
+}
+
+/* By the id; where the API has none, by the name, in order: the n-th of a name answers the n-th call of it. */
+static const struct tool_result *result_of(const struct toolwait *w, size_t tool, const struct call *c)
+{
+	const struct tool_pending *p = &w->tools[tool];
+	size_t nth = 0;
+
+	if (!c)
+		return NULL;
+	for (size_t i = 0; p->id && i < c->result_count; i++)
+		if (c->results[i].id && !strcmp(c->results[i].id, p->id))
+			return &c->results[i];
+	if (p->id || !p->name)
+		return NULL;
+	for (size_t i = 0; i < tool; i++)
+		nth += w->tools[i].name && !strcmp(w->tools[i].name, p->name);
+	for (size_t i = 0; i < c->result_count; i++)
+		if (c->results[i].name && !strcmp(c->results[i].name, p->name) && !nth--)
+			return &c->results[i];
+	return NULL;
+}
+
+bool toolwait_answered_by(const struct toolwait *w, const struct call *c)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (w->tools[i].id && result_of(w, i, c))
+			return true;
+	return false;
+}
+
+/* One of these words is in the name, in any case. */
+static bool named_like(const char *name, const char *const *words, size_t count)
+{
+	for (size_t i = 0; name && i < count; i++)
+		for (const char *at = name; *at; at++)
+			if (!strncasecmp(at, words[i], strlen(words[i])))
+				return true;
+	return false;
+}
+
+/* Names under which agents offer a sub-agent, and a shell or another program. */
+static const char *const agent_words[] = {"agent", "task", "delegate", "spawn"};
+static const char *const shell_words[] = {"bash", "shell",  "exec", "command", "terminal",
+					  "run",  "python", "test", "cmd"};
+
+const struct tool_pending *toolwait_spawner(const struct toolwait *w, uint64_t begin_ns)
+{
+	const struct tool_pending *any = NULL, *named = NULL;
+
+	for (size_t i = 0; i < w->count; i++) {
+		const struct tool_pending *p = &w->tools[i];
+
+		if (p->begin_ns > begin_ns)
+			continue;
+		any = !any || p->begin_ns >= any->begin_ns ? p : any;
+		if (named_like(p->name, agent_words, ARRAY_SIZE(agent_words)))
+			named = !named || p->begin_ns >= named->begin_ns ? p : named;
+	}
+	return named ? named : any;
+}
+
+/* --- joining --------------------------------------------------------------------------------------------------------
+ */
+
+struct join {
+	const struct family_member *born[TOOL_CHILDREN_MAX];
+	size_t born_count;
+	size_t owner[TOOL_CHILDREN_MAX]; /* index of a tool; SIZE_MAX: none yet */
+	bool *by_id;			 /* of each tool */
+	bool *may_run;			 /* of each tool: a process without an id may be its */
+	size_t may_count;
+};
+
+static void join_by_id(const struct toolwait *w, struct join *j)
+{
+	for (size_t b = 0; b < j->born_count; b++) {
+		j->owner[b] = SIZE_MAX;
+		for (size_t i = 0; i < w->count && j->born[b]->tool_id[0]; i++) {
+			if (!w->tools[i].id || strcmp(w->tools[i].id, j->born[b]->tool_id))
+				continue;
+			j->owner[b] = i;
+			j->by_id[i] = true;
+		}
+	}
+}
+
+/* Tools that may own a process that names no id: those named like a shell, or all when none is. */
+static void find_candidates(const struct toolwait *w, struct join *j)
+{
+	for (int named = 1; named >= 0 && !j->may_count; named--)
+		for (size_t i = 0; i < w->count; i++) {
+			bool shell = named_like(w->tools[i].name, shell_words, ARRAY_SIZE(shell_words));
+
+			j->may_run[i] = !j->by_id[i] && (shell || !named);
+			j->may_count += j->may_run[i];
+		}
+}
+
+/* The processes that nothing names go to the candidates in order: one each, the rest to the last one. */
+static void join_by_time(const struct toolwait *w, struct join *j)
+{
+	size_t at = 0;
+
+	for (size_t b = 0; b < j->born_count && j->may_count; b++) {
+		size_t next;
+
+		if (j->owner[b] != SIZE_MAX)
+			continue;
+		while (!j->may_run[at])
+			at++;
+		j->owner[b] = at;
+		for (next = at + 1; next < w->count && !j->may_run[next]; next++)
+			;
+		if (next < w->count && j->born[b]->at.begin_ns >= w->tools[next].begin_ns)
+			at = next;
+	}
+}
+
+static void add_process(struct agent_tool *t, const struct family_member *m, uint64_t end_ns)
+{
+	uint64_t ended_ns = m->at.end_ns < end_ns ? m->at.end_ns : end_ns;
+
+	if (!t->processes++) {
+		t->program = m->program[0] ? m->program : NULL;
+		t->child_pid = m->shown_pid;
+		t->at = (struct interval){m->at.begin_ns, ended_ns};
+		t->code = m->code;
+		t->signal = m->signal;
+	}
+	if (ended_ns > t->at.end_ns)
+		t->at.end_ns = ended_ns;
+	t->running |= m->at.end_ns > end_ns;
+	if (m->at.end_ns <= end_ns)
+		t->cpu_ns += m->cpu_ns;
+}
+
+static void tell(const struct toolwait *w, const struct join *j, const struct toolwait_end *end, size_t i)
+{
+	const struct tool_result *result = result_of(w, i, end->next);
+	struct agent_tool t = {
+		.agent = end->agent_index,
+		.shown_pid = end->shown_pid,
+		.call_id = w->call_id,
+		.result_call_id = result ? end->next->id : 0,
+		.id = w->tools[i].id,
+		.name = w->tools[i].name,
+		.at = {w->tools[i].begin_ns, end->end_ns},
+		.result_bytes = result ? result->bytes : UNKNOWN_COUNT,
+		.is_error = result ? result->is_error : -1,
+	};
+
+	if (t.at.end_ns < t.at.begin_ns)
+		t.at.end_ns = t.at.begin_ns;
+	for (size_t b = 0; j && b < j->born_count; b++)
+		if (j->owner[b] == i)
+			add_process(&t, j->born[b], end->end_ns);
+	if (t.processes) {
+		t.join = j->by_id[i] ? TOOL_JOIN_ID : TOOL_JOIN_TIME;
+		t.ambiguous = t.join == TOOL_JOIN_TIME && j->may_count > 1;
+	}
+	end->on_tool(end->ctx, &t);
+}
+
+int toolwait_end(struct toolwait *w, const struct toolwait_end *end)
+{
+	struct join *j = calloc(1, sizeof(*j));
+	bool *flags = calloc(2 * w->count + 1, sizeof(*flags));
+	int err = j && flags ? 0 : -ENOMEM;
+
+	if (!err) {
+		j->by_id = flags;
+		j->may_run = flags + w->count;
+		j->born_count =
+			family_born(end->family, end->agent, w->begin_ns, end->end_ns, j->born, TOOL_CHILDREN_MAX);
+		join_by_id(w, j);
+		find_candidates(w, j);
+		join_by_time(w, j);
+	}
+	for (size_t i = 0; i < w->count; i++)
+		tell(w, err ? NULL : j, end, i);
+	free(j);
+	free(flags);
+	toolwait_release(w);
+	return err;
+}

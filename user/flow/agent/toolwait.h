@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_AGENT_TOOLWAIT_H
+#define FLOW_AGENT_TOOLWAIT_H
+
+/* The tool calls that one answer asked for, until the lane goes on: joined then with the processes that ran. Private
+ * child of agents. */
+
+#include "agents.h"
+
+struct tool_pending {
+	char *id, *name;   /* owned; NULL unknown */
+	uint64_t begin_ns; /* the end of its block in the answer, else the answer's end */
+};
+
+struct toolwait {		    /* zero: waits for nothing */
+	struct tool_pending *tools; /* owned */
+	size_t count;
+	uint64_t begin_ns; /* the earliest of them */
+	uint64_t call_id;
+};
+
+void toolwait_release(struct toolwait *w);
+/* What `c`, whose answer ended at end_ns, asked for, in the place of what was waited for. 0 or -ENOMEM (nothing then).
+ */
+int toolwait_begin(struct toolwait *w, const struct call *c, uint64_t end_ns);
+/* Whether the request of `c` carries a result with an id that is waited for. */
+bool toolwait_answered_by(const struct toolwait *w, const struct call *c);
+/* The tool call that may have started a sub-agent whose first call began then: the latest before it, of those named
+ * like one if there are any; NULL: none. */
+const struct tool_pending *toolwait_spawner(const struct toolwait *w, uint64_t begin_ns);
+
+struct toolwait_end {
+	const struct family *family;
+	const struct proc_key *agent;
+	unsigned agent_index;
+	uint32_t shown_pid;
+	const struct call *next; /* the step that follows; NULL: none */
+	uint64_t end_ns;	 /* when it began */
+	void *ctx;
+	void (*on_tool)(void *ctx, const struct agent_tool *t); /* once for each */
+};
+/* Ends the waiting. 0 or -ENOMEM (the tools are told all the same, unjoined). */
+int toolwait_end(struct toolwait *w, const struct toolwait_end *end);
+
+#endif
