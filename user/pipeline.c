@@ -225,15 +225,11 @@ static void on_conn_sock(void *ctx, struct conn *c, const struct rec_sock *r)
 
 static enum coverage_kind flow_coverage(const struct flow *f)
 {
-	enum proto_kind kind;
-
 	if (proto_is_server(f->proto))
 		return COVERAGE_SERVED;
 	if (f->conn->bytes[DIR_TX] + f->conn->bytes[DIR_RX] == 0)
 		return COVERAGE_EMPTY;
-	kind = proto_kind(f->proto);
-	return (kind == PROTO_HTTP1 || kind == PROTO_HTTP2) && proto_requests(f->proto) ? COVERAGE_DECODED
-											: COVERAGE_UNDECODED;
+	return proto_undecoded(f->proto) ? COVERAGE_UNDECODED : COVERAGE_DECODED;
 }
 
 static void flow_count_coverage(struct flow *f)
@@ -243,7 +239,7 @@ static void flow_count_coverage(struct flow *f)
 
 	if (proc)
 		coverage_push_conn(f->p->coverage, proc, kind,
-				   kind == COVERAGE_UNDECODED ? proto_name(f->proto) : NULL);
+				   kind == COVERAGE_UNDECODED ? proto_undecoded(f->proto) : NULL);
 }
 
 /* A set-up that no call paid for is drawn by itself. */

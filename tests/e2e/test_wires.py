@@ -521,31 +521,77 @@ def websocket_endings(knob):
         assert last["end_reason"] in ("server_abort", "connection_closed"), last
 
 
-@cases([("compressed", True), ("not compressed", False)])
-def websocket_mid_attach(deflate):
-    """WebSocket, attached between two calls"""
+def attach_between_calls(messages, **cfg):
+    """perfbpf is there when the first message has been answered."""
     server = Server()
-    messages = [message("tokens=5&gap_ms=1"), message("tokens=7&gap_ms=1&delay_ms=10&cache_read=5")]
-    argv, env = e2e.client_command("ws", server, messages, open=True, path="/w/v1/responses", deflate=deflate)
+    argv, env = e2e.client_command("ws", server, messages, open=True, **cfg)
     client = Client(argv, env)
     perfbpf = Perfbpf("-p", client.pid)
     client.go()
     assert client.finish() == 0
     status = perfbpf.end()
     assert status == 0, perfbpf.err()
-    calls = perfbpf.calls()
-    if deflate:
-        # Nothing says that this connection is a model's. It is no call, and it is not passed over in silence either.
-        assert not calls, calls
-        row = [line for line in perfbpf.err().splitlines() if f"[{client.pid}]" in line and "undecoded" in line]
-        assert row, perfbpf.err()
-        return
-    assert len(calls) == 1, calls
-    call = calls[0]
-    truth = [json.loads(line) for line in e2e.read_text(server.truth_path).splitlines()][1]
-    for key in ("model", "request_model", "stop_reason"):
-        expect(call, key, truth[key])
-    e2e.check_usage(call, truth)
+    check_nothing_lost(perfbpf)
+    check_trace(perfbpf)
+    truth = [json.loads(line) for line in e2e.read_text(server.truth_path).splitlines()]
+    calls = sorted(perfbpf.calls(), key=lambda c: c["start_ms"])
+    assert len(calls) == len(messages) - 1 == len(truth) - 1, f"{calls}; stderr:\n{perfbpf.err()}"
+    row = [line for line in perfbpf.err().splitlines() if f"[{client.pid}]" in line and "undecoded:" in line]
+    return list(zip(calls, truth[1:])), row
+
+
+def later_messages():
+    return [message("tokens=5&gap_ms=1")] + [
+        message("tokens=40&gap_ms=2&delay_ms=10&cache_read=5"),
+        message("tokens=9&gap_ms=1&delay_ms=30&tool=1", instructions="y" * 3000),
+        message("tokens=5&gap_ms=1&reasoning=3"),
+    ]
+
+
+@cases(
+    [
+        ("not compressed", {"deflate": False}, "/w/v1/responses"),
+        ("compressed without takeover", {"deflate": True, "no_takeover": True}, "/w/v1/responses?ws_no_takeover=1"),
+    ]
+)
+def websocket_mid_attach(cfg, path):
+    """WebSocket, attached between two calls"""
+    pairs, undecoded = attach_between_calls(later_messages(), path=path, **cfg)
+    assert not undecoded, undecoded
+    for call, truth in pairs:
+        for key in ("api", "model", "request_model", "stop_reason", "error", "status", "request_bytes", "stream"):
+            expect(call, key, truth[key])
+        expect(call, "mid_attach", True)
+        expect(call, "undecoded", None)
+        e2e.check_usage(call, truth)
+        e2e.check_times(call, truth, COLD_MS)
+
+
+# What may be told of a call that cannot be read: who spoke and when.
+UNREAD = ("type", "id", "pid", "tid", "process", "exe", "ppid", "start_ms", "start_time", "protocol", "method", "class", "peer")
+UNREAD += ("send_ms", "ttfb_ms", "end_ms", "complete", "lossy", "mid_attach", "undecoded", "request_truncated", "attempt")
+UNREAD += ("request_bytes", "response_bytes", "retransmits", "srtt_us", "lost_bytes", "request", "tool_calls")
+
+
+@case
+def websocket_mid_attach_unread():
+    """WebSocket, attached to compressed messages: sizes and times of each call, and nothing else"""
+    pairs, undecoded = attach_between_calls(later_messages(), path="/w/v1/responses", deflate=True)
+    assert undecoded and "permessage-deflate" in undecoded[0], undecoded
+    for call, truth in pairs:
+        expect(call, "protocol", "websocket")
+        expect(call, "undecoded", "permessage-deflate")
+        expect(call, "mid_attach", True)
+        expect(call, "complete", True)
+        expect(call, "request_bytes", truth["request_bytes"])
+        assert call["response_bytes"] >= len(truth["tokens_ns"]), call
+        told = {k for k, v in call.items() if v not in (None, False, [], {}) and k not in UNREAD}
+        assert not told, f"{told} of a call that cannot be read: {call}"
+        assert not call["tool_calls"] and not any(v for v in (call["request"] or {}).values()), call
+        # its first event comes at once, or with the first token
+        assert call["send_ms"] <= call["ttfb_ms"] <= server_ttft_ms(truth) + COLD_MS, call
+        last_ms = (truth["last_token_ns"] - truth["first_byte_ns"]) / 1e6
+        assert abs(call["end_ms"] - last_ms) <= COLD_MS, (call, last_ms)
 
 
 # --- Go ------------------------------------------------------------------------------------------------------------------

@@ -117,8 +117,11 @@ static inline void put_call(struct tlog *l, const struct call *c)
 	put(l, "method", c->method);
 	put(l, "path", c->path);
 	put(l, "host", c->host);
-	tlog_printf(l, " status=%d api=%s provider=%s op=%s class=%s stream=%d\n", c->status, c->api, c->provider,
-		    c->operation, call_class_name(c->class), c->stream);
+	tlog_printf(l, " status=%d", c->status);
+	put(l, "api", c->api);
+	put(l, "provider", c->provider);
+	put(l, "op", c->operation);
+	tlog_printf(l, " class=%s stream=%d\n", call_class_name(c->class), c->stream);
 	tlog_printf(l, " ");
 	put(l, "model", c->model);
 	put(l, "asked", c->request_model);

@@ -246,17 +246,16 @@ static void test_opaque(void **state)
 	struct rig r;
 
 	(void)state;
-	/* nothing: one record that says so */
+	/* nothing came: one record that says so */
 	rig_open(&r);
 	upgrade(&r, 1, 0);
 	hide(&r, 1, HTTP_REQUEST, NULL, true, 10);
-	hide(&r, 1, HTTP_RESPONSE, NULL, true, 20);
 	end_at(&r, 1, HTTP_ABORT_CLOSED, 30);
-	assert_log(&r.log, "call 2 proto=websocket method=POST path=/v1/responses host=api.openai.com status=0 "
+	assert_log(&r.log, "call 3 proto=websocket method=POST path=/v1/responses host=api.openai.com status=0 "
 			   "api=openai.responses provider=openai op=chat class=main stream=-1\n"
 			   "  end=connection_closed undecoded=permessage-deflate\n"
 			   "   start=0 end=30\n"
-			   "  request sent=100 got=100\n");
+			   "  request sent=100 got=0\n");
 	rig_close(&r);
 	/* a piece of an answer: its tokens are not sure any more */
 	rig_open(&r);
@@ -308,6 +307,131 @@ static void test_opaque(void **state)
 	tlog_free(&r.log);
 	end_at(&r, 1, HTTP_ABORT_CLOSED, 500);
 	assert_log(&r.log, "");
+	rig_close(&r);
+}
+
+#define UNREAD "proto=websocket method=POST status=0 class=main stream=-1\n "
+
+static void hide_cut(struct rig *r, uint64_t xid, uint64_t ms)
+{
+	struct ws_message m = message(NULL, ms, ms);
+
+	m.complete = false;
+	exchanges_ws_opaque(r->flow, xid, HTTP_RESPONSE, &m);
+}
+
+/* Nothing can be read: who spoke, and when. */
+static void test_unread(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	r.conn.fresh = false;
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 5); /* the rest of an answer */
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 10);
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 11);
+	exchanges_each_open(r.table, AT(15).ts_ns, on_call, &r);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 20);
+	exchanges_ws_undecoded(r.flow, 9, HTTP_RESPONSE, &AT(20));
+	tell(&r, 9, "{\"type\":\"ping\"}", 30);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 40);
+	assert_log(&r.log, "");
+	exchanges_each_open(r.table, AT(45).ts_ns, on_call, &r);
+	expect(&r, " unfinished mid_attach undecoded=permessage-deflate\n   start=10 send=11 ttfb=20 end=45\n");
+	tlog_free(&r.log);
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 100);
+	assert_log(&r.log, "call 1 " UNREAD " mid_attach undecoded=permessage-deflate\n"
+			   "   start=10 send=11 ttfb=20 end=40\n"
+			   "  request sent=200 got=215\n");
+	tlog_free(&r.log);
+	/* in the middle of a message */
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 120);
+	hide_cut(&r, 9, 130);
+	end_at(&r, 9, HTTP_ABORT_SERVER, 140);
+	expect(&r,
+	       " end=server_abort mid_attach undecoded=permessage-deflate\n   start=100 send=100 ttfb=120 end=140\n");
+	tlog_free(&r.log);
+	/* whole messages, then the end: of the last of them */
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 200);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 220);
+	exchanges_ws_close(r.flow, 9, HTTP_REQUEST, &AT(300));
+	expect(&r, UNREAD " mid_attach undecoded=permessage-deflate\n   start=200 send=200 ttfb=220 end=220\n");
+	tlog_free(&r.log);
+	/* one that is not answered is none */
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 400);
+	end_at(&r, 9, HTTP_ABORT_CLOSED, 500);
+	assert_log(&r.log, "");
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	assert_int_equal(lost_total(&r.lost), 0);
+	rig_close(&r);
+}
+
+/* ... until something can. */
+static void test_unread_and_read(void **state)
+{
+	const struct exchange_config cfg = {.stale_ns = 2000 * MS, .sweep_ns = 1000 * MS};
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	r.conn.fresh = false;
+	/* a call that can be read ends it */
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 10);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 20);
+	ask(&r, 9, CREATE(""), 30);
+	expect(&r, UNREAD);
+	tlog_free(&r.log);
+	tell(&r, 9, DELTA_TEXT("a"), 40);
+	/* what is said beside it is not another one */
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 45);
+	tell(&r, 9, COMPLETED("9", "2"), 50);
+	expect(&r, "api=openai.responses ");
+	expect(&r, "  start=30 send=30 ttfb=40 first=40 visible=40 last=40 end=50 ");
+	tlog_free(&r.log);
+	/* an answer that can be read is one of its own */
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 60);
+	tell(&r, 9, CREATED, 70);
+	tell(&r, 9, COMPLETED("9", "2"), 80);
+	expect(&r, " mid_attach\n   start=70 end=80 ");
+	assert_null(strstr(r.log.text, "undecoded"));
+	tlog_free(&r.log);
+	/* the window of a known one was lost */
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 90);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 95);
+	ask(&r, 9, "{\"type\":\"response.processed\"}", 100);
+	expect(&r, "api=openai.responses ");
+	expect(&r, " mid_attach undecoded=permessage-deflate\n   start=90 send=90 ttfb=95 end=95\n");
+	tlog_free(&r.log);
+	end_at(&r, 9, HTTP_ABORT_CLOSED, 110);
+	assert_log(&r.log, "");
+	/* something else */
+	hide(&r, 10, HTTP_REQUEST, NULL, true, 200);
+	tell(&r, 10, "{\"op\":\"event\"}", 210);
+	hide(&r, 10, HTTP_RESPONSE, NULL, true, 220);
+	hide(&r, 10, HTTP_REQUEST, NULL, true, 230);
+	hide(&r, 10, HTTP_RESPONSE, NULL, true, 240);
+	end_at(&r, 10, HTTP_ABORT_CLOSED, 250);
+	/* its handshake names no model's path */
+	upgrade_to(&r, 11, "/chat-room", OPENAI, 300);
+	hide(&r, 11, HTTP_REQUEST, NULL, true, 310);
+	hide(&r, 11, HTTP_RESPONSE, NULL, true, 320);
+	end_at(&r, 11, HTTP_ABORT_CLOSED, 330);
+	assert_log(&r.log, "");
+	rig_close(&r);
+	/* silent: its record goes out, the next one is right */
+	assert_true(rig_try(&r, &cfg));
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 10);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 20);
+	exchanges_tick(r.table, AT(10000).ts_ns);
+	expect(&r, " end=evicted mid_attach undecoded=");
+	tlog_free(&r.log);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 10010);
+	assert_int_equal(r.lost.late_bytes, 100);
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 10020);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 10030);
+	end_at(&r, 9, HTTP_ABORT_CLOSED, 10040);
+	expect(&r, "  start=10020 send=10020 ttfb=10030 end=10030\n");
 	rig_close(&r);
 }
 
@@ -497,6 +621,10 @@ static void play_all(struct rig *r)
 	ask(r, 3, CREATE(""), 90);
 	exchanges_ws_close(r->flow, 3, HTTP_REQUEST, &AT(95));
 	tell(r, 3, CREATED, 96);
+	hide(r, 4, HTTP_REQUEST, NULL, true, 100);
+	hide(r, 4, HTTP_RESPONSE, NULL, true, 110);
+	hide(r, 4, HTTP_REQUEST, NULL, true, 120);
+	end_at(r, 4, HTTP_ABORT_CLOSED, 130);
 }
 
 static void test_no_memory(void **state)
@@ -524,6 +652,7 @@ int main(void)
 		cmocka_unit_test(test_responses), cmocka_unit_test(test_identity),
 		cmocka_unit_test(test_lanes),	  cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_opaque),	  cmocka_unit_test(test_unseen_handshake),
+		cmocka_unit_test(test_unread),	  cmocka_unit_test(test_unread_and_read),
 		cmocka_unit_test(test_realtime),  cmocka_unit_test(test_fallback),
 		cmocka_unit_test(test_bounds),	  cmocka_unit_test(test_no_memory),
 	};

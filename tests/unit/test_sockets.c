@@ -37,6 +37,7 @@ struct step {
 /* "hello", by the example of RFC 7692 section 7.2.3.1; and once more, out of the shared window */
 #define HELLO	    "\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00"
 #define HELLO_AGAIN "\xc1\x05\xf2\x00\x11\x00\x00"
+#define ASK_AGAIN   "\xc1\x85\0\0\0\0\xf2\x00\x11\x00\x00" /* the same, from a client */
 
 /* A header block with literals: CONNECT with :protocol websocket. */
 #define H2_FRAME(len, type, flags, stream) "\0\0" len type flags "\0\0\0" stream
@@ -245,6 +246,32 @@ static const struct script scripts[] = {
 	 {RX(0, MASKED "{\"a\":1}"), TX(5, TOLD "welcome")},
 	 "0 > {\"a\":1} 7 @0-0\n0 < welcome 7 @5-5\n0 end 1 @99\n",
 	 PROTO_WEBSOCKET},
+	{"met in the middle, compressed",
+	 true,
+	 {TX(0, "\x8a\x80\0\0\0\0" ASK_AGAIN ASK_AGAIN ASK_AGAIN), TX(1, ASK_AGAIN), RX(5, HELLO_AGAIN),
+	  RX(6, HELLO HELLO_AGAIN)},
+	 "0 >undecoded @0\n0 >?z  5 @0-0\n0 >?z  5 @0-0\n0 >?z  5 @0-0\n0 >?z  5 @1-1\n0 <undecoded @5\n"
+	 "0 <?z  5 @5-5\n0 <z Hello 7 @6-6\n0 <z Hello 5 @6-6\n0 end 1 @99\n",
+	 PROTO_WEBSOCKET},
+	{"met in the middle of compressed messages, server first",
+	 true,
+	 {RX(0, HELLO_AGAIN), RX(1, HELLO_AGAIN HELLO_AGAIN), GAP(DIR_TX, 2, UINT64_MAX), RX(3, HELLO_AGAIN),
+	  TX(4, ASK_AGAIN)},
+	 "0 <undecoded @0\n0 <?z  5 @0-0\n0 <?z  5 @1-1\n0 <?z  5 @1-1\n0 >undecoded @2\n0 <?z  5 @3-3\n"
+	 "0 end 1 @99\n",
+	 PROTO_WEBSOCKET},
+	{"met in the middle, each side likely",
+	 true,
+	 {TX(0, "\xc1\x90\0\0\0\0\xf2\x48\xcd\xc9\xc9\xd7\x51\x30\x34\x32\x36\x31\x35\x33\x07\x00"), RX(5, HELLO_AGAIN),
+	  RX(6, HELLO HELLO_AGAIN)},
+	 "0 >z Hello, 1234567 16 @0-0\n0 <undecoded @5\n0 <?z  5 @5-5\n0 <z Hello 7 @6-6\n0 <z Hello 5 @6-6\n"
+	 "0 end 1 @99\n",
+	 PROTO_WEBSOCKET},
+	{"met in the middle, something like it",
+	 true,
+	 {RX(0, "\xc1\x05\x07zzzz"), TX(5, "\x89\x82\0\0\0\0hi\x88\x80")},
+	 "",
+	 PROTO_UNDECIDED},
 	{"a stream of http/2",
 	 false,
 	 {TX(0, H2_OPEN H2_ASK), RX(5, H2_FRAME("\0", "\4", "\0", "\0") H2_GRANT),

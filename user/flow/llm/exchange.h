@@ -74,9 +74,12 @@ unsigned exchanges_conn_calls(const struct exchange_flow *f); /* model calls beg
 /*
  * Messages of an exchange that became a WebSocket (on_abort HTTP_ABORT_UPGRADE said so), or whose handshake was not
  * seen (any xid that no request has). `side`: HTTP_REQUEST is from the client. One call a response: from
- * response.create to its last event; calls of one stream_id follow each other. The upgrade itself is no call; of one to
- * a model's path of which no message could be read one record tells, marked undecoded. Until exchanges_ws_end(), at the
- * latest exchanges_conn_free().
+ * response.create to its last event; calls of one stream_id follow each other. The upgrade itself is no call.
+ *
+ * Where messages cannot be read (met in the middle, the window of compressed ones unknown) a call is what the client
+ * says, and what comes then until it speaks again: sizes and times, marked undecoded. Not where the handshake names no
+ * model's path, or a message that can be read is of something else. Of a WebSocket to a model's path of which not even
+ * that could be told one record tells. Until exchanges_ws_end(), at the latest exchanges_conn_free().
  */
 void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m);
 /* ... of which the content is not, or not wholly, known. */

@@ -149,7 +149,7 @@ static void report_what(const struct pending *p, struct call *c)
 
 	c->api = d->api;
 	c->operation = p->path.operation ? p->path.operation : d->operation;
-	c->provider = dialect_provider(d, sv_of(c->host), path);
+	c->provider = d->api ? dialect_provider(d, sv_of(c->host), path) : NULL;
 }
 
 /* Without any head: model APIs are posted to. */

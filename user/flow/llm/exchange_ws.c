@@ -18,6 +18,10 @@ struct ws_call {
 	char response[REQUEST_NAME_BYTES]; /* id of the response, once it was created */
 	bool created;
 	bool bytes_unsure; /* some may have been its, or another one's */
+	/* Nothing of it can be read: what the client said, and what came then until it spoke again. cut: not to the end
+	 * of a message. */
+	bool unread, answered, cut;
+	uint64_t last_ns; /* of an unread one: its answer's last byte so far */
 };
 
 /* A WebSocket. What its handshake said holds for every call on it. */
@@ -37,7 +41,12 @@ struct ws_session {
 	uint64_t sent, got; /* payload bytes */
 	uint32_t tid;
 	bool compressed; /* what could not be read was */
+	bool foreign;	 /* a message was of something that is no model's */
+	bool told;	 /* an unread call was */
 };
+
+/* Of a call that cannot be read on a WebSocket whose handshake was not seen. */
+static const struct dialect dialect_unread = {0};
 
 /* --- life -------------------------------------------------------------------------------------------------------- */
 
@@ -173,7 +182,7 @@ static struct ws_call *begin_call(struct exchange_flow *f, struct ws_session *s,
 	}
 	p->answer = answer_new(&cfg, NULL, t->lost);
 	t->lost->n[LOST_NO_MEMORY] += !p->answer;
-	pending_begin(p, s->dialect);
+	pending_begin(p, s->dialect ? s->dialect : &dialect_unread);
 	c->entry = p->entry;
 	DL_APPEND(s->calls, c);
 	s->call_count++;
@@ -195,12 +204,6 @@ static void end_call(struct exchange_flow *f, struct ws_session *s, struct ws_ca
 	free(c);
 }
 
-static void end_calls(struct exchange_flow *f, struct ws_session *s, enum end_reason end, uint64_t ts_ns)
-{
-	while (s->calls)
-		end_call(f, s, s->calls, end, ts_ns);
-}
-
 static void heard(struct exchange_flow *f, struct ws_session *s, enum http_side side, const struct ws_message *m)
 {
 	exchanges_advance(f->table, m->last.ts_ns);
@@ -210,6 +213,94 @@ static void heard(struct exchange_flow *f, struct ws_session *s, enum http_side 
 		s->tid = m->first.tid;
 	if (s->start_ns == UNKNOWN_NS)
 		s->start_ns = m->first.ts_ns;
+}
+
+/* --- calls that cannot be read ------------------------------------------------------------------------------------ */
+
+static struct ws_call *unread_call(struct ws_session *s)
+{
+	struct ws_call *c;
+
+	DL_FOREACH (s->calls, c) {
+		if (c->unread)
+			return c;
+	}
+	return NULL;
+}
+
+/* Its end is its answer's last byte; that it is whole is all that is known of it. One without an answer was none. */
+static void end_unread(struct exchange_flow *f, struct ws_session *s)
+{
+	struct ws_call *c = unread_call(s);
+
+	if (!c)
+		return;
+	s->told |= c->answered;
+	end_call(f, s, c, END_COMPLETE, c->last_ns);
+}
+
+static void end_calls(struct exchange_flow *f, struct ws_session *s, enum end_reason end, uint64_t ts_ns)
+{
+	struct ws_call *c = unread_call(s);
+
+	if (c && c->answered && !c->cut)
+		end_unread(f, s);
+	else if (c)
+		s->told |= c->answered;
+	while (s->calls)
+		end_call(f, s, s->calls, end, ts_ns);
+}
+
+/* Messages tell what it is. */
+static void forget_unread(struct exchange_flow *f, struct ws_session *s)
+{
+	struct ws_call *c = unread_call(s);
+
+	if (!c)
+		return;
+	if (c->entry->pending)
+		c->entry->pending->denied = true;
+	end_call(f, s, c, END_COMPLETE, s->last_ns);
+}
+
+static struct ws_call *begin_unread(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+{
+	struct ws_call *c = begin_call(f, s, &m->first);
+	struct pending *p;
+
+	if (!c)
+		return NULL;
+	p = c->entry->pending;
+	answer_free(p->answer);
+	p->answer = NULL;
+	p->denied = true; /* until it is answered */
+	p->path.stream = -1;
+	p->call.undecoded = exchanges_copy(f->table, m->compressed ? SV("permessage-deflate") : SV("websocket"), 32);
+	p->call.request_bytes = 0;
+	c->unread = true;
+	return c;
+}
+
+/* The client says something, and nobody knows what. Beside a call that is known it is a part of that one, maybe. */
+static void unread_from_client(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+{
+	struct ws_call *c = unread_call(s);
+	struct pending *p;
+
+	if (c && (c->answered || !c->entry->pending)) {
+		end_unread(f, s);
+		c = NULL;
+	}
+	if (s->foreign || (s->handshake_seen && !s->dialect) || (!c && s->calls))
+		return;
+	if (!c)
+		c = begin_unread(f, s, m);
+	p = c ? c->entry->pending : NULL;
+	if (!p)
+		return;
+	pending_touch(f->table, p);
+	p->call.send_end_ns = m->last.ts_ns;
+	p->call.request_bytes += (int64_t)m->carried;
 }
 
 /* --- from the client --------------------------------------------------------------------------------------------- */
@@ -264,8 +355,14 @@ static void from_client(struct exchange_flow *f, struct ws_session *s, const str
 		request_gap(r, UINT64_MAX, true);
 	request_report(r, whole, &facts);
 	request_free(r);
-	if (strcmp(facts.type, "response.create") == 0)
+	if (strcmp(facts.type, "response.create") == 0) {
+		end_unread(f, s);
 		create(f, s, m, &facts);
+	} else if (!whole && !facts.marks && !facts.type[0]) {
+		unread_from_client(f, s, m);
+	} else if (unread_call(s) && unread_call(s)->answered) {
+		end_unread(f, s);
+	}
 	s->compressed |= !whole && m->compressed;
 }
 
@@ -422,6 +519,37 @@ static bool is_of_response(struct sv type)
 	       sv_eq(type, SV("error"));
 }
 
+/* A message that belongs to the call that cannot be read, if there is one. */
+static void answer_unread(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+{
+	struct ws_call *c = unread_call(s);
+	struct pending *p = c ? c->entry->pending : NULL;
+
+	if (!c)
+		return;
+	c->answered = true;
+	c->cut = !m->complete;
+	c->last_ns = m->last.ts_ns;
+	if (!p) {
+		f->table->lost->late_bytes += m->carried;
+		return;
+	}
+	pending_touch(f->table, p);
+	p->denied = false;
+	if (p->call.ttfb_ns == UNKNOWN_NS)
+		p->call.ttfb_ns = m->first.ts_ns;
+	count_bytes(p, m);
+}
+
+/* No dialect tells what it is: is it at all like a model's? */
+static void note_foreign(struct exchange_flow *f, struct ws_session *s, const cJSON *doc)
+{
+	if (s->dialect || json_get_string(doc, "type").len)
+		return;
+	s->foreign = true;
+	forget_unread(f, s);
+}
+
 static void from_server(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
 {
 	bool too_many;
@@ -438,7 +566,11 @@ static void from_server(struct exchange_flow *f, struct ws_session *s, const str
 		s->understood |= doc != NULL;
 		listen(s, &v);
 	}
-	if (s->dialect && is_of_response(v.type)) {
+	note_foreign(f, s, doc);
+	if (!s->dialect || !is_of_response(v.type)) {
+		answer_unread(f, s, m);
+	} else {
+		forget_unread(f, s);
 		c = call_of(f, s, &v);
 		if (c)
 			deliver(f, s, c, &v);
@@ -484,6 +616,9 @@ static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_
 	struct ws_call *c;
 
 	s->compressed |= m->compressed;
+	answer_unread(f, s, m);
+	if (unread_call(s))
+		return;
 	doubt_calls(f, s, m->compressed ? SV("permessage-deflate") : SV("websocket"));
 	DL_FOREACH (s->calls, c) {
 		if (c->entry->pending)
@@ -549,7 +684,7 @@ void exchanges_ws_end(struct exchange_flow *f, uint64_t xid, enum http_abort why
 	if (!s)
 		return;
 	end_calls(f, s, end_of_abort(why), ts_ns);
-	if (s->dialect && !s->understood)
+	if (s->dialect && !s->understood && !s->told)
 		tell_undecoded(f, s, end_of_abort(why), ts_ns);
 	entry_free(f->table, e);
 }

@@ -102,7 +102,8 @@ static bool failed(const struct call *c)
 void retry_note(struct retries *r, const struct call *c, uint64_t identity)
 {
 	/* what a WebSocket brought at least the beginning of is not asked for again in another way */
-	uint64_t switching = is_websocket(c) && c->first_token_ns == UNKNOWN_NS ? switch_identity(c) : 0;
+	bool nothing_came = c->first_token_ns == UNKNOWN_NS && !c->undecoded && c->api;
+	uint64_t switching = is_websocket(c) && nothing_came ? switch_identity(c) : 0;
 
 	if ((!identity && !switching) || !failed(c))
 		return;

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "http1.h"
 #include "http2.h"
+#include "ws_probe.h"
 
 /*
  * The first bytes of each direction tell. What came before that is held, with its stamps, and then given to the parser.
@@ -14,10 +15,11 @@
  *   requests in TX, or "HTTP/1." in RX: HTTP/1, the traced program is the client
  *   requests in RX, or "HTTP/1." in TX: HTTP/1, it is the server
  *   the HTTP/2 preface: HTTP/2, its direction is the client's
- *   a masked text frame of WebSocket, on a connection met in the middle: that, its direction is the client's
- *   else, on a connection met in the middle: an HTTP/1 client and HTTP/2, both out of step, look for messages and
- * frames and say nothing until they find some; the first that does is it. Bytes that prove an HTTP/1 server change it.
- *   else, in both directions, or HOLD_BYTES of it in one: unknown, counted by the owner, not read further
+ *   frames of WebSocket, on a connection met in the middle: that; the direction of masked ones is the client's.
+ * Compressed ones have to prove it (ws_probe.h) else, on a connection met in the middle: an HTTP/1 client and HTTP/2,
+ * both out of step, look for messages and frames and say nothing until they find some; the first that does is it. Bytes
+ * that prove an HTTP/1 server change it. else, in both directions, or HOLD_BYTES of it in one: unknown, counted by the
+ * owner, not read further
  *
  * A parser is a row of `parsers`; another one (ws) is another row and a way to be chosen: decide() by first bytes, or
  * http1_upgraded() together with http1_set_raw() for what follows an upgrade, as h2c does.
@@ -64,6 +66,9 @@ struct proto {
 	char first[2][FIRST_BYTES];
 	size_t first_len[2];
 	bool first_lost[2]; /* bytes are missing in them */
+	bool probed[2];	    /* a probe was begun there, or will not be */
+	struct ws_probe *probe[2];
+	enum ws_probe_status socket[2]; /* what it found */
 	uint64_t bytes;
 	struct buf held;
 	struct hold_run *runs;
@@ -199,6 +204,19 @@ static void trial_release(struct proto *p)
 	p->trial = NULL;
 }
 
+static void probe_release(struct proto *p, enum dir dir)
+{
+	ws_probe_free(p->probe[dir]);
+	p->probe[dir] = NULL;
+	p->probed[dir] = true;
+}
+
+static void probes_release(struct proto *p)
+{
+	probe_release(p, DIR_TX);
+	probe_release(p, DIR_RX);
+}
+
 static void parser_release(struct proto *p)
 {
 	if (p->parser)
@@ -213,6 +231,7 @@ void proto_free(struct proto *p)
 	if (!p)
 		return;
 	parser_release(p);
+	probes_release(p);
 	http2_free(p->next);
 	sockets_free(p->sockets);
 	hold_release(p);
@@ -458,7 +477,51 @@ static int decide_http2(struct proto *p, bool server)
 	return err ? err : replay(p);
 }
 
-/* A client's text frame begins what was seen first: a WebSocket met in the middle. Compressed ones prove nothing. */
+/* Whether the bytes of a connection met in the middle are frames of a WebSocket, from the first one seen on. */
+static int probe_push(struct proto *p, enum dir dir, const uint8_t *ptr, size_t len)
+{
+	if (p->fresh || p->first_lost[dir])
+		probe_release(p, dir);
+	if (!p->probed[dir] && ws_probe_begins(ptr[0])) {
+		p->probe[dir] = ws_probe_new();
+		if (!p->probe[dir])
+			return -ENOMEM;
+	}
+	p->probed[dir] = true;
+	if (!p->probe[dir])
+		return 0;
+	p->socket[dir] = ws_probe_push(p->probe[dir], ptr, len);
+	if (p->socket[dir] == WS_PROBE_OPEN)
+		return 0;
+	probe_release(p, dir);
+	return p->socket[dir] == WS_PROBE_NO_MEMORY ? -ENOMEM : 0;
+}
+
+/* Each direction alone proves nothing yet, both together do. */
+static bool likely_socket(const struct proto *p, bool *server)
+{
+	bool tx_client, rx_client;
+
+	if (!p->probe[DIR_TX] || !p->probe[DIR_RX] || !ws_probe_likely(p->probe[DIR_TX], &tx_client) ||
+	    !ws_probe_likely(p->probe[DIR_RX], &rx_client))
+		return false;
+	*server = rx_client;
+	return tx_client != rx_client;
+}
+
+/* True: it is a WebSocket; *server: it is the traced program that answers there. */
+static bool is_socket(const struct proto *p, bool *server)
+{
+	bool tx = p->socket[DIR_TX] == WS_PROBE_CLIENT || p->socket[DIR_RX] == WS_PROBE_SERVER;
+	bool rx = p->socket[DIR_RX] == WS_PROBE_CLIENT || p->socket[DIR_TX] == WS_PROBE_SERVER;
+
+	if (!tx && !rx)
+		return likely_socket(p, server);
+	*server = rx;
+	return tx != rx;
+}
+
+/* A client's text frame begins what was seen first: a WebSocket met in the middle. */
 static int socket_begins(const struct proto *p, enum dir dir)
 {
 	const uint8_t *first = (const uint8_t *)p->first[dir];
@@ -473,6 +536,7 @@ static int decide_socket(struct proto *p, bool server)
 	int err = sockets_adopt(p->sockets, UNSEEN_XID);
 
 	parser_release(p);
+	probes_release(p);
 	p->server = server;
 	p->parser = err ? NULL : &parsers[PROTO_WEBSOCKET];
 	p->state = err ? NULL : p;
@@ -503,18 +567,21 @@ static int attempt(struct proto *p)
 static bool open_still(const struct proto *p)
 {
 	return look(p, DIR_TX) == LOOK_OPEN || look(p, DIR_RX) == LOOK_OPEN || socket_begins(p, DIR_TX) < 0 ||
-	       socket_begins(p, DIR_RX) < 0;
+	       socket_begins(p, DIR_RX) < 0 || p->probe[DIR_TX] || p->probe[DIR_RX];
 }
 
 static int decide(struct proto *p)
 {
 	enum look tx = look(p, DIR_TX), rx = look(p, DIR_RX);
+	bool socket_server;
 
 	prove(p);
 	if (p->kind != PROTO_UNDECIDED)
 		return replay(p);
 	if (tx == LOOK_PREFACE || rx == LOOK_PREFACE)
 		return decide_http2(p, rx == LOOK_PREFACE);
+	if (is_socket(p, &socket_server))
+		return decide_socket(p, socket_server);
 	if (socket_begins(p, DIR_TX) > 0 || socket_begins(p, DIR_RX) > 0)
 		return decide_socket(p, socket_begins(p, DIR_RX) > 0);
 	if (tx == LOOK_REQUEST || rx == LOOK_REQUEST || tx == LOOK_RESPONSE || rx == LOOK_RESPONSE) {
@@ -549,6 +616,7 @@ static int push_undecided(struct proto *p, const uint8_t *ptr, struct hold_run r
 			return 0;
 		}
 		p->first_lost[DIR_TX] = p->first_lost[DIR_RX] = true; /* no answer from them */
+		probes_release(p);
 		err = decide(p);
 	}
 	return err || !p->parser ? err : hand_on(p, ptr, &run);
@@ -557,6 +625,7 @@ static int push_undecided(struct proto *p, const uint8_t *ptr, struct hold_run r
 int proto_push(struct proto *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	struct hold_run run = {*at, dir, len, 0, HTTP_GAP_LOST};
+	int err;
 
 	if (!len)
 		return 0;
@@ -564,7 +633,8 @@ int proto_push(struct proto *p, enum dir dir, const uint8_t *ptr, size_t len, co
 	if (p->kind != PROTO_UNDECIDED)
 		return p->parser ? hand_on(p, ptr, &run) : 0;
 	first_add(p, dir, ptr, len);
-	return push_undecided(p, ptr, run);
+	err = probe_push(p, dir, ptr, len);
+	return err ? err : push_undecided(p, ptr, run);
 }
 
 int proto_gap(struct proto *p, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
@@ -579,6 +649,7 @@ int proto_gap(struct proto *p, enum dir dir, uint64_t len, enum http_gap why, co
 		p->fresh = false;
 		p->first_lost[dir] = true;
 	}
+	probe_release(p, dir);
 	return push_undecided(p, NULL, run);
 }
 
@@ -626,6 +697,19 @@ const char *proto_name(const struct proto *p)
 		return "websocket";
 	default:
 		return p->bytes ? "unknown protocol" : "no data";
+	}
+}
+
+const char *proto_undecoded(const struct proto *p)
+{
+	switch (proto_kind(p)) {
+	case PROTO_HTTP1:
+	case PROTO_HTTP2:
+		return proto_requests(p) ? NULL : proto_name(p);
+	case PROTO_WEBSOCKET:
+		return sockets_undecoded(p->sockets);
+	default:
+		return proto_name(p);
 	}
 }
 

@@ -25,7 +25,9 @@ void proto_finish(struct proto *p, enum http_abort why, uint64_t ts_ns);
 
 enum proto_kind proto_kind(const struct proto *p);
 const char *proto_name(const struct proto *p); /* "http/1.1", "http/2", "websocket", "unknown protocol", "no data" */
-bool proto_is_server(const struct proto *p);   /* the traced program answers requests here */
+/* NULL: something of it could be read; else why not: its name, or what of it hides the rest. Static. */
+const char *proto_undecoded(const struct proto *p);
+bool proto_is_server(const struct proto *p); /* the traced program answers requests here */
 unsigned proto_errors(const struct proto *p);
 unsigned proto_requests(const struct proto *p); /* exchanges begun */
 

@@ -20,7 +20,9 @@ struct sockets {
 	struct socket *list;
 	unsigned count;
 	uint64_t latest;
-	int err; /* of a handshake, not told yet */
+	bool read;	    /* a message could be */
+	const char *reason; /* ... and why the first one that could not was not */
+	int err;	    /* of a handshake, not told yet */
 	/* of the latest response: what a handshake agreed on, if it is one */
 	uint64_t answered;
 	struct ws_params agreed;
@@ -74,6 +76,7 @@ static void on_message(void *ctx, enum dir dir, const struct ws_message *m)
 	struct socket *x = ctx;
 	const struct socket_sink *sink = &x->owner->sink;
 
+	x->owner->read = true;
 	if (sink->on_message)
 		sink->on_message(sink->ctx, x->xid, side_of(x, dir), m);
 }
@@ -92,7 +95,8 @@ static void on_undecoded(void *ctx, enum dir dir, const char *reason, const stru
 	struct socket *x = ctx;
 	const struct socket_sink *sink = &x->owner->sink;
 
-	(void)reason;
+	if (!x->owner->reason)
+		x->owner->reason = reason;
 	if (sink->on_undecoded)
 		sink->on_undecoded(sink->ctx, x->xid, side_of(x, dir), at);
 }
@@ -305,6 +309,11 @@ void sockets_end(struct sockets *s, uint64_t xid, enum http_abort why, uint64_t 
 		s->sink.on_end(s->sink.ctx, xid, why, ts_ns);
 	if (x)
 		socket_remove(s, x);
+}
+
+const char *sockets_undecoded(const struct sockets *s)
+{
+	return s->read ? NULL : s->reason ? s->reason : "websocket";
 }
 
 void sockets_finish(struct sockets *s, enum http_abort why, uint64_t ts_ns)

@@ -41,6 +41,8 @@ int sockets_push(struct sockets *s, uint64_t xid, enum dir client, enum dir dir,
 		 const struct stamp *at);
 void sockets_gap(struct sockets *s, uint64_t xid, enum dir dir, uint64_t len, const struct stamp *at);
 void sockets_end(struct sockets *s, uint64_t xid, enum http_abort why, uint64_t ts_ns);
+/* NULL: messages could be read; else what hides them, "websocket" when none came. Static. */
+const char *sockets_undecoded(const struct sockets *s);
 void sockets_finish(struct sockets *s, enum http_abort why, uint64_t ts_ns); /* all of them */
 
 #endif

@@ -8,15 +8,8 @@
 #include "base/utf8.h"
 #include "ws_inflate.h"
 
-#define HEAD_MAX    14
-#define CONTROL_MAX 125
 #define CHUNK_BYTES 4096  /* unmasked at once */
 #define KEEP_BYTES  65536 /* memory kept between messages */
-
-#define FIN    0x80
-#define RSV1   0x40
-#define RSV2_3 0x30
-#define MASKED 0x80 /* in the second byte */
 
 enum side_state { SIDE_HEAD, SIDE_PAYLOAD, SIDE_CLOSED, SIDE_GIVEN_UP };
 
@@ -34,11 +27,10 @@ struct side {
 	bool no_context_takeover;
 	enum side_state state;
 	/* frame */
-	uint8_t head[HEAD_MAX];
-	unsigned head_len, head_need;
+	struct ws_frame_head head;
 	struct stamp head_first;
 	uint64_t left, offset; /* of its payload */
-	uint8_t control[CONTROL_MAX];
+	uint8_t control[WS_FRAME_CONTROL_MAX];
 	unsigned control_len;
 	bool control_hit; /* a gap is in it */
 	/* message */
@@ -128,7 +120,7 @@ struct ws *ws_new(enum dir client_dir, const struct ws_params *params, const str
 		s->no_context_takeover =
 			s->client ? w->params.client_no_context_takeover : w->params.server_no_context_takeover;
 		s->window_lost = !w->params.known || w->params.other;
-		s->head_need = 2;
+		ws_frame_clear(&s->head);
 		buf_init(&s->data, WS_MESSAGE_MAX);
 	}
 	return w;
@@ -226,7 +218,7 @@ static int open_message(struct side *s, bool compressed)
 	s->unproven = compressed && s->window_lost;
 	s->content = CONTENT_GOOD;
 	s->message = (struct ws_message){
-		.opcode = (enum ws_opcode)(s->head[0] & 0x0f),
+		.opcode = (enum ws_opcode)(s->head.bytes[0] & 0x0f),
 		.compressed = compressed,
 		.first = s->head_first,
 		.last = s->head_first,
@@ -325,41 +317,19 @@ static void give_up(struct ws *w, struct side *s, const char *reason, const stru
 	undecoded(w, s, reason, at);
 }
 
-static bool is_control(const struct side *s)
-{
-	return s->head[0] & 0x08;
-}
-
 /* The first two bytes, against section 5.2. */
 static bool head_valid(const struct ws *w, const struct side *s)
 {
-	uint8_t opcode = s->head[0] & 0x0f, length = s->head[1] & 0x7f;
+	uint8_t first = s->head.bytes[0], opcode = first & 0x0f, length = s->head.bytes[1] & 0x7f;
 	bool deflate = (w->params.deflate || !w->params.known) && (opcode == WS_TEXT || opcode == WS_BINARY);
 
-	if (s->client != !!(s->head[1] & MASKED))
+	if (s->client != ws_frame_is_masked(&s->head))
 		return false;
-	if ((s->head[0] & (deflate ? RSV2_3 : RSV1 | RSV2_3)) && !w->params.other)
+	if ((first & (deflate ? WS_RSV2_3 : WS_RSV1 | WS_RSV2_3)) && !w->params.other)
 		return false;
-	if (is_control(s))
-		return opcode <= WS_PONG && (s->head[0] & FIN) && length <= CONTROL_MAX;
+	if (ws_frame_is_control(&s->head))
+		return opcode <= WS_PONG && (first & WS_FIN) && length <= WS_FRAME_CONTROL_MAX;
 	return opcode == WS_CONTINUATION ? s->open : opcode <= WS_BINARY && !s->open;
-}
-
-static unsigned head_need(const uint8_t *head)
-{
-	uint8_t length = head[1] & 0x7f;
-
-	return 2 + (length == 126 ? 2 : length == 127 ? 8 : 0) + (head[1] & MASKED ? 4 : 0);
-}
-
-static uint64_t payload_length(const uint8_t *head)
-{
-	unsigned length = head[1] & 0x7f, bytes = length == 126 ? 2 : length == 127 ? 8 : 0;
-	uint64_t n = 0;
-
-	for (unsigned i = 0; i < bytes; i++)
-		n = n << 8 | head[2 + i];
-	return bytes ? n : length;
 }
 
 static int close_code(const struct side *s)
@@ -370,15 +340,14 @@ static int close_code(const struct side *s)
 static int frame_end(struct ws *w, struct side *s, const struct stamp *at)
 {
 	s->state = SIDE_HEAD;
-	s->head_len = 0;
-	s->head_need = 2;
+	ws_frame_clear(&s->head);
 	s->counts.frames++;
-	if (!is_control(s)) {
+	if (!ws_frame_is_control(&s->head)) {
 		s->message.last = *at;
-		return s->head[0] & FIN ? end_message(w, s, at) : 0;
+		return s->head.bytes[0] & WS_FIN ? end_message(w, s, at) : 0;
 	}
 	s->counts.control++;
-	if ((s->head[0] & 0x0f) != WS_CLOSE)
+	if ((s->head.bytes[0] & 0x0f) != WS_CLOSE)
 		return 0;
 	if (s->open)
 		close_message(w, s, false);
@@ -399,10 +368,10 @@ static void extended(struct ws *w, struct side *s, const struct stamp *at)
 /* The whole head is there. */
 static int frame_begin(struct ws *w, struct side *s, const struct stamp *at)
 {
-	bool begins = (s->head[0] & 0x0f) != WS_CONTINUATION;
+	bool begins = (s->head.bytes[0] & 0x0f) != WS_CONTINUATION;
 	int err;
 
-	s->left = payload_length(s->head);
+	s->left = ws_frame_length(&s->head);
 	s->offset = 0;
 	s->control_len = 0;
 	s->control_hit = false;
@@ -411,11 +380,11 @@ static int frame_begin(struct ws *w, struct side *s, const struct stamp *at)
 		return 0;
 	}
 	s->state = SIDE_PAYLOAD;
-	if (!is_control(s)) {
-		err = begins ? open_message(s, s->head[0] & RSV1) : 0;
+	if (!ws_frame_is_control(&s->head)) {
+		err = begins ? open_message(s, s->head.bytes[0] & WS_RSV1) : 0;
 		if (err)
 			return err;
-		if (s->head[0] & (begins ? RSV2_3 : RSV1 | RSV2_3))
+		if (s->head.bytes[0] & (begins ? WS_RSV2_3 : WS_RSV1 | WS_RSV2_3))
 			extended(w, s, at);
 		s->message.last = *at;
 	}
@@ -424,30 +393,21 @@ static int frame_begin(struct ws *w, struct side *s, const struct stamp *at)
 
 static int push_head(struct ws *w, struct side *s, uint8_t c, const struct stamp *at)
 {
-	if (!s->head_len)
+	bool whole;
+
+	if (!s->head.len)
 		s->head_first = *at;
-	s->head[s->head_len++] = c;
-	if (s->head_len == 2) {
-		if (!head_valid(w, s)) {
-			give_up(w, s, "no valid WebSocket frame", at);
-			return 0;
-		}
-		s->head_need = head_need(s->head);
+	whole = ws_frame_push(&s->head, c);
+	if (s->head.len == 2 && !head_valid(w, s)) {
+		give_up(w, s, "no valid WebSocket frame", at);
+		return 0;
 	}
-	return s->head_len == s->head_need ? frame_begin(w, s, at) : 0;
-}
-
-static void unmask(const struct side *s, uint8_t *out, const uint8_t *ptr, size_t len)
-{
-	const uint8_t *key = s->head + s->head_need - 4;
-
-	for (size_t i = 0; i < len; i++)
-		out[i] = ptr[i] ^ key[(s->offset + i) & 3];
+	return whole ? frame_begin(w, s, at) : 0;
 }
 
 static int payload_chunk(struct ws *w, struct side *s, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	if (!is_control(s)) {
+	if (!ws_frame_is_control(&s->head)) {
 		s->message.carried += len;
 		s->message.last = *at;
 		return message_bytes(w, s, ptr, len, at);
@@ -463,7 +423,7 @@ static int push_payload(struct ws *w, struct side *s, const uint8_t *ptr, size_t
 	int err;
 
 	if (s->client) {
-		unmask(s, chunk, ptr, len);
+		ws_frame_unmask(&s->head, s->offset, chunk, ptr, len);
 		ptr = chunk;
 	}
 	err = payload_chunk(w, s, ptr, len, at);
@@ -514,7 +474,7 @@ void ws_gap(struct ws *w, enum dir dir, uint64_t len, const struct stamp *at)
 		give_up(w, s, "WebSocket: lost step", at);
 		return;
 	}
-	if (is_control(s)) {
+	if (ws_frame_is_control(&s->head)) {
 		s->control_hit = true;
 	} else {
 		s->message.carried += len;
@@ -569,28 +529,29 @@ static bool text_begins(const uint8_t *ptr, size_t len)
 
 int ws_detect(const uint8_t *ptr, size_t len)
 {
+	struct ws_frame_head h;
 	uint8_t text[32];
+	size_t need = 0, n;
 	uint64_t total;
-	size_t need, n;
 
-	if (len && ((ptr[0] & 0x0f) != WS_TEXT || (ptr[0] & RSV2_3)))
+	ws_frame_clear(&h);
+	if (len && ((ptr[0] & 0x0f) != WS_TEXT || (ptr[0] & WS_RSV2_3)))
 		return 0;
-	if (len >= 2 && !(ptr[1] & MASKED))
+	if (len >= 2 && !(ptr[1] & 0x80))
 		return 0;
-	need = len >= 2 ? head_need(ptr) : HEAD_MAX;
-	if (len < need)
+	while (need < len && !ws_frame_push(&h, ptr[need++]))
+		;
+	if (h.len < 2 || h.len < h.need)
 		return -1;
-	total = payload_length(ptr);
-	if (!total || total >> 32 || ((ptr[1] & 0x7f) == 126 && total < 126) ||
-	    ((ptr[1] & 0x7f) == 127 && total <= UINT16_MAX))
+	total = ws_frame_length(&h);
+	if (!total || total >> 32 || !ws_frame_is_shortest(&h))
 		return 0;
 	if (len == need)
 		return -1;
 	n = len - need < sizeof(text) ? len - need : sizeof(text);
 	n = n < total ? n : (size_t)total;
-	for (size_t i = 0; i < n; i++)
-		text[i] = ptr[need + i] ^ ptr[need - 4 + i % 4];
-	if (ptr[0] & RSV1)
+	ws_frame_unmask(&h, 0, text, ptr + need, n);
+	if (ptr[0] & WS_RSV1)
 		return (text[0] & 6) != 6; /* block type 3 does not exist */
 	return text_begins(text, n);
 }

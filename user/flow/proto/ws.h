@@ -21,14 +21,13 @@
 
 #include "base/sv.h"
 #include "base/types.h"
+#include "ws_frame.h"
 
 #define WS_MESSAGE_MAX (8u << 20)  /* a longer message, decoded, is told by on_opaque */
 #define WS_PREFIX_MAX  (64u << 10) /* ... with this much of its beginning */
 /* Inflated bytes of one message, and output per input from DECODE_RATIO_MIN on (decode.h): beyond, no more is inflated.
  */
 #define WS_INFLATE_MAX (256ull << 20)
-
-enum ws_opcode { WS_CONTINUATION = 0, WS_TEXT = 1, WS_BINARY = 2, WS_CLOSE = 8, WS_PING = 9, WS_PONG = 10 };
 
 /* What was agreed. All zero: nothing is known (the handshake was not seen). */
 struct ws_params {

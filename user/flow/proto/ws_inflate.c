@@ -93,17 +93,30 @@ static enum ws_inflate_status run(struct ws_inflate *i, const uint8_t *ptr, uInt
 	return status;
 }
 
+static enum ws_inflate_status open_stream(struct ws_inflate *i)
+{
+	if (i->open)
+		return WS_INFLATE_OK;
+	i->z = (z_stream){.zalloc = z_alloc, .zfree = z_free};
+	i->open = inflateInit2(&i->z, -WINDOW_BITS) == Z_OK;
+	return i->open ? WS_INFLATE_OK : WS_INFLATE_NO_MEMORY;
+}
+
+enum ws_inflate_status ws_inflate_assume(struct ws_inflate *i)
+{
+	static const uint8_t zeros[1 << WINDOW_BITS];
+	enum ws_inflate_status status = open_stream(i);
+
+	if (status == WS_INFLATE_OK && inflateSetDictionary(&i->z, zeros, sizeof(zeros)) != Z_OK)
+		status = WS_INFLATE_NO_MEMORY;
+	return status;
+}
+
 enum ws_inflate_status ws_inflate_push(struct ws_inflate *i, const uint8_t *ptr, size_t len, struct buf *out,
 				       bool *over)
 {
-	enum ws_inflate_status status = WS_INFLATE_OK;
+	enum ws_inflate_status status = open_stream(i);
 
-	if (!i->open) {
-		i->z = (z_stream){.zalloc = z_alloc, .zfree = z_free};
-		if (inflateInit2(&i->z, -WINDOW_BITS) != Z_OK)
-			return WS_INFLATE_NO_MEMORY;
-		i->open = true;
-	}
 	while (len && status == WS_INFLATE_OK) {
 		uInt n = len < UINT_MAX ? (uInt)len : UINT_MAX;
 

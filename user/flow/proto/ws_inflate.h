@@ -2,7 +2,7 @@
 #ifndef FLOW_PROTO_WS_INFLATE_H
 #define FLOW_PROTO_WS_INFLATE_H
 
-/* One direction's permessage-deflate (RFC 7692 section 7.2.2). Private to ws.c. */
+/* One direction's permessage-deflate (RFC 7692 section 7.2.2). Private to the WebSocket parsers. */
 
 #include <zlib.h>
 
@@ -25,6 +25,8 @@ struct ws_inflate {
 void ws_inflate_release(struct ws_inflate *i);
 /* A message begins. */
 void ws_inflate_begin(struct ws_inflate *i);
+/* Before its first message: all that may be referred to is there, as zeros. The form can be looked at, not the text. */
+enum ws_inflate_status ws_inflate_assume(struct ws_inflate *i);
 /* Compressed bytes of the message; output goes to `out` until that is full: *over says that it was. */
 enum ws_inflate_status ws_inflate_push(struct ws_inflate *i, const uint8_t *ptr, size_t len, struct buf *out,
 				       bool *over);
