@@ -120,7 +120,7 @@ struct sock_info {
 	__u32 plain;
 	__u32 looks[2];	     /* calls of each direction that did not decide `plain` */
 	__u32 look_bytes[2]; /* and what they moved */
-	__u32 pad;
+	__u32 tls;	     /* 1: its bytes are TLS records */
 };
 
 struct socks_map {

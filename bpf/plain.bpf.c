@@ -264,6 +264,8 @@ int plain_look(struct sock_info *info, const struct plain_move *m, int fresh)
 		n = first_bytes(m, &word);
 	if (n) {
 		/* A tunnel: what it carries has its own beginning, which is TLS. */
+		if (is_tls(word, n))
+			info->tls = 1;
 		if (is_tls(word, n) || (n == LOOK_BYTES && BEGINS("CONNECT ")))
 			return PLAIN_NEVER;
 		if (is_http(word, n))

@@ -4,9 +4,16 @@
  */
 #include "emit.bpf.h"
 
+#define PF_KTHREAD	  0x00200000 /* task_struct.flags: no program */
 #define SIGNAL_GROUP_EXIT 4 /* signal_struct.flags: group_exit_code is the process's */
 
 /* --- fork -------------------------------------------------------------------------------------------------------- */
+
+/* System-wide, children of those that user space has not listed yet are as good. */
+static __always_inline bool is_born_target(struct task_struct *parent, struct task_struct *child)
+{
+	return cfg.all && (__u32)parent->tgid != cfg.self_tgid && !(child->flags & PF_KTHREAD);
+}
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(proc_fork, struct task_struct *parent, struct task_struct *child)
@@ -15,10 +22,10 @@ int BPF_PROG(proc_fork, struct task_struct *parent, struct task_struct *child)
 	__u32 tgid = child->tgid;
 	struct ev_fork *r;
 
-	if (!t || child->pid != child->tgid)
+	if (child->pid != child->tgid || !(t || is_born_target(parent, child)))
 		return 0;
 	born.start_ns = child->start_boottime;
-	born.provisional = t->provisional;
+	born.provisional = t ? t->provisional : 0;
 	if (target_add(tgid, &born))
 		stat_add(ST_STATE_FULL, 1);
 	r = emit_reserve(sizeof(*r));
@@ -77,8 +84,9 @@ static __always_inline void emit_exec(struct task_struct *task, const char *file
 	r->args_len = read_args(task, (void *)r + sizeof(*r) + filename_len);
 	emit_head(&r->h, (sizeof(*r) + r->filename_len + r->args_len + 7) & ~7u, EV_EXEC, 0, bpf_ktime_get_boot_ns(),
 		  task->tgid, task->pid);
-	/* Urgent: user space has to look at the new program's files before it speaks. */
-	bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
+	/* Urgent: user space has to look at the new program's files before it speaks. System-wide it looks at mappings
+	 * as they come, and nothing has to be decided. */
+	bpf_ringbuf_submit(r, cfg.all ? emit_wake(EXEC_ROOM) : BPF_RB_FORCE_WAKEUP);
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -91,10 +99,10 @@ int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binp
 	if (tgid == cfg.self_tgid)
 		return 0;
 	if (!target_of(task)) {
-		if (!cfg.follow_exec)
+		if (!cfg.follow_exec && !cfg.all)
 			return 0;
 		provisional.start_ns = task->group_leader->start_boottime;
-		provisional.provisional = 1;
+		provisional.provisional = !cfg.all;
 		if (target_add(tgid, &provisional))
 			stat_add(ST_STATE_FULL, 1);
 	}
@@ -144,14 +152,14 @@ int BPF_PROG(proc_exit, struct task_struct *task)
 
 /* --- who is there already ---------------------------------------------------------------------------------------- */
 
-/* Read by probes_identify(): processes as the kernel knows them. /proc has their start to 10 ms only. */
+/* Read by probes_identify() and probes_add_all(): processes as the kernel knows them. /proc has their start to 10 ms only. */
 SEC("iter/task")
 int proc_list(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct proc_identity id = {};
 
-	if (!task || task->pid != task->tgid)
+	if (!task || task->pid != task->tgid || task->flags & PF_KTHREAD || !task->signal->live.counter)
 		return 0;
 	id.start_ns = task->start_boottime;
 	id.exec_id = task->self_exec_id;

@@ -65,11 +65,20 @@ static __always_inline __u32 sock_srtt_us(struct sock *sk)
 	return tp ? tp->srtt_us >> 3 : 0;
 }
 
+/* System-wide, what becomes of a socket is told once it is known to carry what may be a model's call. */
+static __always_inline bool is_told(const struct sock_info *info, __u32 what)
+{
+	return !cfg.all || info->tls || info->plain == PLAIN_HTTP || what == EV_SK_CONNECTED;
+}
+
 static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, __u32 what, __u32 srtt_us)
 {
-	struct ev_sock *r = emit_reserve(sizeof(*r));
 	bool connect = what == EV_SK_CONNECTED || what == EV_SK_CONNECT_FAILED;
+	struct ev_sock *r;
 
+	if (!is_told(info, what))
+		return;
+	r = emit_reserve(sizeof(*r));
 	if (!r)
 		return;
 	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, bpf_ktime_get_boot_ns(), info->tgid, 0);
@@ -313,6 +322,7 @@ static __noinline int bind_inside(struct tls_call *call, struct sock_info *info,
 	bool known;
 
 	dir &= 1;
+	info->tls = 1;
 	call->inside |= 1u << dir;
 	if (dir == EV_DIR_RX)
 		call->recv_ns = now;

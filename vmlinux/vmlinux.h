@@ -156,6 +156,7 @@ struct task_struct {
 #if defined(__TARGET_ARCH_x86)
 	struct thread_info thread_info;
 #endif
+	unsigned int flags;
 	int pid;
 	int tgid;
 	int exit_code;

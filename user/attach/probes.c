@@ -264,6 +264,7 @@ static void prepare(struct probes *p)
 	bpf_map__set_max_entries(skel->maps.rb, p->cfg.ring_bytes);
 	skel->rodata->cfg.self_tgid = (uint32_t)getpid();
 	skel->rodata->cfg.follow_exec = p->cfg.follow_exec;
+	skel->rodata->cfg.all = p->cfg.all;
 	skel->rodata->cfg.read_dynptr = f->read_dynptr;
 	skel->rodata->cfg.sock_length = f->sock_length;
 	skel->rodata->cfg.request_bytes = LIMIT_REQUEST_BYTES;
@@ -582,8 +583,8 @@ void probes_each_file(const struct probes *p, void (*fn)(void *ctx, const struct
 
 /* --- targets ----------------------------------------------------------------------------------------------------- */
 
-/* Reads what proc_list writes until the process comes. */
-static int read_identity(int fd, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id)
+/* Reads what proc_list writes; fn returns true when it has enough. 0 or -errno. */
+static int read_identities(int fd, bool (*fn)(void *ctx, const struct proc_identity *id), void *ctx)
 {
 	struct proc_identity ids[64];
 	size_t have = 0;
@@ -594,17 +595,23 @@ static int read_identity(int fd, pid_t tgid, uint64_t *start_ns, uint32_t *exec_
 
 		have += (size_t)got;
 		n = have / sizeof(ids[0]);
-		for (i = 0; i < n; i++) {
-			if (ids[i].tgid != (uint32_t)tgid)
-				continue;
-			*start_ns = ids[i].start_ns;
-			*exec_id = ids[i].exec_id;
-			return 0;
-		}
+		for (i = 0; i < n; i++)
+			if (fn(ctx, &ids[i]))
+				return 0;
 		have -= n * sizeof(ids[0]);
 		memmove(ids, ids + n, have);
 	}
-	return got < 0 ? -errno : -ESRCH;
+	return got < 0 ? -errno : 0;
+}
+
+static bool is_wanted(void *ctx, const struct proc_identity *id)
+{
+	struct proc_identity *wanted = ctx;
+
+	if (id->tgid != wanted->tgid)
+		return false;
+	*wanted = *id;
+	return true;
 }
 
 int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id)
@@ -612,6 +619,7 @@ int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *
 	union bpf_iter_link_info info = {.task = {.pid = (uint32_t)tgid}};
 	LIBBPF_OPTS(bpf_iter_attach_opts, opts, .link_info = &info, .link_info_len = sizeof(info));
 	struct bpf_link *link = bpf_program__attach_iter(p->skel->progs.proc_list, &opts);
+	struct proc_identity found = {.tgid = (uint32_t)tgid};
 	int fd, err;
 
 	if (!link && errno == ESRCH)
@@ -621,11 +629,13 @@ int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *
 	if (!link)
 		return -errno;
 	fd = bpf_iter_create(bpf_link__fd(link));
-	err = fd < 0 ? -errno : read_identity(fd, tgid, start_ns, exec_id);
+	err = fd < 0 ? -errno : read_identities(fd, is_wanted, &found);
 	if (fd >= 0)
 		close(fd);
 	bpf_link__destroy(link);
-	return err;
+	*start_ns = found.start_ns;
+	*exec_id = found.exec_id;
+	return err ? err : found.start_ns ? 0 : -ESRCH;
 }
 
 int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns)
@@ -645,6 +655,45 @@ int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns)
 	t.start_ns = exact_ns;
 	p->skel->bss->target_hints[key % LIMIT_TARGET_HINTS] = 1;
 	return bpf_map_update_elem(bpf_map__fd(p->skel->maps.targets), &key, &t, BPF_ANY) ? -errno : 0;
+}
+
+struct adding {
+	struct probes *p;
+	void (*fn)(void *ctx, pid_t tgid, uint64_t start_ns, uint32_t exec_id);
+	void *ctx;
+	int err;
+};
+
+static bool add_listed(void *ctx, const struct proc_identity *id)
+{
+	struct adding *a = ctx;
+	struct target t = {.start_ns = id->start_ns};
+
+	if (id->tgid == (uint32_t)getpid())
+		return false;
+	a->p->skel->bss->target_hints[id->tgid % LIMIT_TARGET_HINTS] = 1;
+	if (bpf_map_update_elem(bpf_map__fd(a->p->skel->maps.targets), &id->tgid, &t, BPF_ANY)) {
+		a->err = -errno;
+		return true;
+	}
+	a->fn(a->ctx, (pid_t)id->tgid, id->start_ns, id->exec_id);
+	return false;
+}
+
+int probes_add_all(struct probes *p, void (*fn)(void *ctx, pid_t tgid, uint64_t start_ns, uint32_t exec_id), void *ctx)
+{
+	struct adding a = {.p = p, .fn = fn, .ctx = ctx};
+	struct bpf_link *link = bpf_program__attach_iter(p->skel->progs.proc_list, NULL);
+	int fd, err;
+
+	if (!link)
+		return -errno;
+	fd = bpf_iter_create(bpf_link__fd(link));
+	err = fd < 0 ? -errno : read_identities(fd, add_listed, &a);
+	if (fd >= 0)
+		close(fd);
+	bpf_link__destroy(link);
+	return err ? err : a.err;
 }
 
 void probes_confirm_target(struct probes *p, pid_t tgid)

@@ -18,7 +18,8 @@ enum probes_mode { PROBES_SESSION, PROBES_MULTI, PROBES_PERF };
 
 struct probes_config {
 	uint32_t ring_bytes;	   /* power of two */
-	bool follow_exec;	   /* -n, -a: every exec is reported and provisionally traced */
+	bool follow_exec;	   /* -n: every exec is reported and provisionally traced */
+	bool all;		   /* -a: every process that forks or execs from now on is traced: probes_add_all() */
 	enum probes_mode mode_max; /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
 	bool force_no_dynptr;	   /* for tests */
 	/* Called from probes_consume() once a record. Bytes are read-only and borrowed. */
@@ -63,6 +64,9 @@ void probes_each_file(const struct probes *p, void (*fn)(void *ctx, const struct
 /* A process is traced from now on, with the children it makes. start_ns: to 20 ms, 0 not known. 0, -E2BIG
  * (LIMIT_TARGETS), -ESRCH (gone, or the pid is another process's by now), -EINVAL (perfbpf itself). */
 int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns);
+/* Every process that runs is traced from now on, perfbpf itself excepted; fn is told each. 0 or -errno. With
+ * probes_config.all there is no gap to those that start later. */
+int probes_add_all(struct probes *p, void (*fn)(void *ctx, pid_t tgid, uint64_t start_ns, uint32_t exec_id), void *ctx);
 void probes_confirm_target(struct probes *p, pid_t tgid); /* provisional -> traced */
 void probes_drop_target(struct probes *p, pid_t tgid);
 /* One process that was there before the start, as the kernel sees it (exact start time, exec id). 0 or -ESRCH. */
