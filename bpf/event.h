@@ -213,11 +213,11 @@ struct ev_lost {
 
 /* Set by the loader before load: `const volatile struct config cfg` in emit.bpf.c. */
 struct config {
-	__u32 self_tgid;  /* perfbpf itself: never a target */
-	__u8 follow_exec; /* 1: every exec of the machine becomes a provisional target and is reported (-n) */
-	__u8 read_dynptr; /* 1: bpf_probe_read_user_dynptr exists here */
-	__u8 sock_length; /* 1: sock_send_length and sock_recv_length exist here */
-	__u8 all;	  /* 1: every process is a target, from its fork or exec on (-a); then follow_exec is 0 */
+	__u32 self_tgid;     /* perfbpf itself: never a target */
+	__u8 follow_exec;    /* 1: every exec of the machine becomes a provisional target and is reported (-n) */
+	__u8 read_dynptr;    /* 1: bpf_probe_read_user_dynptr exists here */
+	__u8 sock_length;    /* 1: sock_send_length and sock_recv_length exist here */
+	__u8 all;	     /* 1: every process is a target, from its fork or exec on (-a); then follow_exec is 0 */
 	__u32 request_bytes; /* LIMIT_REQUEST_BYTES, or less */
 };
 

@@ -5,7 +5,7 @@
 #include "emit.bpf.h"
 
 #define PF_KTHREAD	  0x00200000 /* task_struct.flags: no program */
-#define SIGNAL_GROUP_EXIT 4 /* signal_struct.flags: group_exit_code is the process's */
+#define SIGNAL_GROUP_EXIT 4	     /* signal_struct.flags: group_exit_code is the process's */
 
 /* --- fork -------------------------------------------------------------------------------------------------------- */
 
@@ -152,7 +152,8 @@ int BPF_PROG(proc_exit, struct task_struct *task)
 
 /* --- who is there already ---------------------------------------------------------------------------------------- */
 
-/* Read by probes_identify() and probes_add_all(): processes as the kernel knows them. /proc has their start to 10 ms only. */
+/* Read by probes_identify() and probes_add_all(): processes as the kernel knows them. /proc has their start to 10 ms
+ * only. */
 SEC("iter/task")
 int proc_list(struct bpf_iter__task *ctx)
 {

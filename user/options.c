@@ -33,7 +33,7 @@ enum {
 static const struct argp_option target_options[] = {
 	{"pid", 'p', "PID[,PID…]", 0, "trace these processes and every process they start from now on", 1},
 	{"name", 'n', "REGEX", 0, "trace processes whose program or command line matches, also those started later", 1},
-	{"all", 'a', NULL, 0, "system-wide", 1},
+	{"all", 'a', NULL, 0, "every process of this machine that makes model calls; so it is without a target", 1},
 	{0},
 };
 
@@ -258,16 +258,14 @@ static const struct argp argp_live = {.options = live_options, .parser = parse_l
 static const struct argp argp_output = {.options = output_options, .parser = parse_output};
 static const struct argp argp_talk = {.options = talk_options, .parser = parse_talk};
 
-static void check_target(const struct options *o, struct argp_state *state)
+static void check_target(struct options *o, struct argp_state *state)
 {
 	int kinds = (o->pid_count > 0) + (o->name != NULL) + (o->argv != NULL) + o->all;
 
 	if (kinds > 1)
-		argp_error(state, "name one kind of target: -p, -n or -- CMD");
-	if (o->all)
-		argp_error(state, "system-wide tracing is not in this version: name a target with -p, -n or -- CMD");
+		argp_error(state, "name one kind of target: -p, -n, -a or -- CMD");
 	if (kinds == 0 && o->command == COMMAND_RECORD)
-		argp_error(state, "what to trace? Name a target with -p PID, -n REGEX or -- CMD");
+		o->all = true;
 }
 
 static bool same(const char *a, const char *b)

@@ -17,7 +17,7 @@ struct options {
 	size_t pid_count;
 	const char *name;		     /* -n; this and all text below is borrowed from argv */
 	char **argv;			     /* after --; NULL: none */
-	bool all;			     /* -a */
+	bool all;			     /* -a, or record without a target */
 	const char *capture;		     /* replay's input */
 	const char *output, *calls, *record; /* NULL: default or none */
 	uint32_t ring_bytes;

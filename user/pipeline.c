@@ -258,7 +258,7 @@ static void flow_push_setup(struct flow *f)
 	struct span span;
 	int err;
 
-	if (f->setup_paid)
+	if (f->setup_paid || (f->p->cfg.callers_only && !(proc && proc->caller)))
 		return;
 	err = span_from_setup(&span, &setup);
 	if (!err)
@@ -337,6 +337,7 @@ static void on_call(void *ctx, const struct call *c)
 	p->call_count++;
 	if (f)
 		f->ended_calls++;
+	procs_call_made(p->procs, &c->conn);
 	if (proc)
 		coverage_push_call(p->coverage, proc);
 	push_span(p, p->spans, c, proc);
@@ -464,6 +465,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		return NULL;
 	}
 	procs_set_content(p->procs, cfg->content);
+	coverage_set_callers_only(p->coverage, cfg->callers_only);
 	record_init(&p->record, &p->lost, &record_sink);
 	return p;
 }
@@ -547,6 +549,7 @@ static void snapshot_call(void *ctx, const struct call *c)
 
 	if (is_served(flow_of(s->p, c->conn_id)))
 		return;
+	procs_call_made(s->p->procs, &c->conn);
 	push_span(s->p, s->spans, c, procs_get(s->p->procs, &c->conn));
 }
 
@@ -563,6 +566,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	meta->max_events = p->cfg.max_events;
 	spans_show(p->spans, p->cfg.max_events - spans_events(s.spans)); /* what is open comes first */
 	meta->call_count = p->call_count;
+	meta->callers_only = p->cfg.callers_only;
 	meta->agent_count = coverage_agents(p->coverage);
 	meta->lost = &p->lost;
 	err = trace_write(p->spans, s.spans, p->procs, meta, sink);

@@ -17,6 +17,7 @@ struct pipeline_config {
 	uint64_t stale_ns, sweep_ns;
 	uint64_t max_events;
 	bool content;
+	bool callers_only; /* processes that make no model call are counted, and not shown */
 	void *ctx;
 	/* A call ended. NULL members are skipped. */
 	void (*on_call)(void *ctx, const struct call *c, const struct proc *p);

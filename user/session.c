@@ -31,6 +31,7 @@
 #define DRAIN_NS    10000000ull /* the ring is drained this often: a per-record wake-up would charge the traced thread */
 #define TICK_NS	    100000000ull /* event time for stages when no record comes */
 #define STATS_NS    NS_PER_SEC	 /* loss counters */
+#define SCAN_NS	    NS_PER_SEC	 /* the files of all targets are looked at again no sooner */
 #define LEFTOVER_NS NS_PER_SEC	 /* CMD ended: how long its children may stay quiet before tracing ends */
 
 struct session {
@@ -56,6 +57,9 @@ struct session {
 	bool cmd_running, cmd_ended;
 	int cmd_status;
 	uint64_t cmd_ended_ns;
+	bool maps_lost; /* mappings were missed: all targets' files have to be looked at again */
+	uint64_t scanned_ns;
+	unsigned stats_count;
 	bool ours; /* of the record at hand: it belongs to a target */
 	unsigned untraced;
 };
@@ -78,7 +82,7 @@ static void on_record(void *ctx, const void *record, size_t len)
 	uint32_t tgid = record_tgid(record, len);
 
 	/* tgid 0: a socket's event, tied to a connection by its cookie. */
-	s->ours = tgid == 0 || targets_has(s->targets, tgid);
+	s->ours = tgid == 0 || s->o->all || targets_has(s->targets, tgid);
 	record_push(&s->tap, record, len);
 	if (s->ours)
 		keep_record(s, record, len);
@@ -115,7 +119,7 @@ static void on_map(void *ctx, pid_t pid, const struct map_entry *m)
 	struct discover_result r;
 
 	probes_consume(s->probes);
-	if (!targets_has(s->targets, (uint32_t)pid))
+	if (!s->o->all && !targets_has(s->targets, (uint32_t)pid))
 		return;
 	r = discover_mapping(s->discover, pid, m);
 	count_untraced(s, &r);
@@ -126,11 +130,17 @@ static void scan_target(void *ctx, uint32_t tgid)
 	scan_process(ctx, (pid_t)tgid);
 }
 
+static void scan_all(struct session *s, uint64_t now_ns)
+{
+	s->maps_lost = false;
+	s->scanned_ns = now_ns;
+	targets_each(s->targets, scan_target, s);
+}
+
+/* A storm of mappings must not become one of scans. */
 static void on_maps_lost(void *ctx)
 {
-	struct session *s = ctx;
-
-	targets_each(s->targets, scan_target, s);
+	((struct session *)ctx)->maps_lost = true;
 }
 
 static void on_mapwatch(void *ctx)
@@ -150,9 +160,11 @@ static void tap_exec(void *ctx, const struct rec_exec *r)
 		probes_drop_target(s->probes, (pid_t)r->proc.tgid);
 		return;
 	}
-	if (v == TARGETS_NEW)
+	if (v == TARGETS_NEW && !s->o->all)
 		probes_confirm_target(s->probes, (pid_t)r->proc.tgid);
-	scan_process(s, (pid_t)r->proc.tgid);
+	/* System-wide the mappings of a new program are looked at as they come. */
+	if (!s->o->all || !s->mapwatch)
+		scan_process(s, (pid_t)r->proc.tgid);
 }
 
 static void tap_fork(void *ctx, const struct rec_fork *r)
@@ -272,6 +284,34 @@ static int add_names(struct session *s)
 	return err;
 }
 
+static void add_listed(void *ctx, pid_t tgid, uint64_t start_ns, uint32_t exec_id)
+{
+	struct proc_key key = {.tgid = (uint32_t)tgid, .start_ns = start_ns, .exec_id = exec_id};
+	struct session *s = ctx;
+	struct proc_stat p;
+
+	if (target_read(tgid, &p) || !target_start_matches(&p, start_ns) || targets_add(s->targets, key.tgid))
+		return;
+	capture_make_proc(&p, &key, clock_boot_ns(), keep_record, s);
+}
+
+/* Kernel first, files second: what starts in between is a target too, and its mappings are told. */
+static int add_all(struct session *s)
+{
+	struct discover_result r = discover_system(s->discover);
+	int err = probes_add_all(s->probes, add_listed, s);
+
+	count_untraced(s, &r);
+	if (err) {
+		log_error("cannot list the processes of this machine: %s", strerror(-err));
+		return err;
+	}
+	discover_haste(s->discover, true);
+	scan_all(s, clock_boot_ns());
+	discover_haste(s->discover, false);
+	return 0;
+}
+
 static void on_cmd_end(void *ctx)
 {
 	struct session *s = ctx;
@@ -361,12 +401,17 @@ static bool cmd_is_done(const struct session *s, uint64_t now_ns)
 static void on_tick(void *ctx)
 {
 	struct session *s = ctx;
+	struct discover_result r;
 	uint64_t now_ns = clock_boot_ns();
 
 	probes_consume(s->probes);
 	probes_tick(s->probes, now_ns);
 	capture_make_tick(now_ns, keep_record, s);
-	if (s->o->argv ? cmd_is_done(s, now_ns) : !s->o->name && targets_count(s->targets) == 0)
+	if (discover_next(s->discover, &r))
+		count_untraced(s, &r);
+	if (s->maps_lost && now_ns - s->scanned_ns >= SCAN_NS)
+		scan_all(s, now_ns);
+	if (s->o->argv ? cmd_is_done(s, now_ns) : !s->o->name && !s->o->all && targets_count(s->targets) == 0)
 		loop_stop(s->loop);
 }
 
@@ -395,7 +440,9 @@ static void on_stats(void *ctx)
 	struct session *s = ctx;
 
 	push_stats(s);
-	targets_each(s->targets, drop_if_gone, s);
+	/* System-wide these are many, and nothing waits for their end. */
+	if (!s->o->all || ++s->stats_count % 16 == 0)
+		targets_each(s->targets, drop_if_gone, s);
 }
 
 static void write_trace(struct session *s)
@@ -519,7 +566,11 @@ static void choose_trace_path(struct session *s)
 	if (s->path_fixed)
 		snprintf(s->trace_path, sizeof(s->trace_path), "%s", fixed);
 	else
-		default_trace_path(s, s->o->argv ? s->o->argv[0] : "", s->cmd.pid > 0 ? s->cmd.pid : getpid());
+		default_trace_path(s,
+				   s->o->argv  ? s->o->argv[0]
+				   : s->o->all ? "system"
+					       : "",
+				   s->cmd.pid > 0 ? s->cmd.pid : getpid());
 }
 
 static int open_probes(struct session *s)
@@ -527,6 +578,7 @@ static int open_probes(struct session *s)
 	struct probes_config cfg = {
 		.ring_bytes = s->o->ring_bytes,
 		.follow_exec = s->o->name != NULL,
+		.all = s->o->all,
 		.mode_max = (enum probes_mode)s->o->attach_mode,
 		.force_no_dynptr = s->o->no_dynptr,
 		.on_record = on_record,
@@ -563,6 +615,7 @@ static int build_house(struct session *s)
 		.sweep_ns = (uint64_t)(s->o->sweep_s * 1e9),
 		.max_events = s->o->max_events,
 		.content = s->o->content,
+		.callers_only = s->o->all,
 		.on_call = output_call,
 		.interest_ctx = s,
 		.on_interest = on_interest,
@@ -608,6 +661,8 @@ static int prepare(struct session *s)
 	s->loop = loop_new();
 	if (!s->targets || !s->loop)
 		return -ENOMEM;
+	if (s->o->all)
+		targets_set_all(s->targets);
 	if (s->o->name) {
 		err = target_filter_init(&s->filter, s->o->name, why, sizeof(why));
 		if (err) {
@@ -647,8 +702,8 @@ static void announce(struct session *s)
 	log_verbose("%s; records %s; sockets %s", modes[f->mode],
 		    f->read_dynptr ? "of actual length" : "in size classes", f->sock_length ? "bound" : "not bound");
 	if (!s->o->quiet)
-		log_info("tracing %zu process%s, %s; Ctrl-C stops", targets_count(s->targets),
-			 targets_count(s->targets) == 1 ? "" : "es",
+		log_info("tracing %s%zu process%s, %s; Ctrl-C stops", s->o->all ? "whoever calls a model among " : "",
+			 targets_count(s->targets), targets_count(s->targets) == 1 ? "" : "es",
 			 strcmp(s->trace_path, "-") ? s->trace_path : "standard output");
 	if (s->o->argv && getenv("SUDO_UID") && !has_api_key())
 		log_hint("sudo dropped the environment (no ..._API_KEY is in it): sudo -E keeps it");
@@ -658,7 +713,7 @@ static int trace(struct session *s)
 {
 	int err, status = 0;
 
-	err = s->o->pid_count ? add_pids(s) : s->o->name ? add_names(s) : follow_command(s);
+	err = s->o->pid_count ? add_pids(s) : s->o->name ? add_names(s) : s->o->all ? add_all(s) : follow_command(s);
 	if (!err)
 		err = add_sources(s);
 	if (err)

@@ -13,6 +13,7 @@ struct entry {
 };
 
 struct targets {
+	bool all;
 	const struct target_filter *filter;
 	struct entry *entries;
 };
@@ -33,6 +34,11 @@ void targets_free(struct targets *t)
 		free(e);
 	}
 	free(t);
+}
+
+void targets_set_all(struct targets *t)
+{
+	t->all = true;
 }
 
 void targets_set_filter(struct targets *t, const struct target_filter *f)
@@ -98,12 +104,12 @@ enum targets_verdict targets_exec(struct targets *t, const struct rec_exec *r)
 {
 	if (targets_has(t, r->proc.tgid))
 		return TARGETS_OLD;
-	if (!t->filter || !target_filter_match(t->filter, (pid_t)r->proc.tgid, r->filename, r->args))
+	if (!t->all && (!t->filter || !target_filter_match(t->filter, (pid_t)r->proc.tgid, r->filename, r->args)))
 		return TARGETS_OTHER;
 	return targets_add(t, r->proc.tgid) ? TARGETS_OTHER : TARGETS_NEW;
 }
 
 bool targets_fork(struct targets *t, const struct rec_fork *r)
 {
-	return targets_has(t, r->parent_tgid) && !targets_add(t, r->child_tgid);
+	return (t->all || targets_has(t, r->parent_tgid)) && !targets_add(t, r->child_tgid);
 }

@@ -14,6 +14,8 @@ struct targets;
 
 struct targets *targets_new(void); /* NULL: ENOMEM */
 void targets_free(struct targets *t);
+/* Every process is a target, as soon as anything is told of it. */
+void targets_set_all(struct targets *t);
 /* NULL: no name filter (every exec of a target stays one, no other process becomes one). Borrowed. */
 void targets_set_filter(struct targets *t, const struct target_filter *f);
 

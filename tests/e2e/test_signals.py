@@ -318,7 +318,7 @@ def bad_usage():
     """usage errors are status 2"""
     for argv in (
         ["--no-such-option"],
-        [],
+        ["-a", "-p", "1"],
         ["-p", "x"],
         ["-p", "-1"],
         ["-p", ""],

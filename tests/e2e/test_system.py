@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Whom perfbpf follows, and that it stops nobody: CMD's own exec, children, names, numbers that are used again."""
 import os
+import re
 import shutil
 import signal
 import subprocess
+import time
 
 import e2e
 from e2e import CLIENT, PYTHON, Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, check_trace, request
@@ -166,6 +168,105 @@ def number_used_again():
     tracks = {e["pid"] for e in e2e.call_slices(trace)}
     assert len(tracks) == attempt + 1, f"{len(tracks)} tracks of {attempt + 1} programs: {tracks}"
     assert trace["metadata"]["agent_count"] == attempt + 1, trace["metadata"]
+
+
+# --- system-wide ---------------------------------------------------------------------------------------------------------
+
+
+def ours(perfbpf, server):
+    """Other programs of this machine may call models too while these tests run."""
+    return [c for c in perfbpf.calls() if c["peer"] and c["peer"]["port"] == server.port]
+
+
+def wait_for_calls(perfbpf, server, count):
+    e2e.until(lambda: len(ours(perfbpf, server)) >= count, 10, f"{count} calls; {perfbpf.err()}")
+
+
+@cases([("-a", ["-a"]), ("without a target", [])])
+def everything(options):
+    """programs that run already, and those that start later, whatever they are"""
+    server = Server()
+    calls = [request("anthropic", "now-1", "tokens=5&delay_ms=20"), request("openai.chat", "now-2", "tokens=4")]
+    argv, env = e2e.client_command("session", server, calls, wait=True)
+    client = Client(argv, env)
+    silent = Client([PYTHON, "-c", "import os, ssl, sys; print('pid', os.getpid(), flush=True); sys.stdin.readline()"])
+    perfbpf = Perfbpf(*options)
+    client.go()
+    assert client.finish() == 0
+    for number in range(10):
+        assert subprocess.run(client_of(server, "--id", f"later{number}"), check=False, timeout=20).returncode == 0
+    fetched = subprocess.run(["curl", "-sk", f"https://127.0.0.1:{server.port}/no-model"], stdout=subprocess.DEVNULL, check=False)
+    wait_for_calls(perfbpf, server, 12)
+    silent.go()
+    silent.finish()
+    assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
+    truth = server.truth()
+    for call in ours(perfbpf, server):
+        e2e.check_call(call, truth[e2e.key_of(call["path"])], COLD_MS)
+    assert len(ours(perfbpf, server)) == 12
+    check_nothing_lost(perfbpf)
+    trace = check_trace(perfbpf)
+    callers = {e["pid"] for e in trace["traceEvents"] if e["ph"] == "X" and e.get("cat") == "llm"}
+    shown = {e["pid"] for e in trace["traceEvents"] if e["ph"] == "M" and e["name"] == "process_name"}
+    assert callers <= shown and shown <= callers | {9999999}, (callers, shown)
+    assert silent.pid not in shown and trace["metadata"]["agent_count"] == len(callers)
+    if fetched.returncode == 0:
+        assert "(others)" in perfbpf.err(), perfbpf.err()
+
+
+@case
+def known_agent():
+    """a known agent is shown by the name that people call it"""
+    server = Server()
+    program = os.path.join(e2e.directory(), "opencode")
+    shutil.copy(CLIENT, program)
+    perfbpf = Perfbpf("-a")
+    assert subprocess.run([program, *client_of(server, "--id", "agent")[1:]], check=False, timeout=20).returncode == 0
+    wait_for_calls(perfbpf, server, 1)
+    assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
+    (call,) = ours(perfbpf, server)
+    assert (call["process"], call["agent"]) == ("opencode", "opencode"), call
+    assert call["exe"] == program, call
+
+
+def anonymous_kib(pid):
+    for line in e2e.read_text(f"/proc/{pid}/status").splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1])
+    raise AssertionError("no RssAnon")
+
+
+@case
+def many_processes():
+    """starting and stopping among 300 processes: less than 2 s, less than 64 MiB"""
+    server = Server()
+    script = "import ssl, time; print('ready', flush=True); time.sleep(300)"
+    crowd = [e2e.start([PYTHON, "-c", script], stdout=subprocess.PIPE) for _ in range(60)]
+    crowd += [e2e.start(["sleep", "300"]) for _ in range(240)]
+    for child in crowd[:60]:
+        child.stdout.readline()
+    begin = time.monotonic()
+    perfbpf = Perfbpf("-a")
+    started = time.monotonic() - begin
+    assert subprocess.run(client_of(server, "--id", "crowd"), check=False, timeout=20).returncode == 0
+    wait_for_calls(perfbpf, server, 1)
+    kib = anonymous_kib(perfbpf.child.pid)
+    begin = time.monotonic()
+    assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
+    stopped = time.monotonic() - begin
+    e2e.note(f"start {started * 1e3:.0f} ms, stop {stopped * 1e3:.0f} ms, {kib / 1024:.1f} MiB anonymous")
+    assert started + stopped < 2 and kib < 64 * 1024, (started, stopped, kib)
+    assert "nothing lost" in perfbpf.err(), perfbpf.err()
+
+
+@case
+def default_name():
+    """the trace of a system-wide run is called so"""
+    folder = e2e.directory()
+    done = subprocess.run([e2e.PERFBPF, "-a", "-d", "0.3"], cwd=folder, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 0, done.stderr
+    (name,) = os.listdir(folder)
+    assert re.fullmatch(r"perfbpf-system-\d+-\d{8}T\d{6}\.json", name), name
 
 
 e2e.run_cases()

@@ -130,7 +130,6 @@ static void other_commands(void **state)
 static void usage_errors(void **state)
 {
 	static const char *const bad[] = {
-		"perfbpf",
 		"perfbpf frob",
 		"perfbpf report x",
 		"perfbpf -p",
@@ -143,7 +142,7 @@ static void usage_errors(void **state)
 		"perfbpf -p 1 -o F -c F",
 		"perfbpf -p 1 -c F --record F --content",
 		"perfbpf -p 99999999999",
-		"perfbpf -a",
+		"perfbpf -a -p 1",
 		"perfbpf -p 1 -n x",
 		"perfbpf -n (",
 		"perfbpf -n [",
@@ -189,6 +188,9 @@ static void help_and_version(void **state)
 	assert_int_equal(status_of("perfbpf check --help"), 0);
 	assert_int_equal(status_of("perfbpf --version"), 0);
 	assert_int_equal(status_of("perfbpf -p 1"), 100);
+	assert_int_equal(status_of("perfbpf -a"), 100);
+	assert_int_equal(status_of("perfbpf"), 100);
+	assert_int_equal(status_of("perfbpf record -d 1"), 100);
 }
 
 int main(void)

@@ -427,14 +427,56 @@ static void prompts_are_hidden(void **state)
 	buf_release(&out);
 }
 
+static void known_agents(void **state)
+{
+	static const struct {
+		const char *agent, *exe;
+		struct sv args;
+	} rows[] = {
+		{"Claude Code", "/home/u/.local/bin/claude", SV("claude")},
+		{"Claude Code", "/home/u/.local/share/claude/versions/2.1.4", SV("claude\0-p\0hi")},
+		{"Claude Code", "/usr/bin/node", SV("node\0/usr/lib/node_modules/@anthropic-ai/claude-code/cli.js")},
+		{"Gemini CLI", "/usr/bin/node", SV("node\0--no-warnings\0/usr/local/bin/gemini\0-p\0x")},
+		{"Aider", "/usr/bin/python3.11", SV("python3\0-m\0aider")},
+		{"vLLM", "/usr/bin/python3.11", SV("python3\0-m\0vllm.entrypoints.openai.api_server")},
+		{"Ollama", "/usr/local/bin/ollama", SV("ollama\0serve")},
+		{NULL, "/usr/bin/node", SV("node\0/srv/app.js\0/usr/local/bin/gemini")},
+		{NULL, "/usr/bin/grep", SV("grep\0claude")},
+		{NULL, "/usr/bin/vim", SV("vim\0codex")},
+		{NULL, "", SV("")},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct rec_exec r = {
+			.proc = {.tgid = 9, .start_ns = 1}, .filename = sv_of(rows[i].exe), .args = rows[i].args};
+		struct conn_key k = {.tgid = 9, .start_ns = 1};
+		struct lost lost = {0};
+		struct procs *t = procs_new(&lost, NULL);
+
+		procs_push_exec(t, &r);
+		if (rows[i].agent)
+			assert_string_equal(procs_get(t, &k)->agent, rows[i].agent);
+		else
+			assert_null(procs_get(t, &k)->agent);
+		procs_free(t);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(prompts_are_hidden), cmocka_unit_test(names),
-		cmocka_unit_test(long_names_are_cut), cmocka_unit_test(pid_reuse),
-		cmocka_unit_test(exec_and_fork),      cmocka_unit_test(unknown_process_is_made),
-		cmocka_unit_test(table_is_bounded),   cmocka_unit_test(secrets),
-		cmocka_unit_test(hostile_arguments),  cmocka_unit_test(args_are_capped),
+		cmocka_unit_test(prompts_are_hidden),
+		cmocka_unit_test(names),
+		cmocka_unit_test(long_names_are_cut),
+		cmocka_unit_test(pid_reuse),
+		cmocka_unit_test(known_agents),
+		cmocka_unit_test(exec_and_fork),
+		cmocka_unit_test(unknown_process_is_made),
+		cmocka_unit_test(table_is_bounded),
+		cmocka_unit_test(secrets),
+		cmocka_unit_test(hostile_arguments),
+		cmocka_unit_test(args_are_capped),
 		cmocka_unit_test(without_memory),
 	};
 

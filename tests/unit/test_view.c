@@ -64,7 +64,8 @@ static void a_full_record(void **state)
 	c.server.total_ns = 9000000;
 	assert_record(
 		&c, &agent, 1700000000000000000, true,
-		"{\"type\":\"call\",\"id\":9,\"pid\":42,\"tid\":43,\"process\":\"agent\",\"exe\":\"/usr/bin/"
+		"{\"type\":\"call\",\"id\":9,\"pid\":42,\"tid\":43,\"process\":\"agent\",\"agent\":null,\"exe\":\"/usr/"
+		"bin/"
 		"agent\",\"ppid\":7,"
 		"\"start_ms\":1000.000001,\"start_time\":\"2023-11-14T22:13:26.000000001Z\",\"protocol\":\"http/1.1\","
 		"\"method\":\"POST\",\"path\":\"/v1/messages\",\"host\":\"api.example.com\",\"status\":200,"
@@ -108,7 +109,8 @@ static void an_empty_record(void **state)
 	c.tls_approximate = true;
 	assert_record(
 		&c, NULL, 0, false,
-		"{\"type\":\"call\",\"id\":1,\"pid\":0,\"tid\":0,\"process\":null,\"exe\":null,\"ppid\":null,"
+		"{\"type\":\"call\",\"id\":1,\"pid\":0,\"tid\":0,\"process\":null,\"agent\":null,\"exe\":null,\"ppid\":"
+		"null,"
 		"\"start_ms\":null,\"start_time\":null,\"protocol\":null,\"method\":null,\"path\":null,\"host\":null,"
 		"\"status\":null,\"api\":null,\"provider\":null,\"operation\":null,\"model\":null,"
 		"\"request_model\":null,\"class\":\"main\",\"stream\":null,\"session_id\":null,\"agent_id\":null,"

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "discover.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
+#include <utlist.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "maps.h"
@@ -31,9 +36,21 @@ struct file {
 	UT_hash_handle hh;
 };
 
+/* A file that waits to be looked through; remembered as one without TLS until then. */
+struct waiting {
+	struct file_key key;
+	int fd;
+	char *shown; /* owned */
+	struct waiting *prev, *next;
+};
+
 struct discover {
 	struct probes *probes;
 	struct file *files;
+	struct waiting *waiting;
+	unsigned waiting_count;
+	bool haste;
+	uint64_t haste_ns; /* since then */
 };
 
 struct discover *discover_new(struct probes *probes)
@@ -45,12 +62,23 @@ struct discover *discover_new(struct probes *probes)
 	return d;
 }
 
+static void waiting_free(struct discover *d, struct waiting *w)
+{
+	DL_DELETE(d->waiting, w);
+	d->waiting_count--;
+	close(w->fd);
+	free(w->shown);
+	free(w);
+}
+
 void discover_free(struct discover *d)
 {
 	struct file *f, *tmp;
 
 	if (!d)
 		return;
+	while (d->waiting)
+		waiting_free(d, d->waiting);
 	HASH_ITER (hh, d->files, f, tmp) {
 		HASH_DEL(d->files, f);
 		free(f);
@@ -115,10 +143,61 @@ static struct verdict probe(struct discover *d, const char *path, const char *sh
 	return v;
 }
 
+void discover_haste(struct discover *d, bool on)
+{
+	d->haste = on;
+	d->haste_ns = clock_boot_ns();
+}
+
+/* False: it has to be looked through now. */
+static bool put_off(struct discover *d, const struct file_key *key, const char *path, const char *shown)
+{
+	struct waiting *w;
+
+	if (!d->haste || d->waiting_count >= DISCOVER_WAITING_MAX ||
+	    (key->size < DISCOVER_BIG_BYTES && clock_boot_ns() - d->haste_ns < DISCOVER_HASTE_NS))
+		return false;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return false;
+	w->key = *key;
+	w->shown = strdup(shown);
+	w->fd = w->shown ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+	if (w->fd < 0) {
+		free(w->shown);
+		free(w);
+		return false;
+	}
+	DL_APPEND(d->waiting, w);
+	d->waiting_count++;
+	return true;
+}
+
+bool discover_next(struct discover *d, struct discover_result *r)
+{
+	struct waiting *w = d->waiting;
+	struct verdict verdict;
+	struct file *f;
+	char path[32];
+
+	*r = (struct discover_result){0};
+	if (!w)
+		return false;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", w->fd);
+	verdict = probe(d, path, w->shown);
+	HASH_FIND(hh, d->files, &w->key, sizeof(w->key), f);
+	if (f)
+		f->verdict = verdict;
+	r->tls_files = verdict.probed;
+	r->refused = verdict.refused;
+	waiting_free(d, w);
+	return true;
+}
+
 static void look_at(struct discover *d, const char *path, const char *shown, struct discover_result *r)
 {
 	struct file_key key = {0};
-	struct verdict verdict;
+	struct verdict verdict = {false, false};
 	struct file *f;
 	struct stat st;
 
@@ -134,7 +213,8 @@ static void look_at(struct discover *d, const char *path, const char *shown, str
 	if (f) {
 		verdict = f->verdict;
 	} else {
-		verdict = probe(d, path, shown);
+		if (!put_off(d, &key, path, shown))
+			verdict = probe(d, path, shown);
 		remember(d, &key, verdict);
 	}
 	r->tls_files += verdict.probed;

@@ -19,8 +19,20 @@ struct discover_result {
 	int err;	    /* -errno: the process's files could not be read (-ENOENT: it is gone) */
 };
 
+/*
+ * Big files take time to look through. While this is on, those over DISCOVER_BIG_BYTES, and all once DISCOVER_HASTE_NS
+ * have gone by, wait for discover_next(): so many targets at once are traced before the last one's files were read.
+ */
+#define DISCOVER_BIG_BYTES   (32u << 20)
+#define DISCOVER_HASTE_NS    700000000ull
+#define DISCOVER_WAITING_MAX 1024 /* files, each an open descriptor; more are looked through at once */
+
 struct discover *discover_new(struct probes *probes); /* NULL: ENOMEM; probes are borrowed */
 void discover_free(struct discover *d);
+
+void discover_haste(struct discover *d, bool on);
+/* Looks through one of the files that wait. False: there is none. */
+bool discover_next(struct discover *d, struct discover_result *r);
 
 /* Every executable mapping of the process. */
 struct discover_result discover_process(struct discover *d, pid_t pid);

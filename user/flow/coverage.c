@@ -25,6 +25,7 @@ struct row {
 
 struct coverage {
 	struct lost *lost;
+	bool callers_only;
 	struct row *rows;
 };
 
@@ -124,12 +125,6 @@ uint64_t coverage_agents(const struct coverage *t)
 	return n;
 }
 
-void coverage_each(const struct coverage *t, void (*fn)(void *ctx, const struct coverage_row *r), void *ctx)
-{
-	for (struct row *r = t->rows; r; r = r->hh.next)
-		fn(ctx, &r->row);
-}
-
 struct group {
 	struct coverage_row row;
 	UT_hash_handle hh; /* by row.process */
@@ -156,12 +151,60 @@ static void group_add(struct coverage_row *to, const struct coverage_row *r)
 		memcpy(to->reason, r->reason, sizeof(to->reason));
 }
 
+void coverage_set_callers_only(struct coverage *t, bool on)
+{
+	t->callers_only = on;
+}
+
+static bool is_other(const struct coverage *t, const struct coverage_row *r)
+{
+	return t->callers_only && !r->calls;
+}
+
+static size_t count_rows(const struct coverage *t)
+{
+	size_t n = 0, others = 0;
+
+	for (const struct row *r = t->rows; r; r = r->hh.next) {
+		n += !is_other(t, &r->row);
+		others += is_other(t, &r->row);
+	}
+	return n + (others > 0);
+}
+
+/* One row for all that made no call, if they are not to be shown. */
+static void tell_others(const struct coverage *t, void (*fn)(void *ctx, const struct coverage_row *r), void *ctx)
+{
+	struct coverage_row others = {.process = "(others)"};
+	bool any = false;
+
+	for (const struct row *r = t->rows; r; r = r->hh.next) {
+		if (!is_other(t, &r->row))
+			continue;
+		group_add(&others, &r->row);
+		any = true;
+	}
+	others.reason[0] = '\0'; /* of one of them, of which nobody would know */
+	if (any)
+		fn(ctx, &others);
+}
+
+void coverage_each(const struct coverage *t, void (*fn)(void *ctx, const struct coverage_row *r), void *ctx)
+{
+	for (const struct row *r = t->rows; r; r = r->hh.next)
+		if (!is_other(t, &r->row))
+			fn(ctx, &r->row);
+	tell_others(t, fn, ctx);
+}
+
 /* NULL: no memory. */
 static struct group *group_by_name(const struct coverage *t)
 {
 	struct group *groups = NULL, *g;
 
 	for (struct row *r = t->rows; r; r = r->hh.next) {
+		if (is_other(t, &r->row)) /* added up by the caller */
+			continue;
 		HASH_FIND_STR(groups, r->row.process, g);
 		if (g) {
 			group_add(&g->row, &r->row);
@@ -188,7 +231,7 @@ int coverage_each_grouped(const struct coverage *t, size_t max_rows,
 {
 	struct group *groups;
 
-	if (HASH_COUNT(t->rows) <= max_rows) {
+	if (count_rows(t) <= max_rows) {
 		coverage_each(t, fn, ctx);
 		return 0;
 	}
@@ -197,6 +240,7 @@ int coverage_each_grouped(const struct coverage *t, size_t max_rows,
 		return -ENOMEM;
 	for (struct group *g = groups; g; g = g->hh.next)
 		fn(ctx, &g->row);
+	tell_others(t, fn, ctx);
 	groups_free(groups);
 	return 0;
 }

@@ -31,6 +31,8 @@ struct coverage;
 
 struct coverage *coverage_new(struct lost *lost); /* NULL: ENOMEM */
 void coverage_free(struct coverage *t);
+/* coverage_each() has one row "(others)" for all processes that made no model call, behind the rest. */
+void coverage_set_callers_only(struct coverage *t, bool on);
 /* One connection ended. `reason`: text for COVERAGE_UNDECODED, else NULL. */
 void coverage_push_conn(struct coverage *t, const struct proc *p, enum coverage_kind kind, const char *reason);
 /* One model call ended. */

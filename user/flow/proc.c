@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "proc_args.h"
+#include "proc_catalogue.h"
 
 struct node_key {
 	uint64_t start_ns;
@@ -493,6 +494,7 @@ void procs_push_exec(struct procs *t, const struct rec_exec *r)
 	n->p.exe[0] = '\0';
 	set_name(&n->p, r);
 	set_args(t, &n->p, r->args);
+	n->p.agent = catalogue_agent(r->filename, r->args);
 }
 
 void procs_push_fork(struct procs *t, const struct rec_fork *r)
@@ -509,6 +511,7 @@ void procs_push_fork(struct procs *t, const struct rec_fork *r)
 		return;
 	memcpy(n->p.name, parent->p.name, sizeof(n->p.name));
 	memcpy(n->p.exe, parent->p.exe, sizeof(n->p.exe));
+	n->p.agent = parent->p.agent;
 	if (!parent->p.args_len)
 		return;
 	n->p.args = malloc(parent->p.args_len);
@@ -551,6 +554,14 @@ const struct proc *procs_get(struct procs *t, const struct conn_key *k)
 	if (k->exec_id > n->p.key.exec_id)
 		n->p.key.exec_id = k->exec_id;
 	return &n->p;
+}
+
+void procs_call_made(struct procs *t, const struct conn_key *k)
+{
+	struct node *n = find(t, k->tgid, k->start_ns);
+
+	if (n)
+		n->p.caller = true;
 }
 
 void procs_each(struct procs *t, void (*fn)(void *ctx, const struct proc *p), void *ctx)

@@ -20,6 +20,7 @@ struct proc {
 	uint32_t shown_pid; /* pid for the trace file: tgid, or a synthetic one >= 10000000 when the tgid was used
 			       before */
 	char name[64]; /* the program's: basename of exe or script, else comm; never a thread's. UTF-8 not guaranteed */
+	const char *agent; /* what people call it, of a known agent or model server; static; NULL: not known */
 	char exe[256];
 	char *args; /* owned, NUL-separated, secrets redacted, args_len bytes; NULL unknown */
 	size_t args_len;
@@ -29,6 +30,7 @@ struct proc {
 	int32_t code, signal;
 	uint64_t cpu_ns;
 	unsigned order; /* first seen, from 0 */
+	bool caller;	/* made a model call */
 };
 
 struct proc_sink {
@@ -47,6 +49,8 @@ void procs_push_exit(struct procs *t, const struct rec_exit *r);
 /* The process, made with what the key says when it was not known (its name is "" then). NULL without memory, or when
  * PROC_MAX processes are alive. Valid until PROC_MAX later ones came and it has exited. */
 const struct proc *procs_get(struct procs *t, const struct conn_key *k);
+/* The process made a model call. */
+void procs_call_made(struct procs *t, const struct conn_key *k);
 void procs_each(struct procs *t, void (*fn)(void *ctx, const struct proc *p), void *ctx); /* in order of appearance */
 
 /*

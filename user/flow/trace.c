@@ -214,7 +214,7 @@ static void collect_proc(void *ctx, const struct proc *p)
 {
 	struct writing *w = ctx;
 
-	if (w->err)
+	if (w->err || (w->meta->callers_only && !p->caller))
 		return;
 	w->err = more((void **)&w->shown, w->shown_count, &w->shown_size, sizeof(*w->shown));
 	if (w->err)
@@ -415,7 +415,7 @@ static void put_process_name(struct writing *w, uint32_t pid, const struct proc 
 	snprintf(fallback, sizeof(fallback), "pid %u", pid);
 	begin_event(w);
 	put(w, "{\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"", pid);
-	put_text(w, sv_of(p && p->name[0] ? p->name : fallback));
+	put_text(w, sv_of(p && p->agent ? p->agent : p && p->name[0] ? p->name : fallback));
 	put(w, "\"}}");
 }
 

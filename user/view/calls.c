@@ -51,6 +51,7 @@ static void put_process(struct json *j, const struct call *c, const struct proc 
 	json_uint(j, "pid", c->conn.tgid);
 	json_uint(j, "tid", c->tid);
 	put_text(j, "process", p ? p->name : NULL);
+	put_text(j, "agent", p ? p->agent : NULL);
 	put_text(j, "exe", p ? p->exe : NULL);
 	put_count(j, "ppid", p && p->ppid ? (int64_t)p->ppid : UNKNOWN_COUNT);
 }

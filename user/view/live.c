@@ -25,7 +25,7 @@ static int put_who(struct buf *out, const struct call *c, const struct proc *p)
 			   : c->request_model && *c->request_model ? c->request_model
 								   : c->api;
 
-	log_safe(name, sizeof(name), p && p->name[0] ? sv_of(p->name) : SV_NONE);
+	log_safe(name, sizeof(name), p && p->agent ? sv_of(p->agent) : p && p->name[0] ? sv_of(p->name) : SV_NONE);
 	snprintf(who, sizeof(who), "%s[%u]", name, c->conn.tgid);
 	log_safe(model, sizeof(model), sv_of(what));
 	if (c->status > 0)

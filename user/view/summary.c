@@ -261,7 +261,7 @@ static void render_row(void *ctx, const struct coverage_row *r)
 	log_safe(name, sizeof(name), r->process[0] ? sv_of(r->process) : SV_NONE);
 	if (r->processes > 1)
 		snprintf(who, sizeof(who), "%s (%" PRIu64 " processes)", name, r->processes);
-	else if (r->processes == 1)
+	else if (r->processes == 1 && r->pid)
 		snprintf(who, sizeof(who), "%s[%u]", name, r->pid);
 	else
 		snprintf(who, sizeof(who), "%s", name);
