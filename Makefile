@@ -36,7 +36,8 @@ BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 $(WARN) -Wno-missing-declarations -I. 
 
 # Static where the distribution ships an archive that links by itself: cJSON has none, libelf's needs parts of elfutils.
 WIRE_LIBS := -lnghttp2 -lbrotlidec -lbrotlicommon -lzstd
-LIBS = -Wl,-Bstatic -lbpf -lcapstone $(WIRE_LIBS) -Wl,-Bdynamic -lelf -lz -lcjson -lm
+FILE_LIBS := -lcapstone -llzma
+LIBS = -Wl,-Bstatic -lbpf $(FILE_LIBS) $(WIRE_LIBS) -Wl,-Bdynamic -lelf -lz -lcjson -lm
 
 BPF_SRCS := $(sort $(wildcard bpf/*.bpf.c))
 BPF_OBJS := $(BPF_SRCS:bpf/%.bpf.c=$(O)/bpf/%.bpf.o)
@@ -123,9 +124,11 @@ UNIT_writer := user/flow/writer.c
 UNIT_view := $(wildcard user/view/*.c) user/flow/llm/call.c user/flow/coverage.c
 UNIT_coverage := user/flow/coverage.c
 UNIT_elf := user/attach/elf.c
+UNIT_debugdata := user/attach/debugdata.c user/attach/elf.c
 UNIT_maps := user/attach/maps.c
 UNIT_site := $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
-UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/gotable.c user/attach/insn.c user/attach/elf.c
+UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/gotable.c user/attach/debugdata.c user/attach/insn.c \
+	user/attach/elf.c
 UNIT_tlsfind_go := $(UNIT_tlsfind)
 UNIT_target := user/attach/target.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
 UNIT_options := user/options.c
@@ -133,7 +136,7 @@ UNIT_targets := user/targets.c user/attach/target.c user/attach/elf.c
 UNIT_abi :=
 
 UNIT_TESTS := $(patsubst tests/unit/test_%.c,%,$(sort $(wildcard tests/unit/test_*.c)))
-UNIT_LIBS := -lcmocka -lcapstone $(WIRE_LIBS) -lelf -lz -lcjson -lm
+UNIT_LIBS := -lcmocka $(FILE_LIBS) $(WIRE_LIBS) -lelf -lz -lcjson -lm
 UNIT_WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup
 
 # objects of the plain and the sanitized unit build
@@ -172,7 +175,16 @@ $(O)/tests/shapes/compiled_%.so: tests/unit/shapes/compiled.c $(STAMP)
 	@mkdir -p $(@D)
 	$(call say,SHAPE,$@)$(CC) $(WARN) -fPIC -fvisibility=hidden $(SHAPE_FLAGS_compiled_$*) $(SHAPE_LINK) -o $@ $<
 
-$(foreach t,elf site tlsfind,$(O)/tests/unit/$(t) $(O)/san/tests/unit/$(t)): | $(SHAPES)
+# Symbols in mini debug info only, as Fedora's packages are made.
+$(O)/tests/shapes/minidebug.so: tests/unit/shapes/internal.S tests/unit/shapes/shape.inc $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,SHAPE,$@)echo '{ local: *; };' > $@.map
+	$(Q)$(CC) -Itests/unit/shapes -Wa,-Itests/unit/shapes $(SHAPE_LINK) -Wl,--version-script=$@.map -o $@.full $<
+	$(Q)objcopy --only-keep-debug $@.full $@.debug && strip -g $@.debug && xz -kf $@.debug && strip -s -o $@.bare $@.full
+	$(Q)objcopy --add-section .gnu_debugdata=$@.debug.xz $@.bare $@
+SHAPES += $(if $(SHAPES),$(O)/tests/shapes/minidebug.so)
+
+$(foreach t,elf debugdata site tlsfind,$(O)/tests/unit/$(t) $(O)/san/tests/unit/$(t)): | $(SHAPES)
 
 unit: $(UNIT_TESTS:%=$(O)/tests/unit/%) $(UNIT_TESTS:%=$(O)/san/tests/unit/%)
 .PHONY: unit
@@ -187,7 +199,7 @@ FUZZ_CFLAGS := -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize
 define fuzz_rule
 $(O)/fuzz/$(1): tests/fuzz/fuzz_$(1).c $$(UNIT_$(1)) $$(BASE_SRCS) $(STAMP)
 	@mkdir -p $$(@D)
-	$$(call say,FUZZ,$$@)$$(CLANG) $$(CPPFLAGS) $$(FUZZ_CFLAGS) -o $$@ $$(filter %.c,$$^) -lcapstone $(WIRE_LIBS) -lelf -lz -lcjson -lm
+	$$(call say,FUZZ,$$@)$$(CLANG) $$(CPPFLAGS) $$(FUZZ_CFLAGS) -o $$@ $$(filter %.c,$$^) $(FILE_LIBS) $(WIRE_LIBS) -lelf -lz -lcjson -lm
 endef
 $(foreach t,$(FUZZ_TARGETS),$(eval $(call fuzz_rule,$(t))))
 fuzz: $(FUZZ_TARGETS:%=$(O)/fuzz/%)

@@ -68,6 +68,9 @@ static void shapes(void **state)
 		{"internal", "found openssl\n"
 			     "read *4 2 emulated +0 ssl_read_internal (SSL_read, SSL_read_ex)\n"
 			     "write *4 2 emulated +0 ssl_write_internal (SSL_write, SSL_write_ex)\n" LIFE},
+		{"minidebug", "found openssl\n"
+			      "read *4 2 emulated +0 ssl_read_internal (SSL_read, SSL_read_ex)\n"
+			      "write *4 2 emulated +0 ssl_write_internal (SSL_write, SSL_write_ex)\n" LIFE},
 		{"cet", "found openssl 3\n"
 			"read *4 2 emulated +4 ssl_read_internal (SSL_read, SSL_read_ex)\n"
 			"write *5 2 emulated +4 ssl_write_internal (SSL_write, SSL_write_ex2)\n"

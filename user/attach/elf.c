@@ -394,8 +394,10 @@ static Elf64_Sym symbol_at(const struct elf *e, const struct elf_table *t, uint6
 	return s;
 }
 
-/* 1: a defined function; 0: something else; -EBADMSG. IFUNCs are left out: their value is the resolver's. */
-static int function_of(const struct elf *e, const Elf64_Sym *s, const struct elf_strings *names, struct elf_symbol *out)
+/* 1: a defined function of e; 0: something else; -EBADMSG. `symbols` holds its name. IFUNCs are left out: their value
+ * is the resolver's. */
+static int function_of(const struct elf *e, const struct elf *symbols, const Elf64_Sym *s,
+		       const struct elf_strings *names, struct elf_symbol *out)
 {
 	struct sv version;
 	int64_t off = -1;
@@ -410,7 +412,7 @@ static int function_of(const struct elf *e, const Elf64_Sym *s, const struct elf
 		return 0;
 	if (s->st_name >= names->size)
 		return -EBADMSG;
-	out->name = string_at(e, names, s->st_name);
+	out->name = string_at(symbols, names, s->st_name);
 	if (!out->name.ptr)
 		return 0;
 	out->name = sv_cut(out->name, '@', &version);
@@ -420,15 +422,16 @@ static int function_of(const struct elf *e, const Elf64_Sym *s, const struct elf
 	return 1;
 }
 
-static int each_in(const struct elf *e, const struct elf_table *t, const struct elf_strings *names,
-		   bool (*fn)(void *ctx, const struct elf_symbol *s), void *ctx, bool *stopped)
+static int each_in(const struct elf *e, const struct elf *symbols, const struct elf_table *t,
+		   const struct elf_strings *names, bool (*fn)(void *ctx, const struct elf_symbol *s), void *ctx,
+		   bool *stopped)
 {
 	struct elf_symbol out;
 	int err = 0;
 
 	for (uint64_t i = 0; i < t->count && !*stopped; i++) {
-		Elf64_Sym s = symbol_at(e, t, i);
-		int is = function_of(e, &s, names, &out);
+		Elf64_Sym s = symbol_at(symbols, t, i);
+		int is = function_of(e, symbols, &s, names, &out);
 
 		if (is < 0)
 			err = is;
@@ -438,13 +441,19 @@ static int each_in(const struct elf *e, const struct elf_table *t, const struct 
 	return err;
 }
 
-int elf_each_function(const struct elf *e, bool (*fn)(void *ctx, const struct elf_symbol *s), void *ctx)
+int elf_each_function_by(const struct elf *e, const struct elf *symbols,
+			 bool (*fn)(void *ctx, const struct elf_symbol *s), void *ctx)
 {
 	bool stopped = false;
-	int err = each_in(e, &e->dynsym, &e->dynstr, fn, ctx, &stopped);
-	int err2 = each_in(e, &e->symtab, &e->strtab, fn, ctx, &stopped);
+	int err = each_in(e, symbols, &symbols->dynsym, &symbols->dynstr, fn, ctx, &stopped);
+	int err2 = each_in(e, symbols, &symbols->symtab, &symbols->strtab, fn, ctx, &stopped);
 
 	return err ? err : err2;
+}
+
+int elf_each_function(const struct elf *e, bool (*fn)(void *ctx, const struct elf_symbol *s), void *ctx)
+{
+	return elf_each_function_by(e, e, fn, ctx);
 }
 
 int64_t elf_defined(const struct elf *e, struct sv name)
@@ -454,7 +463,7 @@ int64_t elf_defined(const struct elf *e, struct sv name)
 	for (uint64_t i = 0; i < e->dynsym.count; i++) {
 		Elf64_Sym s = symbol_at(e, &e->dynsym, i);
 
-		if (function_of(e, &s, &e->dynstr, &out) > 0 && sv_eq(out.name, name))
+		if (function_of(e, e, &s, &e->dynstr, &out) > 0 && sv_eq(out.name, name))
 			return (int64_t)out.off;
 	}
 	return -1;

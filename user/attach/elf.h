@@ -77,6 +77,11 @@ struct elf_symbol {
  * is readable was reported). */
 int elf_each_function(const struct elf *e, bool (*fn)(void *ctx, const struct elf_symbol *s), void *ctx);
 
+/* The same, named by the symbol tables of another file about the same code (mini debug info): addresses, segments and
+ * offsets are those of e. */
+int elf_each_function_by(const struct elf *e, const struct elf *symbols,
+			 bool (*fn)(void *ctx, const struct elf_symbol *s), void *ctx);
+
 /* The import (.rela.plt name) that a PLT entry at this virtual address jumps to; SV_NONE when it is none. */
 struct sv elf_plt_name(const struct elf *e, uint64_t vaddr);
 /* The same for the address of a GOT entry (code compiled without a PLT). */

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "bpf/event.h"
+#include "debugdata.h"
 
 /* --- the names ------------------------------------------------------------------------------------------------------
  */
@@ -351,13 +352,38 @@ static bool any_defined(const struct finder *find, enum name first, enum name la
 	return false;
 }
 
+static bool any_tls(const struct finder *find)
+{
+	return any_defined(find, SSL_READ, SSL_WRITE_EX2) || any_defined(find, GNUTLS_RECV, GNUTLS_SEND2);
+}
+
+/* Symbol tables, else mini debug info. Broken ones: what is readable counts. 0 or -ENOMEM. */
+static int collect_symbols(struct finder *find)
+{
+	struct debugdata mini;
+	int err;
+
+	elf_each_function(find->e, note_symbol, find);
+	if (any_tls(find))
+		return 0;
+	err = debugdata_open(&mini, find->e);
+	if (!err) {
+		elf_each_function_by(find->e, &mini.elf, note_symbol, find);
+		debugdata_close(&mini);
+		find->out->method = "symbols of .gnu_debugdata";
+	}
+	return err == -ENOMEM ? err : 0;
+}
+
 int tlsfind_symbols(const struct elf *e, struct tls_find *out)
 {
 	struct finder find = {.e = e, .out = out};
 	int err;
 
 	*out = (struct tls_find){.method = "symbols"};
-	elf_each_function(e, note_symbol, &find); /* broken tables: what is readable counts */
+	err = collect_symbols(&find);
+	if (err)
+		return err;
 	for (unsigned i = 0; i < MARK_OPENSSL3; i++)
 		if (find.f[i].twice) {
 			snprintf(out->reason, sizeof(out->reason), "ambiguous: two functions are called %s",
