@@ -212,4 +212,33 @@ def children():
     assert {c["process"] for c, _ in pairs} == {"modelclient"}, "a process is named after its program"
 
 
+def wget_shell(server, calls):
+    """A shell that waits for a line and then is wget, which is linked with GnuTLS; all calls have one body."""
+    if not shutil.which("wget"):
+        raise Skip("no wget")
+    argv = ["wget", "-q", "-O", "/dev/null", f"--ca-certificate={server.cert}", "--header=content-type: application/json"]
+    argv.append("--post-data=" + json.dumps(calls[0]["body"]))
+    argv += [f"https://127.0.0.1:{server.port}{call['path']}" for call in calls]
+    return ["sh", "-c", 'echo pid $$; read line; exec "$@"', "sh", *argv]
+
+
+@cases([("-p", True), ("-- CMD", False)])
+def gnutls(attached):
+    """GnuTLS (wget)"""
+    server = Server()
+    calls = [request("anthropic", f"wget-{i}", f"tokens={5 + i}&gap_ms=2&delay_ms=5") for i in range(4)]
+    shell = wget_shell(server, calls)
+    if attached:
+        client = Client(shell)
+        perfbpf = Perfbpf("-p", client.pid)
+        client.go()
+        assert client.finish() == 0
+    else:
+        perfbpf = Perfbpf(command=shell[4:])
+    pairs = finish(perfbpf, server, len(calls))
+    first = pairs[0][0]
+    assert first["process"] == "wget", first
+    assert first["tls_ms"] is not None and first["tls_approximate"] is False, "gnutls_handshake is seen"
+
+
 e2e.run_cases()
