@@ -100,6 +100,18 @@ static const struct scenario scenarios[] = {
 	 "http/2",
 	 false,
 	 1},
+	/* The frames are there before the text in them could be HTTP/1, wherever they are cut. */
+	{"http/2, met in the middle, with HTTP/1 in a body",
+	 true,
+	 {BYTES(DIR_TX, 0, "\0\0\6\1\4\0\0\0\3\x83\x87\x84\x41\1h\0\0\x33\0\1\0\0\0\3" POST),
+	  BYTES(DIR_RX, 10, H2_OK("\3"))},
+	 "1 POST / host=h n=0 @0/0\n"
+	 "1 > @0 POST /v1/messages HTTP/1.1\\x0d\\x0aContent-Length: 2\\x0d\\x0a\\x0d\\x0aab\n1 > end 75 "
+	 "@0\n" H2_ANSWER,
+	 PROTO_HTTP2,
+	 "http/2",
+	 false,
+	 1},
 	{"http/2 server, met in the middle",
 	 true,
 	 {BYTES(DIR_RX, 0, H2_POST("\3")), BYTES(DIR_TX, 10, H2_OK("\3"))},

@@ -419,7 +419,8 @@ static int follow_upgrade(struct proto *p)
 	return err;
 }
 
-static int hand_on(struct proto *p, const uint8_t *ptr, const struct hold_run *run)
+/* The same to the parser and to the one that is tried beside it. */
+static int hand_both(struct proto *p, const uint8_t *ptr, const struct hold_run *run)
 {
 	int err, next_err;
 
@@ -441,6 +442,23 @@ static int hand_on(struct proto *p, const uint8_t *ptr, const struct hold_run *r
 		err = http2_push(p->trial, run->dir, ptr, run->len, &run->at);
 	prove(p);
 	return err;
+}
+
+/* While two are tried the first to find something is it, to the byte: where the input is cut must not decide that. */
+static int hand_on(struct proto *p, const uint8_t *ptr, const struct hold_run *run)
+{
+	struct hold_run rest = *run;
+	int err = 0;
+
+	while (p->trial && rest.len > 1 && !err) {
+		struct hold_run one = rest;
+
+		one.len = 1;
+		err = hand_both(p, ptr, &one);
+		ptr++;
+		rest.len--;
+	}
+	return err ? err : hand_both(p, ptr, &rest);
 }
 
 /* Gives what is held to the parser. */

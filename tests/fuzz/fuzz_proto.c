@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+
+/* See http_steps.h: any bytes from the first one to what follows upgrades. Flags: 1 from the first byte on. */
+
+#include "flow/proto/http2.h"
+#include "flow/proto/proto.h"
+
+#define CONTRACT_OPEN_MAX (2 * HTTP2_STREAMS_MAX)
+#include "tests/fuzz/http_steps.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void on_message(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m)
+{
+	fold(ctx, xid * 2 + side);
+	fold_sv(ctx, m->data);
+	fold(ctx, m->carried * 16 + m->opcode * 4u + m->compressed * 2u + m->complete);
+	fold(ctx, m->last.ts_ns);
+}
+
+static void on_told(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at)
+{
+	fold(ctx, xid * 2 + side);
+	fold(ctx, at->ts_ns);
+}
+
+static void on_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)
+{
+	fold_abort(ctx, ~xid, why, 0, ts_ns);
+}
+
+static void *any_open(uint8_t flags, const struct http_sink *sink, uint64_t *sum)
+{
+	struct proto *p = proto_new(flags & 1, sink);
+
+	if (p)
+		proto_set_sockets(p, &(struct socket_sink){sum, on_message, on_message, on_told, on_told, on_end});
+	return p;
+}
+
+HTTP_PARSER_ADAPT(proto)
+
+static const struct http_parser parser = {HTTP_PARSER_ADAPTED, .park_ns = HTTP2_PARK_NS, .flags_used = 1,
+					  .lacking = true};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	http_compare(&parser, data, size);
+	return 0;
+}
