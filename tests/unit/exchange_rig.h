@@ -7,6 +7,7 @@
 #include "harness.h"
 
 #include <math.h>
+#include <zlib.h>
 
 #include "base/err.h"
 #include "flow/llm/exchange.h"
@@ -325,6 +326,24 @@ static inline void expect(struct rig *r, const char *want)
 {
 	if (!strstr(r->log.text ? r->log.text : "", want))
 		fail_msg("want %s in\n%s", want, r->log.text ? r->log.text : "");
+}
+
+/* The pieces one after the other, flushed; ends: where each one ends. */
+static inline size_t gzip(uint8_t *out, size_t size, const char *const *pieces, size_t count, size_t *ends)
+{
+	z_stream z = {0};
+
+	assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	z.next_out = out;
+	z.avail_out = (uInt)size;
+	for (size_t i = 0; i < count; i++) {
+		z.next_in = (Bytef *)pieces[i];
+		z.avail_in = (uInt)strlen(pieces[i]);
+		deflate(&z, i + 1 == count ? Z_FINISH : Z_SYNC_FLUSH);
+		ends[i] = size - z.avail_out;
+	}
+	deflateEnd(&z);
+	return size - z.avail_out;
 }
 
 #endif

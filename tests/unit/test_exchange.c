@@ -2,7 +2,6 @@
 #include "exchange_rig.h"
 
 #include <netinet/in.h>
-#include <zlib.h>
 
 #define ANTHROPIC                                                                                                      \
 	"proto=http/1.1 method=POST path=/v1/messages host=api.anthropic.test status=200 api=anthropic "               \
@@ -317,23 +316,6 @@ static void test_websocket(void **state)
 }
 
 /* Bodies in codings: gzip by pieces, one that nobody knows. */
-static size_t gzip(uint8_t *out, size_t size, const char *const *pieces, size_t count, size_t *ends)
-{
-	z_stream z = {0};
-
-	assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-	z.next_out = out;
-	z.avail_out = (uInt)size;
-	for (size_t i = 0; i < count; i++) {
-		z.next_in = (Bytef *)pieces[i];
-		z.avail_in = (uInt)strlen(pieces[i]);
-		deflate(&z, i + 1 == count ? Z_FINISH : Z_SYNC_FLUSH);
-		ends[i] = size - z.avail_out;
-	}
-	deflateEnd(&z);
-	return size - z.avail_out;
-}
-
 static void test_codings(void **state)
 {
 	static const char *const pieces[] = {START(USAGE10), TEXT("o"), TEXT("k") STOP("5") DONE};
@@ -1352,6 +1334,65 @@ static void test_no_memory(void **state)
 	}
 }
 
+/* The beginning of a document of `len` bytes. */
+static void half_document(struct rig *r, uint64_t xid, size_t len, uint64_t ms)
+{
+	static const char begin[] =
+		"{\"type\":\"message\",\"usage\":{\"input_tokens\":1,\"output_tokens\":2},\"pad\":\"";
+	char *text = malloc(len);
+
+	memset(text, 'x', len);
+	memcpy(text, begin, sizeof(begin) - 1);
+	req(r, xid, "/v1/messages", HOST, ASK_UNARY, ms);
+	resp_head(r, xid, 200, JSON, ms);
+	resp_bytes(r, xid, text, len, ms);
+	free(text);
+}
+
+static unsigned occurrences(const struct tlog *l, const char *what)
+{
+	unsigned n = 0;
+
+	for (const char *p = l->text; p && (p = strstr(p, what)); p += strlen(what))
+		n++;
+	return n;
+}
+
+/* Bodies that do not end: over the limit the largest ones go, a small one beside them is whole, and what ended counts
+ * no more. */
+static void test_held(void **state)
+{
+	const uint64_t fit = EXCHANGE_HELD_MAX / EXCHANGE_DOC_MAX; /* with nothing beside them */
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	for (uint64_t round = 0; round < 2; round++) {
+		uint64_t xid = round * 100;
+
+		tlog_free(&r.log);
+		req(&r, xid + 99, "/v1/messages", HOST, ASK, 1);
+		resp_head(&r, xid + 99, 200, STREAM, 1);
+		resp(&r, xid + 99, START(USAGE10) TEXT("a"), 2);
+		for (uint64_t i = 1; i <= fit; i++)
+			half_document(&r, xid + i, EXCHANGE_DOC_MAX / 2 + 1, 3);
+		half_document(&r, xid + 98, EXCHANGE_DOC_MAX / 2 - 1, 3);
+		resp(&r, xid + 99, STOP("5") DONE, 4);
+		resp_end(&r, xid + 99, 9, 4);
+		expect(&r, "usage=reported uncached=10 read=0 write=0 input=10 output=5\n  text=a\n");
+		for (uint64_t i = 1; i <= fit; i++) {
+			resp(&r, xid + i, "\"}", 5);
+			resp_end(&r, xid + i, 9, 5);
+		}
+		resp(&r, xid + 98, "\"}", 5);
+		resp_end(&r, xid + 98, 9, 5);
+		assert_int_equal(occurrences(&r.log, "output=2\n"), fit);
+		assert_int_equal(occurrences(&r.log, " undecoded=over 128 MiB at once"), 1);
+		assert_int_equal(r.lost.n[LOST_DECODE_ERRORS], round + 1);
+	}
+	rig_close(&r);
+}
+
 /* A long stream stays cheap. */
 static void test_long_stream(void **state)
 {
@@ -1407,6 +1448,7 @@ int main(void)
 		cmocka_unit_test(test_every_cut),
 		cmocka_unit_test(test_every_gap),
 		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_long_stream),
 	};
 

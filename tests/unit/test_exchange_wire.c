@@ -383,9 +383,17 @@ static void every_wire(void (*run)(const struct wire *w))
 	static const char lines[] = LINE("h") LINE("\\ud83d\\ude42") LAST_LINE;
 	static const char array[] = "[" PART("h", "")
 		COUNTS("1", "10") "\n,\r\n" PART("i", ",\"finishReason\":\"STOP\"") COUNTS("3", "12") "]\n";
-	uint8_t frames[4096];
-	size_t len = converse_stream(frames);
+	static const char document[] =
+		"{\"type\":\"message\",\"model\":\"m\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}],"
+		"\"stop_reason\":\"end_turn\",\"usage\":{\"input_tokens\":9,\"output_tokens\":3}}";
+	uint8_t frames[4096], packed[512];
+	size_t end, len = converse_stream(frames);
 	const struct wire wires[] = {
+		{"/v1/messages", "{\"messages\":[]}", JSON, (const uint8_t *)document, sizeof(document) - 1,
+		 "usage=reported uncached=9 read=0 write=0 input=9 output=3\n  text=hi\n"},
+		{"/api/chat", OLLAMA, NDJSON "content-encoding: gzip\n", packed,
+		 gzip(packed, sizeof(packed), (const char *const[]){lines}, 1, &end),
+		 "first=200 visible=200 last=200 end=300 kind=text chunks=2 "},
 		{"/api/chat", OLLAMA, NDJSON, (const uint8_t *)lines, sizeof(lines) - 1,
 		 "first=200 visible=200 last=200 end=300 kind=text chunks=2 "},
 		{GEMINI, CONTENT, JSON, (const uint8_t *)array, sizeof(array) - 1,

@@ -379,6 +379,19 @@ void answer_undecoded(struct answer *a, struct sv why)
 	a->lost->n[LOST_DECODE_ERRORS]++;
 }
 
+void answer_give_up(struct answer *a, struct sv why)
+{
+	if (a->body)
+		body_give_up(a->body, why);
+	a->cfg.content = false;
+	buf_release(&a->text);
+}
+
+size_t answer_held(const struct answer *a)
+{
+	return a->text.size + (a->body ? body_held(a->body) : 0);
+}
+
 void answer_finish(struct answer *a)
 {
 	if (a->body)

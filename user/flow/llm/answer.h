@@ -30,6 +30,7 @@ void answer_gap(struct answer *a, uint64_t len); /* bytes are missing here; UINT
 /* One document that came by itself. doc NULL: `raw` is no JSON. */
 void answer_event(struct answer *a, struct sv type, const cJSON *doc, struct sv raw, const struct stamp *at);
 void answer_undecoded(struct answer *a, struct sv why); /* a part of it cannot be read */
+void answer_give_up(struct answer *a, struct sv why);	/* ... nor anything from here on: lets go of all it holds */
 void answer_finish(struct answer *a);			/* the body is framed to its end */
 
 const struct dialect *answer_dialect(const struct answer *a); /* NULL: not told yet */
@@ -38,6 +39,7 @@ bool answer_confirmed(const struct answer *a);		      /* the dialect found somet
 bool answer_contradicts(const struct answer *a);	      /* there was something, and it told no dialect */
 bool answer_ended(const struct answer *a);		      /* by its terminal event */
 bool answer_failed(const struct answer *a);		      /* an error was told */
+size_t answer_held(const struct answer *a);		      /* bytes of memory that grow with the body */
 /* Fills the response's fields of c; text and arrays stay owned by a. */
 void answer_report(const struct answer *a, struct call *c);
 

@@ -35,6 +35,7 @@ struct body {
 	bool unseen;	/* the head was not seen, not wholly */
 	bool ok;	/* it says success, or was not seen */
 	bool ignored;	/* nobody wants to know any more */
+	bool dropped;	/* body_give_up() was called: there is no parser and no decoder any more */
 	bool gap_first; /* bytes are missing before the first one */
 	union {
 		struct sse *sse;
@@ -393,17 +394,23 @@ static void note_undecoded(struct body *b, enum decode_status status)
 
 void body_push(struct body *b, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	enum decode_status status = decode_push(b->decode, ptr, len, at);
+	enum decode_status status;
 
+	if (b->dropped)
+		return;
+	status = decode_push(b->decode, ptr, len, at);
 	if (status != DECODE_OK)
 		note_undecoded(b, status);
 }
 
 void body_gap(struct body *b, uint64_t len)
 {
-	bool plain = decode_is_identity(b->decode);
+	bool plain;
 
 	b->sink.on_missing(b->sink.ctx);
+	if (b->dropped)
+		return;
+	plain = decode_is_identity(b->decode);
 	decode_gap(b->decode);
 	if (!plain)
 		note_undecoded(b, DECODE_GAP);
@@ -451,6 +458,8 @@ static void document_end(struct body *b)
 
 void body_finish(struct body *b)
 {
+	if (b->dropped)
+		return;
 	if (b->mode == MODE_DOCUMENT)
 		document_end(b);
 	else if (b->mode == MODE_SSE)
@@ -463,6 +472,21 @@ void body_finish(struct body *b)
 void body_ignore(struct body *b)
 {
 	b->ignored = true;
+}
+
+void body_give_up(struct body *b, struct sv why)
+{
+	if (b->dropped)
+		return;
+	b->dropped = true;
+	b->sink.on_missing(b->sink.ctx);
+	if (!b->undecoded[0])
+		text_copy(b->undecoded, sizeof(b->undecoded), why);
+	b->lost->n[LOST_DECODE_ERRORS]++;
+	decode_free(b->decode);
+	b->decode = NULL;
+	parser_free(b);
+	buf_release(&b->document);
 }
 
 bool body_begun(const struct body *b)
@@ -478,7 +502,28 @@ bool body_streams(const struct body *b)
 
 bool body_given_up(const struct body *b)
 {
-	return b->ignored || b->mode == MODE_IGNORE;
+	return b->ignored || b->dropped || b->mode == MODE_IGNORE;
+}
+
+static size_t parser_held(const struct body *b)
+{
+	switch (b->mode) {
+	case MODE_SSE:
+		return sse_held(b->parser.sse);
+	case MODE_LINES:
+		return ndjson_held(b->parser.lines);
+	case MODE_ARRAY:
+		return jsonarray_held(b->parser.array);
+	case MODE_FRAMES:
+		return eventstream_held(b->parser.frames);
+	default:
+		return 0;
+	}
+}
+
+size_t body_held(const struct body *b)
+{
+	return b->dropped ? 0 : decode_held(b->decode) + parser_held(b) + b->document.size;
 }
 
 const char *body_undecoded(const struct body *b)

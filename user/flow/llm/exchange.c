@@ -240,6 +240,7 @@ static void on_body(void *ctx, uint64_t xid, enum http_side side, const uint8_t 
 	if (side == HTTP_REQUEST) {
 		if (p->request)
 			request_push(p->request, ptr, len, at);
+		exchanges_weigh(f->table, p);
 		return;
 	}
 	if (!p->answer)
@@ -247,6 +248,7 @@ static void on_body(void *ctx, uint64_t xid, enum http_side side, const uint8_t 
 	if (!p->answer)
 		return;
 	answer_push(p->answer, ptr, len, at);
+	exchanges_weigh(f->table, p);
 	look_at_answer(f, e);
 }
 

@@ -27,8 +27,11 @@
 #include "flow/proto/http.h"
 #include "flow/proto/ws.h"
 
-#define EXCHANGE_MAX	  65536	     /* pending at once; more: the longest silent one is evicted */
-#define EXCHANGE_DOC_MAX  (8u << 20) /* unary response document, decoded; longer: undecoded "json over 8 MiB" */
+#define EXCHANGE_MAX	 65536	    /* pending at once; more: the longest silent one is evicted */
+#define EXCHANGE_DOC_MAX (8u << 20) /* unary response document, decoded; longer: undecoded "json over 8 MiB" */
+/* Bodies that are being read, of all exchanges together, with their decompressors. Over it the largest one is given up:
+ * undecoded "over 128 MiB at once". */
+#define EXCHANGE_HELD_MAX (128u << 20)
 #define EXCHANGE_TEXT_MAX (1u << 20) /* visible answer kept with content; the rest is cut */
 #define EXCHANGE_ID_MAX	  128	     /* session ids and the like; longer ones are cut */
 #define EXCHANGE_WS_MAX	  256	     /* calls open at once on one WebSocket; more are not told, and counted */

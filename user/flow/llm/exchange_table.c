@@ -13,6 +13,7 @@ void pending_free(struct exchanges *t, struct pending *p)
 	DL_DELETE(t->silent, p);
 	t->pending_count--;
 	t->open_calls -= p->dialect != NULL;
+	t->held -= p->held;
 	p->entry->pending = NULL;
 	request_free(p->request);
 	answer_free(p->answer);
@@ -206,6 +207,44 @@ void exchanges_make_room(struct exchanges *t)
 		return;
 	t->lost->n[LOST_NO_MEMORY]++;
 	evict(t, t->silent, t->now_ns);
+}
+
+static void note_held(struct exchanges *t, struct pending *p)
+{
+	t->held -= p->held;
+	p->held = (p->request ? request_held(p->request) : 0) + (p->answer ? answer_held(p->answer) : 0);
+	t->held += p->held;
+}
+
+static struct pending *heaviest(struct exchanges *t)
+{
+	struct pending *p, *most = NULL;
+
+	DL_FOREACH (t->silent, p) {
+		if (!most || p->held > most->held)
+			most = p;
+	}
+	return most;
+}
+
+/* The one looked for gives back as much as the average at least, so that looking for it stays cheap by the byte. */
+void exchanges_weigh(struct exchanges *t, struct pending *p)
+{
+	note_held(t, p);
+	while (t->held > EXCHANGE_HELD_MAX) {
+		size_t before;
+
+		p = heaviest(t);
+		before = p->held;
+		note_held(t, p);
+		if (p->held < before)
+			continue; /* it had let go of some by itself */
+		if (p->request && request_held(p->request))
+			request_gap(p->request, UINT64_MAX, false);
+		if (p->answer)
+			answer_give_up(p->answer, SV("over 128 MiB at once"));
+		note_held(t, p);
+	}
 }
 
 void call_note_lost(struct call *c, uint64_t len)

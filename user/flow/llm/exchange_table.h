@@ -22,6 +22,7 @@ struct pending {
 	struct pending *prev, *next; /* of exchanges.silent */
 	struct entry *entry;
 	uint64_t last_ns;	       /* when it was last heard of */
+	size_t held;		       /* bytes of it in exchanges.held */
 	struct call call;	       /* what is known from the request; the answer's part is added by report() */
 	const struct dialect *dialect; /* NULL: it has not said yet what it is */
 	struct dialect_path path;      /* without its model, which is in path_model */
@@ -81,6 +82,7 @@ struct exchanges {
 	struct entry *entries;	/* hash */
 	struct pending *silent; /* list, longest silent first */
 	unsigned pending_count, open_calls, session_count;
+	size_t held;		/* bytes of memory in bodies that are being read */
 	uint64_t now_ns;	/* latest stamp seen */
 	uint64_t next_sweep_ns; /* 0: no stamp seen yet */
 	uint64_t last_id;
@@ -103,6 +105,7 @@ void pending_request_done(struct pending *p, bool ended);
 void pending_finish(struct exchanges *t, struct entry *e, enum end_reason end, uint64_t end_ns);
 void exchanges_advance(struct exchanges *t, uint64_t ns); /* event time; evicts what is due */
 void exchanges_make_room(struct exchanges *t);
+void exchanges_weigh(struct exchanges *t, struct pending *p); /* its bodies grew or shrank: EXCHANGE_HELD_MAX */
 char *exchanges_copy(struct exchanges *t, struct sv text, size_t max);
 void call_note_lost(struct call *c, uint64_t len);
 enum end_reason end_of_abort(enum http_abort why);

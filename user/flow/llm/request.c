@@ -92,6 +92,11 @@ void request_gap(struct request *r, uint64_t len, bool capped)
 	jsonscan_gap(r->scan);
 }
 
+size_t request_held(const struct request *r)
+{
+	return decode_held(r->decode);
+}
+
 static enum dialect_request family(const struct request *r)
 {
 	return r->scanned.dialect ? r->scanned.dialect->request : DIALECT_REQUEST_OPENAI;

@@ -37,6 +37,7 @@ void request_set_dialect(struct request *r, const struct dialect *d);
 void request_free(struct request *r);
 void request_push(struct request *r, const uint8_t *ptr, size_t len, const struct stamp *at);
 void request_gap(struct request *r, uint64_t len, bool capped);
+size_t request_held(const struct request *r); /* bytes of memory that grow with the body */
 /* What is known so far; `ended`: the body is at its end. */
 void request_report(struct request *r, bool ended, struct request_facts *out);
 

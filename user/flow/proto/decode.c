@@ -117,14 +117,20 @@ struct decode *decode_new(struct sv content_encoding, const struct decode_sink *
 	return d;
 }
 
-void decode_free(struct decode *d)
+static void stages_free(struct decode *d)
 {
-	if (!d)
-		return;
 	for (unsigned i = 0; i < d->count; i++) {
 		coder_close(&d->stages[i]->coder);
 		free(d->stages[i]);
 	}
+	d->count = 0;
+}
+
+void decode_free(struct decode *d)
+{
+	if (!d)
+		return;
+	stages_free(d);
 	free(d);
 }
 
@@ -236,15 +242,19 @@ static enum decode_status stage_push(struct decode *d, unsigned i, const uint8_t
 
 enum decode_status decode_push(struct decode *d, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	if (d->status != DECODE_OK || !len)
-		return d->status;
-	return stage_push(d, 0, ptr, len, at);
+	if (d->status == DECODE_OK && len)
+		stage_push(d, 0, ptr, len, at);
+	if (d->status != DECODE_OK)
+		stages_free(d);
+	return d->status;
 }
 
 void decode_gap(struct decode *d)
 {
 	if (d->count)
 		fail(d, DECODE_GAP, d->stages[0]->name);
+	if (d->status != DECODE_OK)
+		stages_free(d);
 }
 
 enum decode_status decode_status(const struct decode *d)
@@ -255,6 +265,15 @@ enum decode_status decode_status(const struct decode *d)
 bool decode_is_identity(const struct decode *d)
 {
 	return d->count == 0 && d->status == DECODE_OK;
+}
+
+size_t decode_held(const struct decode *d)
+{
+	size_t held = 0;
+
+	for (unsigned i = 0; i < d->count; i++)
+		held += sizeof(*d->stages[i]) + d->stages[i]->coder.held;
+	return held;
 }
 
 const char *decode_undecoded(const struct decode *d)

@@ -8,7 +8,8 @@
  * DECODE_UNKNOWN. Several gzip members and several zstd frames follow each other.
  *
  * Memory of one body: 40 KiB for gzip and deflate, up to 16 MiB for br (its largest window; as much as came out, until
- * then), 9 MiB for zstd, whose window may be 8 MiB (RFC 9659); a frame that needs more is DECODE_LIMIT.
+ * then), 9 MiB for zstd, whose window may be 8 MiB (RFC 9659); a frame that needs more is DECODE_LIMIT. After any
+ * status but DECODE_OK nothing is held.
  */
 
 #include "base/sv.h"
@@ -37,6 +38,7 @@ enum decode_status decode_push(struct decode *d, const uint8_t *ptr, size_t len,
 void decode_gap(struct decode *d); /* identity goes on; compressed: DECODE_GAP */
 enum decode_status decode_status(const struct decode *d);
 bool decode_is_identity(const struct decode *d);
+size_t decode_held(const struct decode *d); /* bytes of memory */
 /* Name for `undecoded`: the coding as the header says it, cut to 63 bytes; "" when all is well. */
 const char *decode_undecoded(const struct decode *d);
 

@@ -3,6 +3,7 @@
 #include "decode_coder.h"
 
 #include <limits.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <zstd_errors.h>
 
@@ -10,22 +11,28 @@
 #define ZSTD_HEADER_MAX	  18 /* of a frame. Four bytes of it at once would be searched for formats before RFC 8878 */
 #define ZSTD_WINDOW_LOG	  23 /* RFC 9659: what a receiver must cope with, and a sender must not exceed */
 
-/* All through our own malloc, so that a failing one is tested. */
+/* All through our own malloc, so that a failing one is tested, and that what is held is known. */
+static void *counted(struct coder *c, void *p)
+{
+	c->held += p ? malloc_usable_size(p) : 0;
+	return p;
+}
+
 static voidpf z_alloc(voidpf opaque, uInt items, uInt size)
 {
-	(void)opaque;
-	return calloc(items, size);
+	return counted(opaque, calloc(items, size));
 }
 
 static void *plain_alloc(void *opaque, size_t size)
 {
-	(void)opaque;
-	return malloc(size);
+	return counted(opaque, malloc(size));
 }
 
 static void plain_free(void *opaque, void *p)
 {
-	(void)opaque;
+	struct coder *c = opaque;
+
+	c->held -= p ? malloc_usable_size(p) : 0;
 	free(p);
 }
 
@@ -49,7 +56,7 @@ static enum coder_result open_zlib(struct coder *c, bool raw)
 {
 	int bits = c->coding == CODING_GZIP ? 15 + 16 : raw ? -15 : 15, r;
 
-	c->z = (z_stream){.zalloc = z_alloc, .zfree = plain_free};
+	c->z = (z_stream){.zalloc = z_alloc, .zfree = plain_free, .opaque = c};
 	r = inflateInit2(&c->z, bits);
 	c->open = r == Z_OK;
 	return r == Z_OK ? CODER_MORE : r == Z_MEM_ERROR ? CODER_NO_MEMORY : CODER_CORRUPT;
@@ -57,14 +64,14 @@ static enum coder_result open_zlib(struct coder *c, bool raw)
 
 static enum coder_result open_brotli(struct coder *c)
 {
-	c->brotli = BrotliDecoderCreateInstance(plain_alloc, plain_free, NULL);
+	c->brotli = BrotliDecoderCreateInstance(plain_alloc, plain_free, c);
 	c->open = c->brotli;
 	return c->open ? CODER_MORE : CODER_NO_MEMORY;
 }
 
 static enum coder_result open_zstd(struct coder *c)
 {
-	c->zstd = ZSTD_createDCtx_advanced((ZSTD_customMem){plain_alloc, plain_free, NULL});
+	c->zstd = ZSTD_createDCtx_advanced((ZSTD_customMem){plain_alloc, plain_free, c});
 	c->open = c->zstd;
 	if (!c->open)
 		return CODER_NO_MEMORY;

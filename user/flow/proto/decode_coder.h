@@ -29,7 +29,8 @@ enum coder_result {
 struct coder {
 	enum coding coding;
 	bool open;
-	bool full; /* the last call filled its room: there may be more */
+	bool full;   /* the last call filled its room: there may be more */
+	size_t held; /* bytes of memory; not to be moved while it is open */
 	z_stream z;
 	BrotliDecoderState *brotli;
 	ZSTD_DCtx *zstd;

@@ -276,3 +276,8 @@ unsigned eventstream_oversize(const struct eventstream *e)
 {
 	return e->oversize;
 }
+
+size_t eventstream_held(const struct eventstream *e)
+{
+	return e->bytes.size;
+}

@@ -67,5 +67,6 @@ bool eventstream_at_end(const struct eventstream *e); /* in step, and no message
 unsigned eventstream_errors(const struct eventstream *e);
 unsigned eventstream_lost(const struct eventstream *e);	    /* messages told to be there, but hit by a gap */
 unsigned eventstream_oversize(const struct eventstream *e); /* messages skipped for EVENTSTREAM_MESSAGE_MAX */
+size_t eventstream_held(const struct eventstream *e);	    /* bytes of memory that it grew to */
 
 #endif

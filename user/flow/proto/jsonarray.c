@@ -228,3 +228,8 @@ unsigned jsonarray_oversize(const struct jsonarray *a)
 {
 	return a->oversize;
 }
+
+size_t jsonarray_held(const struct jsonarray *a)
+{
+	return a->text.size;
+}

@@ -38,5 +38,6 @@ void jsonarray_gap(struct jsonarray *a);
 bool jsonarray_closed(const struct jsonarray *a);	/* nothing was missing, up to the `]` of the array */
 bool jsonarray_is_json(const struct jsonarray *a);	/* false: the body begins as no array and no object */
 unsigned jsonarray_oversize(const struct jsonarray *a); /* elements skipped for JSONARRAY_ELEMENT_MAX */
+size_t jsonarray_held(const struct jsonarray *a);	/* bytes of memory that it grew to */
 
 #endif

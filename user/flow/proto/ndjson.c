@@ -138,3 +138,8 @@ unsigned ndjson_oversize(const struct ndjson *n)
 {
 	return n->oversize;
 }
+
+size_t ndjson_held(const struct ndjson *n)
+{
+	return n->line.size;
+}

@@ -32,5 +32,6 @@ void ndjson_gap(
 	struct ndjson *n); /* the line at hand is dropped, up to the next LF. Also first, when met in the middle */
 void ndjson_finish(struct ndjson *n);		  /* delivers the last line, unless a part of it is missing */
 unsigned ndjson_oversize(const struct ndjson *n); /* lines skipped for NDJSON_LINE_MAX */
+size_t ndjson_held(const struct ndjson *n);	  /* bytes of memory that it grew to */
 
 #endif

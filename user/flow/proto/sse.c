@@ -253,3 +253,8 @@ unsigned sse_oversize(const struct sse *s)
 {
 	return s->oversize;
 }
+
+size_t sse_held(const struct sse *s)
+{
+	return s->line.size + s->data.size + s->type.size;
+}

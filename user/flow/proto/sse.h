@@ -34,5 +34,6 @@ int sse_push(struct sse *s, const uint8_t *ptr, size_t len, const struct stamp *
 void sse_gap(struct sse *s); /* the event at hand is dropped, up to the next blank line */
 void sse_finish(struct sse *s);
 unsigned sse_oversize(const struct sse *s); /* events skipped for SSE_EVENT_MAX */
+size_t sse_held(const struct sse *s);	    /* bytes of memory that it grew to */
 
 #endif
