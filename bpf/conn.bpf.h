@@ -33,7 +33,13 @@ static __always_inline __u32 conn_tid(void)
 	return (__u32)bpf_get_current_pid_tgid();
 }
 
-/* flags: EV_F_FRESH, EV_F_PLAIN */
+/* What the flags of a state (CONN_F_*) say in its records (EV_F_*). */
+static __always_inline __u32 conn_record_flags(__u32 state_flags)
+{
+	return (state_flags & CONN_F_FRESH ? EV_F_FRESH : 0) | (state_flags & CONN_F_HALF ? EV_F_HALF : 0);
+}
+
+/* flags: EV_F_FRESH, EV_F_HALF, EV_F_PLAIN */
 static __noinline int conn_emit_open(const struct conn_map_key *key, __u32 gen, __u64 ts_ns, __u32 flags)
 {
 	struct ev_conn_open *r = emit_reserve(sizeof(*r));
@@ -46,18 +52,18 @@ static __noinline int conn_emit_open(const struct conn_map_key *key, __u32 gen, 
 	return 0;
 }
 
-/* Makes the state of an object that has none; another thread may win the race, which is as good. */
-static __noinline int conn_make(const struct conn_map_key *key, __u64 ts_ns, bool fresh)
+/* Makes the state of an object that has none; another thread may win the race, which is as good. flags: CONN_F_* */
+static __noinline int conn_make(const struct conn_map_key *key, __u64 ts_ns, __u32 flags)
 {
 	struct conn_state state = {};
 	long err;
 
 	state.used_ns = ts_ns;
-	state.flags = fresh ? CONN_F_FRESH : 0;
+	state.flags = flags;
 	state.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
 	err = bpf_map_update_elem(&conns, key, &state, BPF_NOEXIST);
 	if (!err)
-		conn_emit_open(key, state.gen, ts_ns, fresh ? EV_F_FRESH : 0);
+		conn_emit_open(key, state.gen, ts_ns, conn_record_flags(flags));
 	else if (err != -17) /* EEXIST */
 		stat_add(ST_STATE_FULL, 1);
 	return 0;
@@ -81,8 +87,8 @@ static __noinline int conn_renew_as(struct conn_state *state, const struct conn_
 	state->skip_from = 0;
 	state->skip_end = 0;
 	state->gen = gen;
-	state->flags = fresh ? CONN_F_FRESH : 0;
-	conn_emit_open(key, gen, ts_ns, (fresh ? EV_F_FRESH : 0) | plain);
+	state->flags = (state->flags & (CONN_F_HALF | CONN_F_UNFREED)) | (fresh ? CONN_F_FRESH : 0);
+	conn_emit_open(key, gen, ts_ns, conn_record_flags(state->flags) | plain);
 	return 0;
 }
 
@@ -91,25 +97,27 @@ static __always_inline int conn_renew(struct conn_state *state, const struct con
 	return conn_renew_as(state, key, ts_ns, fresh, 0);
 }
 
-static __always_inline struct conn_state *conn_find_or_make(const struct conn_map_key *key, __u64 ts_ns, bool fresh)
+static __always_inline struct conn_state *conn_find_or_make(const struct conn_map_key *key, __u64 ts_ns, __u32 flags)
 {
 	struct conn_state *state = bpf_map_lookup_elem(&conns, key);
 
 	if (state)
 		return state;
-	conn_make(key, ts_ns, fresh);
+	conn_make(key, ts_ns, flags);
 	return bpf_map_lookup_elem(&conns, key);
 }
 
 /*
- * The state that an open call works on. `begins`: the call is a handshake that did something, so that a connection
- * begins with it. (Some programs call SSL_do_handshake before every read: that succeeds at once and means nothing.)
- * NULL: no state could be made (counted).
+ * The state that an open call works on. `begins`: the call is a handshake that did something, or the first on a socket
+ * that is new, so that a connection begins with it. (Some programs call SSL_do_handshake before every read: that
+ * succeeds at once and means nothing.) NULL: no state could be made (counted).
  */
 static __always_inline struct conn_state *conn_of_call(const struct conn_map_key *key, const struct tls_call *call,
 						       bool begins)
 {
-	struct conn_state *state = conn_find_or_make(key, call->entry_ns, begins);
+	__u32 flags = (begins ? CONN_F_FRESH : 0) | (call->flags & CALL_UNFREED ? CONN_F_UNFREED : 0) |
+		      (call->flags & CALL_HALF ? CONN_F_HALF : 0);
+	struct conn_state *state = conn_find_or_make(key, call->entry_ns, flags);
 
 	if (!state)
 		return NULL;
@@ -150,7 +158,7 @@ static __noinline int conn_emit_gap(struct conn_state *state, const struct conn_
 		__sync_fetch_and_or(&state->flags, CONN_F_GAP(dir));
 		return 0;
 	}
-	emit_head(&r->h, sizeof(*r), EV_GAP, 0, ts_ns, key->tgid, conn_tid());
+	emit_head(&r->h, sizeof(*r), EV_GAP, conn_record_flags(state->flags), ts_ns, key->tgid, conn_tid());
 	conn_fill(&r->conn, key, state->gen);
 	r->pos = state->pos[dir];
 	r->dir = dir;
@@ -168,7 +176,19 @@ static __always_inline void conn_pay_gap(struct conn_state *state, const struct 
 	conn_emit_gap(state, key, dir, ts_ns);
 }
 
-/* Evidence that the connection uses this socket. */
+/*
+ * Nothing of the TLS on a socket was missed: all probes of this file were set when its connect() began. Says so of
+ * files whose functions do not tell where a connection begins.
+ */
+static __always_inline bool conn_is_new(__u64 connect_begin_ns, __u32 file)
+{
+	__u64 since = attached_ns[file & (LIMIT_PROBED_FILES - 1)];
+
+	return since && connect_begin_ns > since;
+}
+EV_ASSERT((LIMIT_PROBED_FILES & (LIMIT_PROBED_FILES - 1)) == 0);
+
+/* Evidence that the connection uses this socket. what->h.flags: those of the record. */
 static __noinline int conn_emit_sock(const struct conn_map_key *key, const struct ev_conn_sock *what)
 {
 	struct ev_conn_sock *r = emit_reserve(sizeof(*r));
@@ -176,16 +196,16 @@ static __noinline int conn_emit_sock(const struct conn_map_key *key, const struc
 	if (!r)
 		return 0;
 	__builtin_memcpy(r, what, sizeof(*r));
-	emit_head(&r->h, sizeof(*r), EV_CONN_SOCK, 0, bpf_ktime_get_boot_ns(), key->tgid, conn_tid());
+	emit_head(&r->h, sizeof(*r), EV_CONN_SOCK, what->h.flags, bpf_ktime_get_boot_ns(), key->tgid, conn_tid());
 	emit_submit(r, sizeof(*r));
 	return 0;
 }
 
 /* The barrier keeps the mask right before its use: older verifiers forget bounds of a register that was spilled. */
-static __always_inline struct tls_call *call_at(struct thread *t, __u64 i)
+static __always_inline struct tls_call *call_at(struct open_calls *open, __u64 i)
 {
 	asm volatile("" : "+r"(i));
-	return &t->calls[i & (LIMIT_NEST - 1)];
+	return &open->calls[i & (LIMIT_NEST - 1)];
 }
 EV_ASSERT((LIMIT_NEST & (LIMIT_NEST - 1)) == 0);
 

@@ -17,10 +17,17 @@ __u32 ignored[LIMIT_IGNORED] = {};
  * never were, and pay for a load instead of a look into a hash table. */
 __u8 target_hints[LIMIT_TARGET_HINTS] = {};
 
+/* When the last probe of a file was set; 0: not all of them are. User space writes. */
+__u64 attached_ns[LIMIT_PROBED_FILES] = {};
+
+/* Of a goroutine that begins its first: too large for the stack of a program. */
+const __u8 no_calls[sizeof(struct open_calls)] = {};
+
 struct ring_map rb SEC(".maps");
 struct targets_map targets SEC(".maps");
 struct conns_map conns SEC(".maps");
 struct threads_map threads SEC(".maps");
+struct go_calls_map go_calls SEC(".maps");
 struct socks_map socks SEC(".maps");
 struct plains_map plains SEC(".maps");
 struct stats_map stats SEC(".maps");

@@ -61,6 +61,39 @@ struct tls_call {
 	__u64 recv_ns; /* last receive inside, 0 none */
 	__u32 role;
 	__u32 inside; /* bit per direction: a socket call ran inside */
+	__u32 file;   /* TLS_COOKIE_FILE() */
+	__u32 flags;  /* CALL_* */
+	/* Of TLS_ABI_AEAD: */
+	__u16 wire; /* length of the record, framing included */
+	__u16 type; /* of the record; CALL_INNER: not known yet */
+	__u32 salt; /* see struct conn_state */
+};
+#define CALL_UNFREED  1
+#define CALL_GO	      2
+#define CALL_ON_STACK 4 /* Go: buf is the distance from the end of the goroutine's stack, which may move */
+#define CALL_INNER    8 /* TLS 1.3: the plaintext ends with its type */
+#define CALL_HALF     16
+
+/* Calls that have not returned, innermost last: of a thread, or of a goroutine. */
+struct open_calls {
+	struct tls_call calls[LIMIT_NEST];
+	__u32 depth;
+	__u32 pad;
+};
+
+/* A goroutine that is inside a TLS call: only its g stays the same, thread and stack may change. */
+struct go_key {
+	__u64 g;
+	__u32 tgid;
+	__u32 pad;
+};
+
+struct go_calls_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LIMIT_GOROUTINES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct go_key);
+	__type(value, struct open_calls);
 };
 
 /* The last plaintext written by this thread, waiting for the send that carries it. */
@@ -76,8 +109,36 @@ struct last_write {
 struct last_recv {
 	__u64 cookie; /* 0: none */
 	struct ev_addr addr;
-	__u32 wire_len; /* since the last vote */
-	__u32 fresh;	/* 1: no vote since */
+	__u32 wire_len;			/* since the last vote */
+	__u32 fresh;			/* 1: no vote since */
+	__u64 begin_ns, established_ns; /* of the socket, as in sock_info */
+};
+
+/*
+ * TLS records that a thread seals, against what it sends; or what it receives, against the records that it opens
+ * (TLS_ABI_AEAD). `old` counts the records of TLS 1.2 among them: with AES-GCM each carries 8 bytes more on the wire
+ * (RFC 5288 section 3), with ChaCha20-Poly1305 none (RFC 7905 section 2), which the cipher's caller does not tell.
+ */
+struct record_sum {
+	__u64 wire;  /* by the socket */
+	__u64 bytes; /* by the cipher */
+	__u32 old;
+	__u32 pad;
+};
+
+struct sealed {
+	__u64 obj; /* the last cipher; 0: nothing waits */
+	struct record_sum sum;
+	__u32 gen;
+	__u32 file;
+};
+
+struct opened {
+	__u64 cookie;
+	struct record_sum turn;	 /* from a receive after an open up to here */
+	struct record_sum total; /* since they last agreed */
+	__u32 opening;		 /* 1: a record was opened since the last receive */
+	__u32 pad;
 };
 
 /* sendmmsg and recvmmsg: which message comes next. The call does not say, it has one tracepoint a message. */
@@ -89,12 +150,12 @@ struct last_mmsg {
 };
 
 struct thread {
-	struct tls_call calls[LIMIT_NEST];
-	__u32 depth;
-	__u32 pad;
+	struct open_calls open;
 	struct last_write write;
 	struct last_recv recv;
 	struct last_mmsg mmsg;
+	struct sealed sealed;
+	struct opened opened;
 };
 
 struct threads_map {
@@ -112,15 +173,19 @@ struct threads_map {
 /* What is known of a socket of a target. Softirq events find their owner here, never in the current task. */
 struct sock_info {
 	__u64 cookie;
-	__u64 begin_ns; /* connect(), 0 not seen */
-	__u64 rtt_ns;	/* when srtt_us was reported */
-	__u32 srtt_us;	/* as reported, 0 never */
+	__u64 begin_ns;	      /* connect(), 0 not seen */
+	__u64 established_ns; /* 0: not seen, or other things than TLS came first */
+	__u64 moved_ns;	      /* last bytes before a TLS call was tied to it, 0 none */
+	__u64 rtt_ns;	      /* when srtt_us was reported */
+	__u32 srtt_us;	      /* as reported, 0 never */
 	__u32 tgid;
 	struct ev_addr addr; /* family 0: not complete yet */
 	__u32 plain;
 	__u32 looks[2];	     /* calls of each direction that did not decide `plain` */
 	__u32 look_bytes[2]; /* and what they moved */
 	__u32 tls;	     /* 1: its bytes are TLS records */
+	__u32 tied;	     /* 1: a TLS call was */
+	__u32 pad;
 };
 
 struct socks_map {
@@ -154,10 +219,13 @@ extern const volatile struct config cfg;
 extern __u32 last_gen;
 extern __u32 ignored[LIMIT_IGNORED];
 extern __u8 target_hints[LIMIT_TARGET_HINTS];
+extern __u64 attached_ns[LIMIT_PROBED_FILES];
+extern const __u8 no_calls[sizeof(struct open_calls)];
 extern struct ring_map rb SEC(".maps");
 extern struct targets_map targets SEC(".maps");
 extern struct conns_map conns SEC(".maps");
 extern struct threads_map threads SEC(".maps");
+extern struct go_calls_map go_calls SEC(".maps");
 extern struct socks_map socks SEC(".maps");
 extern struct plains_map plains SEC(".maps");
 extern struct stats_map stats SEC(".maps");

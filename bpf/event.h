@@ -45,6 +45,13 @@ enum ev_kind {
 #define EV_F_IGNORED 128 /* DATA: orig_len > len because user space ignores the connection: a choice */
 #define EV_F_STDIO   256 /* CONN_OPEN, with EV_F_PLAIN: JSON-RPC with a child over its standard input and output */
 
+/*
+ * All records of a connection: it is half of one. Where the probes see a cipher at work and no TLS object, `obj` is the
+ * cipher's: one direction of a connection, and only until its next key. Which connection that is, its socket tells
+ * (EV_SOCK_RECORDS).
+ */
+#define EV_F_HALF 512
+
 struct ev_head {
 	__u32 size; /* whole record, multiple of 8 */
 	__u16 kind;
@@ -118,6 +125,10 @@ struct ev_handshake {
 #define EV_SOCK_AFTER  2 /* first send on the thread after a TLS write: vote */
 #define EV_SOCK_BEFORE 3 /* last receive on the thread before a TLS read: vote */
 #define EV_SOCK_ITSELF 4 /* the connection is this socket (EV_F_PLAIN): proof */
+/* EV_F_HALF: the records that the thread sealed before it sent, or opened after it received, are exactly as long as
+ * what the socket call moved: proof. EV_F_FRESH: nothing of the socket's TLS was missed, every probe was there before
+ * its connect(). plain_len: those records, framing included. */
+#define EV_SOCK_RECORDS 5
 
 struct ev_addr {
 	__u16 family; /* AF_INET or AF_INET6, 0 unknown */
@@ -253,12 +264,18 @@ enum tls_abi {
 #define TLS_COOKIE_ROLE(c)	       ((__u32)((c)&0xff))
 #define TLS_COOKIE_LEN_ARG(c)	       ((__u32)(((c) >> 8) & 0xff))
 #define TLS_COOKIE_ABI(c)	       ((__u32)(((c) >> 16) & 0xff))
+/* Which of the probed files it is (a slot of attached_ns[], 0: none), and whether no function of it frees an object:
+ * kernel state then goes with the socket. */
+#define TLS_COOKIE_PLACE(file, unfreed) ((__u64)(file) << 24 | (__u64)(unfreed) << 40)
+#define TLS_COOKIE_FILE(c)		((__u32)(((c) >> 24) & 0xffff))
+#define TLS_COOKIE_UNFREED(c)		((__u32)(((c) >> 40) & 1))
 
 /* Value of the `targets` map (key: tgid). */
 struct target {
 	__u64 start_ns;
 	__u32 provisional; /* 1: user space has not decided yet (follow_exec) */
 	__u32 pad;
+	__u64 opened_ns; /* when it last opened a TLS record with data (TLS_ABI_AEAD) */
 };
 
 /* What the proc_list iterator writes for each process. */
@@ -282,6 +299,8 @@ struct conn_map_key {
 #define CONN_F_FREED	4	       /* SSL_free was seen and no call since */
 #define CONN_F_INSIDE	8	       /* a socket call ran inside a TLS call: no votes are needed */
 #define CONN_F_GAP(dir) (16u << (dir)) /* a GAP record is owed: the ring was full */
+#define CONN_F_HALF	64	       /* EV_F_HALF */
+#define CONN_F_UNFREED	128	       /* no call will tell that the object is gone */
 struct conn_state {
 	__u64 pos[2];
 	__u64 request_bytes; /* written since the last successful read */
@@ -292,7 +311,7 @@ struct conn_state {
 	__u32 gen;
 	__u32 flags;
 	__u32 votes;
-	__u32 pad;
+	__u32 salt; /* CONN_F_HALF: first 4 bytes of the nonce, one value a key */
 	/* Reads that were not copied because the connection is ignored: [skip_from, skip_end) of direction RX is not
 	 * told yet. The reader moves both, skip_end last; whoever tells takes with compare-and-swap on skip_from. */
 	__u64 skip_from, skip_end;
@@ -310,7 +329,8 @@ struct lost_tail {
 	__u64 pos;   /* behind the lost bytes */
 	__u64 ts_ns; /* when they moved */
 	__u32 tgid;
-	__u32 dir;
+	__u16 dir;
+	__u16 flags; /* EV_F_HALF */
 };
 
 #define EV_ASSERT(e) _Static_assert(e, #e)
@@ -328,7 +348,7 @@ EV_ASSERT(sizeof(struct ev_exec) == 64);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct config) == 12);
-EV_ASSERT(sizeof(struct target) == 16);
+EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct conn_map_key) == 24);
 EV_ASSERT(sizeof(struct conn_state) == 104);
 EV_ASSERT(sizeof(struct lost_tail) == 48);

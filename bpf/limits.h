@@ -22,6 +22,12 @@
 /* TLS calls that may be open on one thread at once: a write nests in a read (node), a callback nests deeper. */
 #define LIMIT_NEST 8
 
+/* Probed files that the kernel tells apart: the slots of attached_ns[]. A power of two; slot 0 is nobody's. */
+#define LIMIT_PROBED_FILES 1024
+
+/* Goroutines inside a TLS call at once. */
+#define LIMIT_GOROUTINES 65536
+
 /* Traced processes, and live TLS connections, at once. A full map is counted, never evicted silently. */
 #define LIMIT_TARGETS 65536
 #define LIMIT_CONNS   65536
@@ -31,6 +37,8 @@
 
 /* Socket votes that one connection may emit before it is bound (base rate of CONN_SOCK records). */
 #define LIMIT_SOCK_VOTES 32
+/* Of half a connection, whose votes are proof each: more than one, because they might contradict. */
+#define LIMIT_HALF_VOTES 8
 
 /* A socket that is not known to carry plain HTTP: so many system calls and bytes of each direction are looked at, then
  * it never will be. More than one, because a connection met in the middle may begin with the rest of a body. */

@@ -109,7 +109,7 @@ int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binp
 	/* The thread lives on, its calls do not. */
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (thread) {
-		thread->depth = 0;
+		thread->open.depth = 0;
 		thread->write.obj = 0;
 		thread->recv.cookie = 0;
 	}

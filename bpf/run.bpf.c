@@ -18,6 +18,7 @@ static __always_inline void tail_note(const struct ev_data *head)
 	tail.ts_ns = head->h.ts_ns;
 	tail.tgid = head->h.tgid;
 	tail.dir = head->dir & 1;
+	tail.flags = head->h.flags & EV_F_HALF;
 	if (bpf_map_update_elem(&tails, &key, &tail, BPF_ANY))
 		stat_add(ST_STATE_FULL, 1);
 }

@@ -68,8 +68,8 @@ static __noinline int skip_emit(const struct conn_state *state, const struct con
 		stat_add(ST_RING_RECORDS, 1);
 		return 0;
 	}
-	emit_head(&r->h, sizeof(*r), EV_DATA, EV_F_IGNORED | (state->flags & CONN_F_FRESH ? EV_F_FRESH : 0),
-		  state->skip_ns, key->tgid, conn_tid());
+	emit_head(&r->h, sizeof(*r), EV_DATA, EV_F_IGNORED | conn_record_flags(state->flags), state->skip_ns, key->tgid,
+		  conn_tid());
 	conn_fill(&r->conn, key, state->gen);
 	r->pos = from;
 	r->entry_ns = state->skip_ns;
@@ -132,8 +132,7 @@ static __noinline __u64 run_begin(struct conn_state *state, const struct conn_ma
 	__u64 copy = copy_budget(state, dir, len);
 	bool skip = conn_ignored(state->gen);
 
-	if (state->flags & CONN_F_FRESH)
-		run->head.h.flags |= EV_F_FRESH;
+	run->head.h.flags |= conn_record_flags(state->flags);
 	conn_pay_gap(state, key, dir, run->head.h.ts_ns);
 	if (skip && dir == EV_DIR_TX && may_call(run->buf, len)) {
 		__sync_val_compare_and_swap(&ignored[state->gen & (LIMIT_IGNORED - 1)], state->gen, 0);
@@ -161,6 +160,20 @@ static __always_inline void run_rest(struct run *run, __u64 len)
 	run->head.orig_len = len < 0x80000000 ? len : 0x80000000; /* beyond: a hole in the positions */
 	run->head.h.flags |= run->rest_flags;
 	run_put_head(run);
+}
+
+/* `len` bytes at `buf` moved. */
+static __noinline int data_moved(struct conn_state *state, const struct conn_map_key *key, struct run *run, __u64 len)
+{
+	__u64 copy = run_begin(state, key, run, len);
+
+	run->left = copy;
+	if (copy > LIMIT_CHUNK_BYTES)
+		bpf_loop(LIMIT_CHUNKS_PER_CALL, run_step, run, 0);
+	else if (copy)
+		run_step(0, run);
+	run_rest(run, len - copy);
+	return 0;
 }
 
 #endif

@@ -7,7 +7,9 @@
  * Most of these run in a softirq, in whatever task happens to be current. The owner is what connect() or the first send
  * or receive of a target wrote into the socket's storage.
  */
+#include "aead.bpf.h"
 #include "conn.bpf.h"
+#include "go.bpf.h"
 #include "plain.bpf.h"
 #include "run.bpf.h"
 #include <bpf/bpf_endian.h>
@@ -230,6 +232,9 @@ static __always_inline void connect_began(struct sock *sk)
 		return;
 	info->tgid = task->tgid; /* a socket may connect again, in another process */
 	info->begin_ns = bpf_ktime_get_boot_ns();
+	info->established_ns = 0;
+	info->moved_ns = 0;
+	info->tied = 0;
 	info->srtt_us = 0;
 	info->addr.family = 0;
 }
@@ -251,6 +256,7 @@ int BPF_PROG(sock_state, struct sock *sk, int old, int new)
 	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
 		info->srtt_us = sock_srtt_us(sk);
 		info->rtt_ns = bpf_ktime_get_boot_ns();
+		info->established_ns = info->rtt_ns;
 		addr_read(&info->addr, sk);
 		emit_sock(info, sk, EV_SK_CONNECTED, info->srtt_us);
 	} else if (old == TCP_SYN_SENT && new == TCP_CLOSE) {
@@ -305,12 +311,31 @@ static __always_inline struct tls_call *call_around(struct task_struct *task, st
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	struct tls_call *call;
 
-	if (!t->depth)
+	if (!t->open.depth)
 		return NULL;
-	call = call_at(t, t->depth - 1);
+	call = call_at(&t->open, t->open.depth - 1);
 	if (call->role == TLS_ROLE_NEW || PT_REGS_SP_CORE(regs) > call->sp)
 		return NULL;
 	return call;
+}
+
+/* Where no probe sees the handshake: it was over when the last bytes moved before the first call. */
+static __noinline int handshake_before(struct conn_state *state, const struct conn_map_key *key,
+				       const struct sock_info *info)
+{
+	__u32 before = __sync_fetch_and_or(&state->flags, CONN_F_SHAKEN);
+	struct ev_handshake *r;
+
+	if (before & CONN_F_SHAKEN)
+		return 0;
+	r = emit_reserve(sizeof(*r));
+	if (!r)
+		return 0;
+	emit_head(&r->h, sizeof(*r), EV_HANDSHAKE, EV_F_APPROX, info->moved_ns, key->tgid, conn_tid());
+	conn_fill(&r->conn, key, state->gen);
+	r->begin_ns = info->established_ns;
+	emit_submit(r, sizeof(*r));
+	return 0;
 }
 
 static __noinline int bind_inside(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len)
@@ -319,23 +344,28 @@ static __noinline int bind_inside(struct tls_call *call, struct sock_info *info,
 	struct ev_conn_sock what = {};
 	struct conn_state *state;
 	struct conn_map_key key;
-	bool known;
+	bool known, begins;
 
 	dir &= 1;
 	info->tls = 1;
 	call->inside |= 1u << dir;
 	if (dir == EV_DIR_RX)
 		call->recv_ns = now;
+	begins = call->role == TLS_ROLE_HANDSHAKE || (!info->tied && conn_is_new(info->begin_ns, call->file));
 	conn_key(&key, bpf_get_current_task_btf(), call->obj);
-	state = conn_of_call(&key, call, call->role == TLS_ROLE_HANDSHAKE);
+	state = conn_of_call(&key, call, begins);
 	if (!state || state->cookie[dir] == info->cookie)
 		return 0;
 	/* Another socket after data went over the first one: SSL_clear, or a new connection in the same memory. Before
 	 * any data it is a callback's own business (OCSP), or a connect that was tried again. */
 	if (state->cookie[dir] && (state->pos[0] || state->pos[1])) {
-		conn_renew(state, &key, call->entry_ns, call->role == TLS_ROLE_HANDSHAKE);
+		conn_renew(state, &key, call->entry_ns, begins);
 		state->first_call_ns = call->entry_ns;
 	}
+	if (!info->tied && (state->flags & (CONN_F_FRESH | CONN_F_UNFREED)) == (CONN_F_FRESH | CONN_F_UNFREED) &&
+	    call->role != TLS_ROLE_HANDSHAKE && info->moved_ns && info->established_ns)
+		handshake_before(state, &key, info);
+	info->tied = 1;
 	known = state->cookie[!dir] == info->cookie;
 	state->cookie[dir] = info->cookie;
 	__sync_fetch_and_or(&state->flags, CONN_F_INSIDE);
@@ -384,6 +414,9 @@ static __always_inline void note_recv(struct thread *t, struct sock_info *info, 
 	t->recv.addr = info->addr;
 	t->recv.wire_len += wire_len;
 	t->recv.fresh = 1;
+	t->recv.begin_ns = info->begin_ns;
+	t->recv.established_ns = info->established_ns;
+	records_received(&t->opened, info->cookie, wire_len);
 }
 
 /* Bytes of a TLS connection, perhaps. */
@@ -400,6 +433,7 @@ static __always_inline void tls_moved(struct task_struct *task, struct thread *t
 		info->plain = PLAIN_NEVER;
 		bind_inside(call, info, dir, wire_len);
 	} else if (dir == EV_DIR_TX) {
+		records_sent(t, info, wire_len);
 		vote_send(t, info, wire_len);
 	} else {
 		note_recv(t, info, wire_len);
@@ -420,6 +454,7 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct plain_move m = {.len = len, .dir = dir, .flags = flags};
 	struct sock_info *info;
+	struct tls_call *call;
 	struct thread *t;
 
 	if (!target_of(task))
@@ -437,11 +472,18 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 		plain_end(sk);
 		info->plain = PLAIN_NEVER;
 	}
+	if (info->plain == PLAIN_HTTP)
+		info->established_ns = 0;
 	if (info->plain == PLAIN_HTTP || !is_tcp(sk))
 		return;
-	t = thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
-	if (t)
+	call = go_call_around(task);
+	t = call ? NULL : thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (call)
+		bind_inside(call, info, dir, len);
+	else if (t)
 		tls_moved(task, t, info, dir, len);
+	if (!info->tied && info->established_ns)
+		info->moved_ns = bpf_ktime_get_boot_ns();
 }
 
 /* The other end of a Unix socket is gone: its last bytes were read, and nothing can be written any more. */

@@ -2,12 +2,10 @@
 /*
  * TLS library calls. One pair of handlers serves every function of every library: the attach cookie says what the
  * function is and where the moved length will be. What counts is what was moved, never what was asked.
- *
- * Open calls of a thread are a stack, as the calls are: a write nests in a read (node), callbacks nest deeper, a
- * wrapper calls the function that does the work. A return finds its entry by the stack pointer and the role; what lies
- * above it there returned without us (longjmp, or a return probe that the kernel missed), is counted and marks its
- * connection.
  */
+#include "aead.bpf.h"
+#include "calls.bpf.h"
+#include "go.bpf.h"
 #include "run.bpf.h"
 
 extern bool bpf_session_is_return(void) __ksym __weak;
@@ -18,13 +16,6 @@ extern bool bpf_session_is_return(void) __ksym __weak;
 #else
 #define RETURN_SP_SHIFT 0
 #endif
-
-#define NO_DIR 2
-
-static __always_inline __u32 role_dir(__u32 role)
-{
-	return role == TLS_ROLE_WRITE ? EV_DIR_TX : role == TLS_ROLE_READ ? EV_DIR_RX : NO_DIR;
-}
 
 /* Argument n, from 1. The barriers keep clang from computing an address inside ctx, which the verifier refuses. */
 static __always_inline __u64 call_arg(struct pt_regs *ctx, __u32 n)
@@ -43,22 +34,6 @@ static __always_inline __u64 call_arg(struct pt_regs *ctx, __u32 n)
 	ARG(5)
 #undef ARG
 	return value;
-}
-
-/* --- data -------------------------------------------------------------------------------------------------------- */
-
-/* `len` bytes at `buf` moved. */
-static __noinline int data_moved(struct conn_state *state, const struct conn_map_key *key, struct run *run, __u64 len)
-{
-	__u64 copy = run_begin(state, key, run, len);
-
-	run->left = copy;
-	if (copy > LIMIT_CHUNK_BYTES)
-		bpf_loop(LIMIT_CHUNKS_PER_CALL, run_step, run, 0);
-	else if (copy)
-		run_step(0, run);
-	run_rest(run, len - copy);
-	return 0;
 }
 
 /* --- handshakes -------------------------------------------------------------------------------------------------- */
@@ -82,30 +57,14 @@ static __noinline int handshake_done(struct conn_state *state, const struct conn
 	return 0;
 }
 
-/* A call of another kind on the same object is open around this one: this is a callback's. */
-static __always_inline bool call_is_nested(struct thread *t, const struct tls_call *call)
-{
-	__u32 depth = t->depth, i;
-
-	for (i = 0; i < LIMIT_NEST; i++) {
-		const struct tls_call *outer = &t->calls[i];
-
-		if (i >= depth)
-			break;
-		if (outer->obj == call->obj && outer->role != call->role)
-			return true;
-	}
-	return false;
-}
-
 /*
  * Programs that only read and write: the handshake was over when the last call failed before the first one succeeded
  * (non-blocking), when the first write had received the last of it (blocking), or when a callback of the call that
  * drove it wrote (node: a read finishes the handshake and tells the program, which writes its request before the read
  * returns). A blocking read does not tell.
  */
-static __always_inline void handshake_guess(struct thread *t, struct conn_state *state, const struct conn_map_key *key,
-					    const struct tls_call *call)
+static __always_inline void handshake_guess(struct open_calls *open, struct conn_state *state,
+					    const struct conn_map_key *key, const struct tls_call *call)
 {
 	__u64 end_ns = state->last_fail_ns;
 
@@ -113,7 +72,7 @@ static __always_inline void handshake_guess(struct thread *t, struct conn_state 
 		return;
 	if (call->role == TLS_ROLE_WRITE && call->recv_ns)
 		end_ns = call->recv_ns;
-	else if (call->role == TLS_ROLE_WRITE && call_is_nested(t, call))
+	else if (call->role == TLS_ROLE_WRITE && call_is_nested(open, call))
 		end_ns = call->entry_ns;
 	handshake_done(state, key, end_ns, EV_F_APPROX);
 }
@@ -158,69 +117,10 @@ static __noinline int vote_before_read(struct thread *t, struct conn_state *stat
 	return conn_emit_sock(key, &what);
 }
 
-/* --- the stack of open calls ------------------------------------------------------------------------------------- */
-
-/* A call whose return was not seen: its bytes, if any, are lost. */
-static __noinline int call_missed(const struct tls_call *call)
-{
-	__u32 dir = role_dir(call->role);
-	struct conn_map_key key;
-	struct conn_state *state;
-
-	stat_add(ST_MISSED_RETURN, 1);
-	if (dir == NO_DIR)
-		return 0;
-	conn_key(&key, bpf_get_current_task_btf(), call->obj);
-	state = conn_of_call(&key, call, false);
-	if (state)
-		conn_emit_gap(state, &key, dir, bpf_ktime_get_boot_ns());
-	return 0;
-}
-
-/* A call that could not be put on the stack: the same, under another counter. */
-static __noinline int call_refused(struct tls_call *call, __u32 stat)
-{
-	__u32 dir = role_dir(call->role);
-	struct conn_map_key key;
-	struct conn_state *state;
-
-	stat_add(stat, 1);
-	if (dir == NO_DIR)
-		return 0;
-	conn_key(&key, bpf_get_current_task_btf(), call->obj);
-	state = conn_of_call(&key, call, false);
-	if (state)
-		conn_emit_gap(state, &key, dir, call->entry_ns);
-	return 0;
-}
-
-/* Takes the entries off that cannot be callers of a call made now; the new depth. */
-static __always_inline __u32 calls_still_open(struct thread *t, __u64 sp, __u64 ip, __u32 role)
-{
-	__u32 depth = t->depth;
-	int i;
-
-	for (i = 0; i < LIMIT_NEST; i++) {
-		struct tls_call *top;
-
-		if (!depth)
-			break;
-		top = call_at(t, depth - 1);
-		if (top->sp > sp)
-			break;
-		/* The same depth of stack: only a tail call (SSL_write_ex to SSL_write_ex2) leaves its caller open. */
-		if (top->sp == sp && top->ip != ip && top->role == role)
-			break;
-		call_missed(top);
-		depth--;
-	}
-	return depth;
-}
-
 /* 0: the return is wanted; 1: it is not. */
 static __always_inline int call_push(struct pt_regs *ctx, struct task_struct *task, __u64 cookie)
 {
-	__u32 role = TLS_COOKIE_ROLE(cookie), depth;
+	__u32 role = TLS_COOKIE_ROLE(cookie);
 	struct tls_call call = {};
 	struct thread *t;
 
@@ -228,86 +128,38 @@ static __always_inline int call_push(struct pt_regs *ctx, struct task_struct *ta
 	call.ip = PT_REGS_IP(ctx);
 	call.entry_ns = bpf_ktime_get_boot_ns();
 	call.role = role;
+	call.file = TLS_COOKIE_FILE(cookie);
+	call.flags = TLS_COOKIE_UNFREED(cookie) ? CALL_UNFREED : 0;
+	if (TLS_COOKIE_ABI(cookie) == TLS_ABI_AEAD && !aead_entered(ctx, task, &call))
+		return 1;
 	if (role != TLS_ROLE_NEW)
 		call.obj = PT_REGS_PARM1(ctx);
 	if (role == TLS_ROLE_READ || role == TLS_ROLE_WRITE) {
 		call.buf = PT_REGS_PARM2(ctx);
-		call.len_ptr = call_arg(ctx, TLS_COOKIE_LEN_ARG(cookie));
+		call.len_ptr = call_arg(ctx, TLS_COOKIE_ABI(cookie) == TLS_ABI_AEAD ? 3 : TLS_COOKIE_LEN_ARG(cookie));
 	}
 	t = thread_of(task, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
 		call_refused(&call, ST_STATE_FULL);
 		return 1;
 	}
-	depth = calls_still_open(t, call.sp, call.ip, role);
-	if (depth >= LIMIT_NEST) {
-		t->depth = LIMIT_NEST;
-		call_refused(&call, ST_NEST_OVERFLOW);
-		return 1;
-	}
-	*call_at(t, depth) = call;
-	t->depth = depth + 1;
-	return 0;
-}
-
-/* Takes the entry of this return off the stack; false: it has none. */
-static __always_inline bool call_pop(struct pt_regs *ctx, struct thread *t, __u32 role, struct tls_call *out)
-{
-	__u64 sp = PT_REGS_SP(ctx);
-	__u32 depth = t->depth, at = depth, found = 0;
-	int i;
-
-	for (i = 0; i < LIMIT_NEST; i++) {
-		const struct tls_call *call;
-
-		if (!at)
-			break;
-		at--;
-		call = call_at(t, at);
-		if (call->sp == sp && call->role == role) {
-			*out = *call;
-			found = 1;
-			break;
-		}
-	}
-	if (!found)
-		return false;
-	for (i = 0; i < LIMIT_NEST; i++) {
-		if (depth <= at + 1)
-			break;
-		depth--;
-		call_missed(call_at(t, depth));
-	}
-	t->depth = at;
-	return true;
-}
-
-/*
- * These bytes were reported: no open caller may report them again. A caller is a wrapper if it works on the same object
- * in the same direction and the bytes go on where its own reported bytes end (a loop around partial writes does that
- * too). A callback that reads into another buffer is not.
- */
-static __always_inline void calls_tell_wrappers(struct thread *t, const struct tls_call *done, __u64 len)
-{
-	__u32 depth = t->depth, i;
-
-	for (i = 0; i < LIMIT_NEST; i++) {
-		struct tls_call *outer = &t->calls[i];
-
-		if (i >= depth)
-			break;
-		if (outer->obj == done->obj && outer->role == done->role &&
-		    outer->buf + outer->inner == done->buf + done->inner)
-			outer->inner += len;
-	}
+	return call_add(&t->open, &call);
 }
 
 /* --- returns ----------------------------------------------------------------------------------------------------- */
 
+/* What the function returned. */
+static __always_inline __s64 call_result(struct pt_regs *ctx, __u64 cookie)
+{
+	if (TLS_COOKIE_ABI(cookie) == TLS_ABI_GO_RETURN)
+		return PT_REGS_RC(ctx);
+	return (int)PT_REGS_RC(ctx); /* an int: the upper half of the register is anything */
+}
+
 /* Bytes that the call moved. *fault: it moved some, but how many could not be read. */
 static __always_inline __u64 moved_len(struct pt_regs *ctx, const struct tls_call *call, __u64 cookie, bool *fault)
 {
-	int ret = (int)PT_REGS_RC(ctx); /* an int: the upper half of the register is anything */
+	__s64 ret = call_result(ctx, cookie);
 	__u64 len = 0;
 
 	if (ret <= 0)
@@ -321,23 +173,25 @@ static __always_inline __u64 moved_len(struct pt_regs *ctx, const struct tls_cal
 	return len;
 }
 
-static __always_inline void call_moved(struct thread *t, struct conn_state *state, const struct conn_map_key *key,
-				       const struct tls_call *call, __u64 len, __u64 now)
+/* t: where it may vote; NULL: there is no need to. */
+static __always_inline void call_moved(struct open_calls *open, struct thread *t, struct conn_state *state,
+				       const struct conn_map_key *key, const struct tls_call *call, __u64 len,
+				       __u64 now)
 {
 	struct run run = {};
 
-	handshake_guess(t, state, key, call);
+	handshake_guess(open, state, key, call);
 	if (len <= call->inner)
 		return;
 	len -= call->inner;
-	calls_tell_wrappers(t, call, len);
+	calls_tell_wrappers(open, call, len);
 	emit_head(&run.head.h, 0, EV_DATA, 0, now, key->tgid, conn_tid());
 	conn_fill(&run.head.conn, key, state->gen);
 	run.head.entry_ns = call->entry_ns;
 	run.head.dir = role_dir(call->role) & 1;
 	run.buf = call->buf + call->inner;
 	data_moved(state, key, &run, len);
-	if (call->inside || (state->flags & CONN_F_INSIDE))
+	if (!t || call->inside || (state->flags & CONN_F_INSIDE))
 		return;
 	if (call->role == TLS_ROLE_WRITE)
 		vote_after_write(t, state, call, len, now);
@@ -359,8 +213,8 @@ static __always_inline void handshake_returned(struct pt_regs *ctx, const struct
 	state->used_ns = now;
 }
 
-static __always_inline void call_done(struct pt_regs *ctx, struct task_struct *task, struct thread *t,
-				      const struct tls_call *call, __u64 cookie)
+static __always_inline void call_done(struct pt_regs *ctx, struct task_struct *task, struct open_calls *open,
+				      struct thread *t, const struct tls_call *call, __u64 cookie)
 {
 	__u64 len, now = bpf_ktime_get_boot_ns();
 	struct conn_state *state;
@@ -377,7 +231,7 @@ static __always_inline void call_done(struct pt_regs *ctx, struct task_struct *t
 		return;
 	len = moved_len(ctx, call, cookie, &fault);
 	if (len)
-		call_moved(t, state, &key, call, len, now);
+		call_moved(open, t, state, &key, call, len, now);
 	else if (fault)
 		conn_emit_gap(state, &key, role_dir(call->role), now);
 	else
@@ -399,7 +253,7 @@ static __always_inline void object_made(struct pt_regs *ctx, struct task_struct 
 	if (state)
 		conn_renew(state, &key, call->entry_ns, true);
 	else
-		conn_make(&key, call->entry_ns, true);
+		conn_make(&key, call->entry_ns, CONN_F_FRESH);
 }
 
 static __always_inline void object_freed(struct pt_regs *ctx, struct task_struct *task)
@@ -442,12 +296,14 @@ static __always_inline int tls_leave(struct pt_regs *ctx)
 	struct tls_call call;
 
 	/* No state: the process is no target, or became one during the call. */
-	if (!t || !call_pop(ctx, t, TLS_COOKIE_ROLE(cookie), &call) || !target_of(task))
+	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) || !target_of(task))
 		return 0;
-	if (call.role == TLS_ROLE_NEW)
+	if (call.flags & CALL_HALF)
+		aead_returned(ctx, task, t, &call);
+	else if (call.role == TLS_ROLE_NEW)
 		object_made(ctx, task, &call);
 	else
-		call_done(ctx, task, t, &call, cookie);
+		call_done(ctx, task, &t->open, t, &call, cookie);
 	return 0;
 }
 
@@ -472,4 +328,33 @@ SEC("uretprobe")
 int tls_return(struct pt_regs *ctx)
 {
 	return tls_leave(ctx);
+}
+
+static __always_inline void go_returned(struct pt_regs *ctx, struct task_struct *task, __u64 cookie)
+{
+	struct open_calls *open;
+	struct tls_call call;
+	struct go_key key;
+
+	open = go_call_end(ctx, task, TLS_COOKIE_ROLE(cookie), &key, &call);
+	if (!open)
+		return;
+	if (target_of(task))
+		call_done(ctx, task, open, NULL, &call, cookie);
+	if (!open->depth)
+		bpf_map_delete_elem(&go_calls, &key);
+}
+
+/* Go: the entry of a function and each of its RETs. Never more than that: a return probe would break its stacks. */
+SEC("uprobe")
+int tls_go(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+
+	if (TLS_COOKIE_ABI(cookie) == TLS_ABI_GO_RETURN)
+		go_returned(ctx, task, cookie);
+	else if (target_of(task))
+		go_call_begin(ctx, task, cookie);
+	return 0;
 }

@@ -11,6 +11,7 @@
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "bpf/event.h"
@@ -37,9 +38,10 @@ struct link_create { /* union bpf_attr.link_create with uprobe_multi, as of Linu
 struct file {
 	struct file *next;
 	struct probes_file pub;
+	uint32_t slot; /* of attached_ns[]; 0: none was left */
 	struct tls_find found;
 	char *shown_path;
-	int fds[2 * TLSFIND_MAX]; /* raw links */
+	int fds[3 * TLSFIND_MAX]; /* raw links */
 	unsigned fd_count;
 	struct bpf_link *links[2 * TLSFIND_MAX]; /* libbpf's, by perf events */
 	unsigned link_count;
@@ -248,6 +250,8 @@ static void prepare(struct probes *p)
 	bpf_program__set_autoload(skel->progs.tls_session, session);
 	bpf_program__set_autoload(skel->progs.tls_entry, !session);
 	bpf_program__set_autoload(skel->progs.tls_return, !session);
+	if (f->mode != PROBES_PERF)
+		bpf_program__set_expected_attach_type(skel->progs.tls_go, ATTACH_UPROBE_MULTI);
 	if (session) {
 		bpf_program__set_expected_attach_type(skel->progs.tls_session, ATTACH_UPROBE_SESSION);
 	} else if (f->mode == PROBES_MULTI) {
@@ -421,23 +425,49 @@ const struct probes_features *probes_features(const struct probes *p)
 
 /* --- TLS probes of a file ---------------------------------------------------------------------------------------- */
 
-static uint64_t cookie_of(const struct tls_find *found, const struct tls_func *func)
+static bool has_role(const struct tls_find *found, uint32_t role)
 {
+	for (unsigned i = 0; i < found->count; i++)
+		if (found->funcs[i].role == role)
+			return true;
+	return false;
+}
+
+static uint64_t cookie_of(const struct file *f, const struct tls_func *func)
+{
+	const struct tls_find *found = &f->found;
 	uint32_t len_arg = func->len_arg;
 
 	if (func->role == TLS_ROLE_HANDSHAKE)
 		len_arg = found->stack && strncmp(found->stack, "gnutls", 6) == 0 ? TLS_HANDSHAKE_ZERO : 0;
-	return TLS_COOKIE(func->role, len_arg, func->abi);
+	return TLS_COOKIE(func->role, len_arg, func->abi) | TLS_COOKIE_PLACE(f->slot, !has_role(found, TLS_ROLE_FREE));
 }
 
-static bool has_return(const struct tls_func *func)
+static bool is_go(const struct tls_func *func)
 {
-	return func->role != TLS_ROLE_FREE;
+	return func->abi == TLS_ABI_GO_ENTRY || func->abi == TLS_ABI_GO_RETURN;
+}
+
+/* Where a program looks at a function: at the entry and at the return of C's, at all probes of Go's as entries. */
+enum where { AT_ENTRY, AT_RETURN, AT_GO };
+
+static bool is_wanted(const struct tls_func *func, enum where where)
+{
+	switch (where) {
+	case AT_ENTRY:
+		return !is_go(func);
+	case AT_RETURN: /* a record is read before it is sealed */
+		return !is_go(func) && func->role != TLS_ROLE_FREE &&
+		       !(func->abi == TLS_ABI_AEAD && func->role == TLS_ROLE_WRITE);
+	case AT_GO:
+		return is_go(func);
+	}
+	return false;
 }
 
 /* One link over functions [first, first + count) of the file; 0 or -errno. */
 static int attach_multi(struct file *f, const char *path, const struct bpf_program *program, uint32_t type,
-			bool returns, unsigned first, unsigned count)
+			enum where where, unsigned first, unsigned count)
 {
 	uint64_t offsets[TLSFIND_MAX], cookies[TLSFIND_MAX];
 	struct link_create attr = {
@@ -446,7 +476,7 @@ static int attach_multi(struct file *f, const char *path, const struct bpf_progr
 		.path = (uintptr_t)path,
 		.offsets = (uintptr_t)offsets,
 		.cookies = (uintptr_t)cookies,
-		.multi_flags = returns ? UPROBE_MULTI_RETURN : 0,
+		.multi_flags = where == AT_RETURN ? UPROBE_MULTI_RETURN : 0,
 	};
 	unsigned i;
 	int fd;
@@ -454,10 +484,10 @@ static int attach_multi(struct file *f, const char *path, const struct bpf_progr
 	for (i = first; i < first + count; i++) {
 		const struct tls_func *func = &f->found.funcs[i];
 
-		if (returns && !has_return(func))
+		if (!is_wanted(func, where))
 			continue;
 		offsets[attr.count] = func->site.off;
-		cookies[attr.count++] = cookie_of(&f->found, func);
+		cookies[attr.count++] = cookie_of(f, func);
 	}
 	if (!attr.count)
 		return 0;
@@ -468,32 +498,37 @@ static int attach_multi(struct file *f, const char *path, const struct bpf_progr
 	return 0;
 }
 
-/* Entries and returns of functions [first, first + count), by session or multi links. */
+/* Entries and returns of functions [first, first + count), by session or multi links. All of them, or none. */
 static int attach_links(struct probes *p, struct file *f, const char *path, unsigned first, unsigned count)
 {
 	struct perfbpf_bpf *skel = p->skel;
+	unsigned before = f->fd_count;
 	int err;
 
-	if (p->features.mode == PROBES_SESSION)
-		return attach_multi(f, path, skel->progs.tls_session, ATTACH_UPROBE_SESSION, false, first, count);
-	/* Returns first: a return without its entry is ignored, an entry without its return would be counted as missed.
-	 */
-	err = attach_multi(f, path, skel->progs.tls_return, ATTACH_UPROBE_MULTI, true, first, count);
-	if (err)
-		return err;
-	err = attach_multi(f, path, skel->progs.tls_entry, ATTACH_UPROBE_MULTI, false, first, count);
-	if (err && f->fd_count) /* of the returns */
+	if (p->features.mode == PROBES_SESSION) {
+		err = attach_multi(f, path, skel->progs.tls_session, ATTACH_UPROBE_SESSION, AT_ENTRY, first, count);
+	} else {
+		/* Returns first: a return without its entry is ignored, an entry without its return would be counted as
+		 * missed. */
+		err = attach_multi(f, path, skel->progs.tls_return, ATTACH_UPROBE_MULTI, AT_RETURN, first, count);
+		if (!err)
+			err = attach_multi(f, path, skel->progs.tls_entry, ATTACH_UPROBE_MULTI, AT_ENTRY, first, count);
+	}
+	if (!err)
+		err = attach_multi(f, path, skel->progs.tls_go, ATTACH_UPROBE_MULTI, AT_GO, first, count);
+	while (err && f->fd_count > before)
 		close(f->fds[--f->fd_count]);
 	return err;
 }
 
-static int attach_perf(struct file *f, const char *path, const struct bpf_program *program, bool returns, unsigned i)
+static int attach_perf(struct file *f, const char *path, const struct bpf_program *program, enum where where,
+		       unsigned i)
 {
 	const struct tls_func *func = &f->found.funcs[i];
-	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(&f->found, func), .retprobe = returns);
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(f, func), .retprobe = where == AT_RETURN);
 	struct bpf_link *link;
 
-	if (returns && !has_return(func))
+	if (!is_wanted(func, where))
 		return 0;
 	link = bpf_program__attach_uprobe_opts(program, -1, path, func->site.off, &opts);
 	if (!link)
@@ -508,8 +543,10 @@ static int attach_one(struct probes *p, struct file *f, const char *path, unsign
 
 	if (p->features.mode != PROBES_PERF)
 		return attach_links(p, f, path, i, 1);
-	err = attach_perf(f, path, p->skel->progs.tls_return, true, i);
-	return err ? err : attach_perf(f, path, p->skel->progs.tls_entry, false, i);
+	err = attach_perf(f, path, p->skel->progs.tls_return, AT_RETURN, i);
+	if (!err)
+		err = attach_perf(f, path, p->skel->progs.tls_entry, AT_ENTRY, i);
+	return err ? err : attach_perf(f, path, p->skel->progs.tls_go, AT_GO, i);
 }
 
 static int attach_all(struct probes *p, struct file *f, const char *path)
@@ -525,6 +562,8 @@ static int attach_all(struct probes *p, struct file *f, const char *path)
 				err = f->pub.status[i];
 		}
 	}
+	if (!err)
+		p->skel->bss->attached_ns[f->slot] = f->slot ? clock_boot_ns() : 0;
 	for (i = 0; i < f->found.count; i++)
 		if (!f->pub.status[i] && f->found.funcs[i].role <= TLS_ROLE_FREE)
 			works[f->found.funcs[i].role]++;
@@ -543,6 +582,19 @@ static bool has_stack(const struct probes *p, const struct elf *e, const char *s
 	return false;
 }
 
+/* A slot of attached_ns[] that no file has; 0: none. */
+static uint32_t free_slot(const struct probes *p)
+{
+	bool taken[LIMIT_PROBED_FILES] = {true};
+
+	for (const struct file *f = p->files; f; f = f->next)
+		taken[f->slot] = true;
+	for (uint32_t i = 1; i < LIMIT_PROBED_FILES; i++)
+		if (!taken[i])
+			return i;
+	return 0;
+}
+
 int probes_attach_file(struct probes *p, const char *path, const char *shown_path, const struct elf *e,
 		       const struct tls_find *found)
 {
@@ -553,7 +605,7 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
 	if (found->count > TLSFIND_MAX)
 		return -EINVAL;
 	for (unsigned i = 0; i < found->count; i++)
-		if (found->funcs[i].abi != TLS_ABI_C)
+		if (found->funcs[i].abi == TLS_ABI_AEAD)
 			return -EOPNOTSUPP;
 	f = calloc(1, sizeof(*f));
 	if (!f)
@@ -568,6 +620,8 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
 	f->pub.dev = e->dev;
 	f->pub.ino = e->ino;
 	f->pub.found = &f->found;
+	f->slot = free_slot(p);
+	p->skel->bss->attached_ns[f->slot] = 0;
 	f->next = p->files;
 	p->files = f;
 	return attach_all(p, f, path);
