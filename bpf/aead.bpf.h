@@ -264,7 +264,7 @@ static __noinline int records_sent(struct thread *t, struct sock_info *info, __u
 
 /* `len` bytes of content in a record that was sealed or opened. */
 static __always_inline int record_moved(struct conn_state *state, const struct conn_map_key *key,
-				   const struct tls_call *call, __u64 len)
+					const struct tls_call *call, __u64 len)
 {
 	struct run run = {};
 
@@ -342,7 +342,7 @@ static __always_inline bool aead_entered(struct pt_regs *ctx, struct task_struct
 
 /* EVP_AEAD_CTX_open() has returned. */
 static __always_inline int aead_returned(struct pt_regs *ctx, struct task_struct *task, struct thread *t,
-				    struct tls_call *call)
+					 struct tls_call *call)
 {
 	struct target *target = target_of(task);
 	struct conn_state *state;

@@ -478,10 +478,12 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 		return;
 	call = go_call_around(task);
 	t = call ? NULL : thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
-	if (call)
+	if (call) {
+		info->plain = PLAIN_NEVER;
 		bind_inside(call, info, dir, len);
-	else if (t)
+	} else if (t) {
 		tls_moved(task, t, info, dir, len);
+	}
 	if (!info->tied && info->established_ns)
 		info->moved_ns = bpf_ktime_get_boot_ns();
 }

@@ -202,8 +202,7 @@ static __always_inline void call_moved(struct open_calls *open, struct thread *t
 static __always_inline void handshake_returned(struct pt_regs *ctx, const struct conn_map_key *key,
 					       const struct tls_call *call, __u64 cookie, __u64 now)
 {
-	int ret = (int)PT_REGS_RC(ctx);
-	bool ok = ret == (TLS_COOKIE_LEN_ARG(cookie) == TLS_HANDSHAKE_ZERO ? 0 : 1);
+	bool ok = call_result(ctx, cookie) == (TLS_COOKIE_LEN_ARG(cookie) == TLS_HANDSHAKE_ZERO ? 0 : 1);
 	struct conn_state *state = conn_of_call(key, call, !ok || call->inside);
 
 	if (!state)

@@ -438,7 +438,7 @@ static uint64_t cookie_of(const struct file *f, const struct tls_func *func)
 	const struct tls_find *found = &f->found;
 	uint32_t len_arg = func->len_arg;
 
-	if (func->role == TLS_ROLE_HANDSHAKE)
+	if (func->role == TLS_ROLE_HANDSHAKE && func->abi == TLS_ABI_C)
 		len_arg = found->stack && strncmp(found->stack, "gnutls", 6) == 0 ? TLS_HANDSHAKE_ZERO : 0;
 	return TLS_COOKIE(func->role, len_arg, func->abi) | TLS_COOKIE_PLACE(f->slot, !has_role(found, TLS_ROLE_FREE));
 }
@@ -451,7 +451,7 @@ static bool is_go(const struct tls_func *func)
 /* Where a program looks at a function: at the entry and at the return of C's, at all probes of Go's as entries. */
 enum where { AT_ENTRY, AT_RETURN, AT_GO };
 
-static bool is_wanted(const struct tls_func *func, enum where where)
+static bool looks_at(const struct tls_func *func, enum where where)
 {
 	switch (where) {
 	case AT_ENTRY:
@@ -484,7 +484,7 @@ static int attach_multi(struct file *f, const char *path, const struct bpf_progr
 	for (i = first; i < first + count; i++) {
 		const struct tls_func *func = &f->found.funcs[i];
 
-		if (!is_wanted(func, where))
+		if (!looks_at(func, where))
 			continue;
 		offsets[attr.count] = func->site.off;
 		cookies[attr.count++] = cookie_of(f, func);
@@ -528,7 +528,7 @@ static int attach_perf(struct file *f, const char *path, const struct bpf_progra
 	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(f, func), .retprobe = where == AT_RETURN);
 	struct bpf_link *link;
 
-	if (!is_wanted(func, where))
+	if (!looks_at(func, where))
 		return 0;
 	link = bpf_program__attach_uprobe_opts(program, -1, path, func->site.off, &opts);
 	if (!link)
