@@ -47,7 +47,11 @@ void tails_tell(struct tails *t, uint32_t tgid, void (*on_record)(void *ctx, con
 	for (size_t i = 0; i < t->count; i++) {
 		const struct lost_tail tail = t->list[i];
 		struct ev_conn_close r = {
-			.h = {.size = sizeof(r), .kind = EV_CONN_POS, .ts_ns = tail.ts_ns, .tgid = tail.tgid, .flags = tail.flags},
+			.h = {.size = sizeof(r),
+			      .kind = EV_CONN_POS,
+			      .ts_ns = tail.ts_ns,
+			      .tgid = tail.tgid,
+			      .flags = tail.flags},
 			.conn = tail.conn,
 		};
 
