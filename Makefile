@@ -185,6 +185,7 @@ $(O)/tests/shapes/minidebug.so: tests/unit/shapes/internal.S tests/unit/shapes/s
 SHAPES += $(if $(SHAPES),$(O)/tests/shapes/minidebug.so)
 
 $(foreach t,elf debugdata site tlsfind,$(O)/tests/unit/$(t) $(O)/san/tests/unit/$(t)): | $(SHAPES)
+$(O)/tests/unit/tlsfind $(O)/san/tests/unit/tlsfind: | $(STATIC_CLIENTS)
 
 unit: $(UNIT_TESTS:%=$(O)/tests/unit/%) $(UNIT_TESTS:%=$(O)/san/tests/unit/%)
 .PHONY: unit
@@ -209,7 +210,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (30)
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS := $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/tlsbench $(O)/tests/sockbench
+TEST_TOOLS = $(STATIC_CLIENTS) $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/tlsbench $(O)/tests/sockbench
 
 MODELSERVER_SRCS := $(sort $(wildcard tests/tools/modelserver/*.c))
 $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
@@ -218,6 +219,16 @@ $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testce
 $(O)/tests/modelclient: $(O)/tests/tools/modelclient.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lcjson -lm -lpthread
+# OpenSSL inside the program: with symbols (.sym), and as people ship it, stripped; in both kinds of executable.
+STATIC_CLIENTS := $(O)/tests/modelclient_pie $(O)/tests/modelclient_nopie
+LINK_pie := -pie
+LINK_nopie := -no-pie
+$(O)/tests/modelclient_%.sym: $(O)/tests/tools/modelclient.o $(BASE_SRCS:%.c=$(O)/%.o)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) $(LINK_$*) -o $@ $^ -Wl,-Bstatic -lssl -lcrypto -Wl,-Bdynamic -lcjson -lm -lpthread
+$(STATIC_CLIENTS): %: %.sym
+	$(call say,STRIP,$@)strip -o $@ $<
+.SECONDARY: $(STATIC_CLIENTS:%=%.sym)
 $(O)/tests/sockbench: $(O)/tests/bench/sockbench.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^

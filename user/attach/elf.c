@@ -384,6 +384,18 @@ void elf_unmap(struct elf *e)
 	*e = (struct elf){.fd = -1};
 }
 
+void elf_forget(const struct elf *e, uint64_t off, uint64_t len)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begin = (off + page - 1) / page * page, end;
+
+	/* bytes of the caller would be lost, not forgotten */
+	if (e->fd < 0 || off > e->size || len > e->size - off)
+		return;
+	end = (off + len) / page * page;
+	if (begin < end)
+		madvise((void *)(uintptr_t)(e->map + begin), end - begin, MADV_DONTNEED);
+}
+
 /* --- symbols ---------------------------------------------------------------------------------------------------- */
 
 static Elf64_Sym symbol_at(const struct elf *e, const struct elf_table *t, uint64_t i)

@@ -60,6 +60,8 @@ int64_t elf_offset_of(const struct elf_load *loads, unsigned n, uint64_t vaddr);
 uint64_t elf_vaddr_of(const struct elf *e, uint64_t off);
 /* Bytes at a file offset, NULL when [off, off+len) is not inside the file. */
 const uint8_t *elf_at(const struct elf *e, uint64_t off, size_t len);
+/* The whole pages of [off, off+len) need not stay resident: read again, they come from the page cache. */
+void elf_forget(const struct elf *e, uint64_t off, uint64_t len);
 
 struct elf_section { /* with its bytes inside the file */
 	uint64_t off, size, vaddr;

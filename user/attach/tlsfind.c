@@ -2,6 +2,7 @@
 #include "tlsfind.h"
 
 #include "base/err.h"
+#include "tlsfind_anchor.h"
 
 /* Methods that look for the same functions. Different families are different code, and each counts its own bytes. */
 enum family { FAMILY_LIBRARY, FAMILY_AEAD, FAMILY_GO, FAMILIES };
@@ -9,35 +10,58 @@ _Static_assert(FAMILIES <= TLSFIND_STACKS_MAX, "a family gives one stack at most
 
 /* Best evidence first: one file each, tlsfind_NAME.c. A method that finds no TLS at all lets the next one of its family
  * try; one that refuses has the last word there, since a weaker method must not overrule it. */
-static const struct {
+static const struct method {
 	enum family family;
 	int (*find)(const struct elf *e, struct tls_find *out);
+	int (*find_by_anchor)(struct anchors *a, struct tls_find *out);
 } methods[] = {
-	{FAMILY_LIBRARY, tlsfind_symbols},
-	{FAMILY_GO, tlsfind_go},
+	{FAMILY_LIBRARY, tlsfind_symbols, NULL},
+	{FAMILY_LIBRARY, NULL, tlsfind_boringssl},
+	{FAMILY_LIBRARY, NULL, tlsfind_openssl},
+	{FAMILY_AEAD, NULL, tlsfind_awslc},
+	{FAMILY_GO, tlsfind_go, NULL},
 };
+
+/* The methods over a file; anchors are read when the first one asks for them. 0 or -ENOMEM. */
+static int try_all(const struct elf *e, struct anchors *a, struct tls_finds *out, bool *found)
+{
+	bool said[FAMILIES] = {false}, read = false;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(methods); i++) {
+		const struct method *m = &methods[i];
+		struct tls_find *stack = &out->stacks[out->count];
+		int err = 0;
+
+		if (said[m->family])
+			continue;
+		if (m->find_by_anchor && !read)
+			err = anchors_read(a, e);
+		read |= m->find_by_anchor != NULL;
+		if (!err)
+			err = m->find ? m->find(e, stack) : m->find_by_anchor(a, stack);
+		if (err == -ENOMEM)
+			return err;
+		if (err == -ENOENT)
+			continue;
+		said[m->family] = true;
+		*found |= !err;
+		out->count++;
+	}
+	return 0;
+}
 
 int tlsfind(const struct elf *e, struct tls_finds *out)
 {
-	bool said[FAMILIES] = {false}, found = false;
+	struct anchors a = {0};
+	bool found = false;
+	int err;
 
 	out->count = 0;
-	for (unsigned i = 0; i < ARRAY_SIZE(methods); i++) {
-		struct tls_find *stack = &out->stacks[out->count];
-		int err;
-
-		if (said[methods[i].family])
-			continue;
-		err = methods[i].find(e, stack);
-		if (err == -ENOMEM) {
-			out->count = 0;
-			return err;
-		}
-		if (err == -ENOENT)
-			continue;
-		said[methods[i].family] = true;
-		found |= !err;
-		out->count++;
+	err = try_all(e, &a, out, &found);
+	anchors_release(&a);
+	if (err) {
+		out->count = 0;
+		return err;
 	}
 	return found ? 0 : out->count ? -EINVAL : -ENOENT;
 }
