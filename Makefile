@@ -185,7 +185,6 @@ $(O)/tests/shapes/minidebug.so: tests/unit/shapes/internal.S tests/unit/shapes/s
 SHAPES += $(if $(SHAPES),$(O)/tests/shapes/minidebug.so)
 
 $(foreach t,elf debugdata site tlsfind,$(O)/tests/unit/$(t) $(O)/san/tests/unit/$(t)): | $(SHAPES)
-$(O)/tests/unit/tlsfind $(O)/san/tests/unit/tlsfind: | $(STATIC_CLIENTS)
 
 unit: $(UNIT_TESTS:%=$(O)/tests/unit/%) $(UNIT_TESTS:%=$(O)/san/tests/unit/%)
 .PHONY: unit
@@ -229,6 +228,7 @@ $(O)/tests/modelclient_%.sym: $(O)/tests/tools/modelclient.o $(BASE_SRCS:%.c=$(O
 $(STATIC_CLIENTS): %: %.sym
 	$(call say,STRIP,$@)strip -o $@ $<
 .SECONDARY: $(STATIC_CLIENTS:%=%.sym)
+$(O)/tests/unit/tlsfind $(O)/san/tests/unit/tlsfind: | $(STATIC_CLIENTS)
 $(O)/tests/sockbench: $(O)/tests/bench/sockbench.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^
