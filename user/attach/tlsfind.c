@@ -15,10 +15,8 @@ static const struct method {
 	int (*find)(const struct elf *e, struct tls_find *out);
 	int (*find_by_anchor)(struct anchors *a, struct tls_find *out);
 } methods[] = {
-	{FAMILY_LIBRARY, tlsfind_symbols, NULL},
-	{FAMILY_LIBRARY, NULL, tlsfind_boringssl},
-	{FAMILY_LIBRARY, NULL, tlsfind_openssl},
-	{FAMILY_AEAD, NULL, tlsfind_awslc},
+	{FAMILY_LIBRARY, tlsfind_symbols, NULL}, {FAMILY_LIBRARY, NULL, tlsfind_boringssl},
+	{FAMILY_LIBRARY, NULL, tlsfind_openssl}, {FAMILY_AEAD, NULL, tlsfind_awslc},
 	{FAMILY_GO, tlsfind_go, NULL},
 };
 
