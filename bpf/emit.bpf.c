@@ -23,6 +23,12 @@ __u64 attached_ns[LIMIT_PROBED_FILES] = {};
 /* Of a goroutine that begins its first: too large for the stack of a program. */
 const __u8 no_calls[sizeof(struct open_calls)] = {};
 
+/* Not 0: `stdio_ends` is not empty, or was not once. */
+__u32 stdio_any = 0;
+
+/* Not 0: syscall.bpf.c is attached. User space writes it, after it attached and before it detaches. */
+__u32 syscalls_seen = 0;
+
 struct ring_map rb SEC(".maps");
 struct targets_map targets SEC(".maps");
 struct conns_map conns SEC(".maps");
@@ -30,6 +36,8 @@ struct threads_map threads SEC(".maps");
 struct go_calls_map go_calls SEC(".maps");
 struct socks_map socks SEC(".maps");
 struct plains_map plains SEC(".maps");
+struct stdios_map stdios SEC(".maps");
+struct stdio_ends_map stdio_ends SEC(".maps");
 struct stats_map stats SEC(".maps");
 struct tails_map tails SEC(".maps");
 

@@ -169,6 +169,7 @@ struct threads_map {
 #define PLAIN_UNDECIDED 0
 #define PLAIN_HTTP	1 /* it has an entry in `plains` */
 #define PLAIN_NEVER	2
+#define PLAIN_STDIO	3 /* standard input or output of a child: sock_info.stdio */
 
 /* What is known of a socket of a target. Softirq events find their owner here, never in the current task. */
 struct sock_info {
@@ -186,6 +187,7 @@ struct sock_info {
 	__u32 tls;	     /* 1: its bytes are TLS records */
 	__u32 tied;	     /* 1: a TLS call was */
 	__u32 pad;
+	__u64 stdio; /* key of `stdios` */
 };
 
 struct socks_map {
@@ -199,6 +201,35 @@ struct socks_map {
 struct plain {
 	struct conn_state conn;
 	struct conn_map_key key;
+};
+
+/* Standard input and output of a child: see stdio.bpf.h. */
+struct stdio {
+	struct stdio_head head;
+	__u64 pipe;	    /* the child's input, 0: no pipe */
+	struct plain plain; /* the connection; plain.key: of the parent */
+};
+
+struct stdios_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LIMIT_STDIO);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64); /* STDIO_OBJ() */
+	__type(value, struct stdio);
+};
+
+/* Which of them an inode belongs to: a pipe, or the parent's end of a Unix socket. */
+struct stdio_end {
+	__u64 obj;
+	__u64 is_out; /* 0: the child's input, 1: its output; a socket may be both, then it is its input */
+};
+
+struct stdio_ends_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * LIMIT_STDIO);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64); /* inode number */
+	__type(value, struct stdio_end);
 };
 
 struct plains_map {
@@ -228,6 +259,10 @@ extern struct threads_map threads SEC(".maps");
 extern struct go_calls_map go_calls SEC(".maps");
 extern struct socks_map socks SEC(".maps");
 extern struct plains_map plains SEC(".maps");
+extern struct stdios_map stdios SEC(".maps");
+extern struct stdio_ends_map stdio_ends SEC(".maps");
+extern __u32 stdio_any;
+extern __u32 syscalls_seen;
 extern struct stats_map stats SEC(".maps");
 extern struct tails_map tails SEC(".maps");
 

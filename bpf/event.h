@@ -270,6 +270,24 @@ enum tls_abi {
 #define TLS_COOKIE_FILE(c)		((__u32)(((c) >> 24) & 0xffff))
 #define TLS_COOKIE_UNFREED(c)		((__u32)(((c) >> 40) & 1))
 
+/*
+ * Beginning of a value of the `stdios` map, key STDIO_OBJ: see bpf/stdio.bpf.h. User space deletes it, and its one or
+ * two entries of `stdio_ends`, when the parent holds no end any more.
+ */
+struct stdio_head {
+	__u32 verdict;
+	__u32 flags;
+	__u32 looks;
+	__u32 tgid; /* the parent */
+};
+#define STDIO_F_PIPE	  1 /* one of both is a pipe: its bytes are seen in system calls only */
+#define STDIO_F_FRESH	  2 /* nothing moved before it was known */
+#define STDIO_F_BY_READER 4 /* bytes for the child are told when it reads them: system calls were not seen before */
+#define STDIO_UNDECIDED	  0
+#define STDIO_JSONRPC	  1
+#define STDIO_NEVER	  2
+#define STDIO_ENDED	  3
+
 /* Value of the `targets` map (key: tgid). */
 struct target {
 	__u64 start_ns;
@@ -349,6 +367,7 @@ EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct config) == 12);
 EV_ASSERT(sizeof(struct target) == 24);
+EV_ASSERT(sizeof(struct stdio_head) == 16);
 EV_ASSERT(sizeof(struct conn_map_key) == 24);
 EV_ASSERT(sizeof(struct conn_state) == 104);
 EV_ASSERT(sizeof(struct lost_tail) == 48);

@@ -45,6 +45,16 @@
 #define LIMIT_PLAIN_LOOKS      16
 #define LIMIT_PLAIN_LOOK_BYTES 65536
 
+/* Children whose standard input and output come from their parent, at once; and how far the parent's descriptors are
+ * searched for the other ends. */
+#define LIMIT_STDIO	4096
+#define LIMIT_STDIO_FDS 1024
+
+/* Of the first message over such a pair so many bytes are searched for "jsonrpc": an initialize request has a few
+ * hundred. In one write, or in so many (one that is met in the middle may begin with the rest of a message). */
+#define LIMIT_JSONRPC_BYTES 4096
+#define LIMIT_JSONRPC_LOOKS 16
+
 /* Elements of an iovec (UIO_MAXIOV of the kernel) that one call may have. */
 #define LIMIT_IOVECS 1024
 

@@ -8,80 +8,10 @@
  * hole in the connection, counted. A splice from a TCP socket has no tracepoint; that hole is not noticed.
  */
 #include "run.bpf.h"
+#include "callregs.bpf.h"
 #include "plain.bpf.h"
 
 #define MSG_TRUNC 0x20
-#define ENOSYS	  38
-
-/* --- what the caller called -------------------------------------------------------------------------------------- */
-
-#if defined(__TARGET_ARCH_x86)
-
-#define NR_READ	    0
-#define NR_WRITE    1
-#define NR_READV    19
-#define NR_WRITEV   20
-#define NR_SENDTO   44
-#define NR_RECVFROM 45
-#define NR_SENDMSG  46
-#define NR_RECVMSG  47
-#define NR_RECVMMSG 299
-#define NR_SENDMMSG 307
-#define NR_PREADV2  327
-#define NR_PWRITEV2 328
-
-#define TS_COMPAT 2
-#define USER32_CS 0x23
-
-/* The result register holds this from the entry until there is a result: work that runs on the way back to the user
- * (io_uring's) is not the call's. Kernel workers have a stack pointer of 0. */
-static __always_inline bool in_call(struct task_struct *task, struct pt_regs *regs)
-{
-	return (long)regs->ax == -ENOSYS && regs->sp && regs->cs != USER32_CS &&
-	       !(task->thread_info.status & TS_COMPAT);
-}
-
-static __always_inline __u64 call_number(struct pt_regs *regs)
-{
-	return regs->orig_ax;
-}
-
-#define CALL_ARG2(regs) ((regs)->si)
-#define CALL_ARG3(regs) ((regs)->dx)
-#define CALL_ARG5(regs) ((regs)->r8)
-
-#elif defined(__TARGET_ARCH_arm64)
-
-#define NR_READ	    63
-#define NR_WRITE    64
-#define NR_READV    65
-#define NR_WRITEV   66
-#define NR_SENDTO   206
-#define NR_RECVFROM 207
-#define NR_SENDMSG  211
-#define NR_RECVMSG  212
-#define NR_RECVMMSG 243
-#define NR_SENDMMSG 269
-#define NR_PREADV2  286
-#define NR_PWRITEV2 287
-
-#define PSTATE_32_BIT 0x10
-
-static __always_inline bool in_call(struct task_struct *task, struct pt_regs *regs)
-{
-	return regs->sp && !(regs->pstate & PSTATE_32_BIT);
-}
-
-static __always_inline __u64 call_number(struct pt_regs *regs)
-{
-	return (__u32)regs->syscallno;
-}
-
-#define CALL_ARG2(regs) ((regs)->regs[1])
-#define CALL_ARG3(regs) ((regs)->regs[2])
-#define CALL_ARG5(regs) ((regs)->regs[4])
-
-#endif
 
 /* --- where the bytes are ----------------------------------------------------------------------------------------- */
 
@@ -153,7 +83,7 @@ int plain_find(struct plain_move *m)
 	__u64 nr;
 	bool tx;
 
-	if (!m || !in_call(task, regs))
+	if (!m || (!m->returned && !in_call(task, regs)))
 		return 0;
 	nr = call_number(regs);
 	tx = m->dir == EV_DIR_TX;
@@ -347,7 +277,7 @@ int plain_copy(struct plain *plain, const struct plain_move *m)
 
 	if (!plain || !m)
 		return 0;
-	emit_head(&s.run.head.h, 0, EV_DATA, 0, m->now, plain->key.tgid, conn_tid());
+	emit_head(&s.run.head.h, 0, EV_DATA, 0, m->now, plain->key.tgid, m->tid ? m->tid : conn_tid());
 	conn_fill(&s.run.head.conn, &plain->key, plain->conn.gen);
 	s.run.head.entry_ns = m->now; /* there is no earlier probe */
 	s.run.head.dir = m->dir & 1;

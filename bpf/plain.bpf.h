@@ -19,6 +19,10 @@ struct plain_move {
 	__u64 iov;	 /* the next element of the caller's iovec */
 	__u32 iov_count; /* and how many there are */
 	__u32 found;	 /* 0: no probe sees these bytes */
+	__u32 returned;	 /* 1: the system call is over, and has its result */
+	__u32 tid;	 /* 0: the current thread's */
+	__u32 pad;
+	__u64 stdio; /* by stdio.bpf.c: key of `stdios`, 0: not to be copied */
 };
 
 /* Finds the user's buffers. */

@@ -2,7 +2,8 @@
 /*
  * Processes: children of targets become targets, programs are named, ends are told. Threads are no news.
  */
-#include "emit.bpf.h"
+#include "conn.bpf.h"
+#include "stdio.bpf.h"
 
 #define PF_KTHREAD	  0x00200000 /* task_struct.flags: no program */
 #define SIGNAL_GROUP_EXIT 4	     /* signal_struct.flags: group_exit_code is the process's */
@@ -62,7 +63,7 @@ static __always_inline __u32 read_args(struct task_struct *task, void *to)
 	return whole ? len - 1 : len;
 }
 
-static __always_inline void emit_exec(struct task_struct *task, const char *filename)
+static __always_inline void emit_exec(struct task_struct *task, const char *filename, bool pipes)
 {
 	struct task_struct *leader = task->group_leader;
 	struct ev_exec *r = emit_reserve(EXEC_ROOM);
@@ -85,8 +86,24 @@ static __always_inline void emit_exec(struct task_struct *task, const char *file
 	emit_head(&r->h, (sizeof(*r) + r->filename_len + r->args_len + 7) & ~7u, EV_EXEC, 0, bpf_ktime_get_boot_ns(),
 		  task->tgid, task->pid);
 	/* Urgent: user space has to look at the new program's files before it speaks. System-wide it looks at mappings
-	 * as they come, and nothing has to be decided. */
-	bpf_ringbuf_submit(r, cfg.all ? emit_wake(EXEC_ROOM) : BPF_RB_FORCE_WAKEUP);
+	 * as they come, and nothing has to be decided, but what comes over pipes needs its help. */
+	bpf_ringbuf_submit(r, cfg.all && !pipes ? emit_wake(EXEC_ROOM) : BPF_RB_FORCE_WAKEUP);
+}
+
+/* The child of a target: perhaps it speaks to its parent over its standard input and output. true: over pipes.
+ * System-wide every process is a target, or is about to be one. */
+static __always_inline bool look_at_stdio(struct task_struct *task, __u32 running)
+{
+	struct task_struct *parent = task->real_parent;
+	struct conn_map_key key;
+	struct target *t = target_of(parent);
+
+	if (!cfg.all && (!t || t->provisional))
+		return false;
+	conn_key(&key, parent, 0);
+	if (key.tgid == (__u32)task->tgid || key.tgid == cfg.self_tgid)
+		return false;
+	return stdio_note((__u64)BPF_CORE_READ(task, files), (__u64)BPF_CORE_READ(parent, files), &key, running);
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -113,7 +130,7 @@ int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binp
 		thread->write.obj = 0;
 		thread->recv.cookie = 0;
 	}
-	emit_exec(task, bprm->filename);
+	emit_exec(task, bprm->filename, look_at_stdio(task, 0));
 	return 0;
 }
 
@@ -153,7 +170,7 @@ int BPF_PROG(proc_exit, struct task_struct *task)
 /* --- who is there already ---------------------------------------------------------------------------------------- */
 
 /* Read by probes_identify() and probes_add_all(): processes as the kernel knows them. /proc has their start to 10 ms
- * only. */
+ * only. Parents are targets before their children are asked for. */
 SEC("iter/task")
 int proc_list(struct bpf_iter__task *ctx)
 {
@@ -166,5 +183,6 @@ int proc_list(struct bpf_iter__task *ctx)
 	id.exec_id = task->self_exec_id;
 	id.tgid = task->tgid;
 	bpf_seq_write(ctx->meta->seq, &id, sizeof(id));
+	look_at_stdio(task, 1);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include "go.bpf.h"
 #include "plain.bpf.h"
 #include "run.bpf.h"
+#include "stdio.bpf.h"
 #include <bpf/bpf_endian.h>
 
 #define MSG_OOB		    1
@@ -193,7 +194,18 @@ static __always_inline void plain_end(struct sock *sk)
 	conn_emit_close(&plain->conn, &plain->key, bpf_ktime_get_boot_ns());
 }
 
-/* Bytes that moved over the socket, if they are plain HTTP. */
+/* A parent's end of the standard input or output of a child. (Some runtimes give these Unix sockets, not pipes.) */
+static __always_inline struct stdio_end *stdio_of(struct sock *sk)
+{
+	__u64 ino;
+
+	if (!stdio_any || !is_unix_stream(sk))
+		return NULL;
+	ino = sk->sk_socket->file->f_inode->i_ino;
+	return bpf_map_lookup_elem(&stdio_ends, &ino);
+}
+
+/* Bytes that moved over the socket, if they are plain HTTP or JSON-RPC with a child. */
 static __always_inline void plain_moved(struct sock *sk, struct sock_info *info, struct plain_move *m)
 {
 	struct plain *plain;
@@ -203,6 +215,20 @@ static __always_inline void plain_moved(struct sock *sk, struct sock_info *info,
 	m->now = bpf_ktime_get_boot_ns();
 	m->cookie = info->cookie;
 	plain_find(m);
+	if (info->plain == PLAIN_UNDECIDED) {
+		struct stdio_end *end = stdio_of(sk);
+
+		if (end) {
+			info->plain = PLAIN_STDIO;
+			info->stdio = end->obj;
+		}
+	}
+	if (info->plain == PLAIN_STDIO) {
+		if (stdio_moved(info->stdio, m) == STDIO_NEVER)
+			info->plain = PLAIN_NEVER;
+		stdio_copy(m);
+		return;
+	}
 	if (info->plain == PLAIN_UNDECIDED) {
 		bool fresh = !info->looks[0] && !info->looks[1] && is_fresh(sk, m);
 
@@ -498,6 +524,8 @@ static __always_inline void unix_ended(struct sock *sk)
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	if (info && info->plain == PLAIN_HTTP)
 		plain_end(sk);
+	if (info && info->plain == PLAIN_STDIO)
+		stdio_ended(info->stdio);
 }
 
 SEC("tp_btf/sock_send_length")
@@ -528,8 +556,17 @@ int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 
 /* --- who is there still ------------------------------------------------------------------------------------------ */
 
-/* Read by probes_tick(): the cookies of Unix sockets with plain HTTP that a target holds. No tracepoint tells when one
- * is closed. */
+/* The parent's ends of what a child has as standard input and output. */
+static __noinline __u64 stdio_held(__u64 ino, __u32 tgid)
+{
+	struct stdio_end *end = bpf_map_lookup_elem(&stdio_ends, &ino);
+	struct stdio *s = end ? bpf_map_lookup_elem(&stdios, &end->obj) : NULL;
+
+	return s && s->head.tgid == tgid ? end->obj : 0;
+}
+
+/* Read by probes_tick(): ev_conn.obj of the connections over Unix sockets and pipes that a target holds. No tracepoint
+ * tells when one is closed. */
 SEC("iter/task_file")
 int plain_list(struct bpf_iter__task_file *ctx)
 {
@@ -538,9 +575,13 @@ int plain_list(struct bpf_iter__task_file *ctx)
 	struct socket *socket;
 	struct plain *plain;
 	struct sock *sk;
+	__u64 obj;
 
 	if (!task || !file || !target_of(task))
 		return 0;
+	obj = stdio_any ? stdio_held(BPF_CORE_READ(file, f_inode, i_ino), task->tgid) : 0;
+	if (obj)
+		bpf_seq_write(ctx->meta->seq, &obj, sizeof(obj));
 	socket = bpf_sock_from_file(file);
 	if (!socket)
 		return 0;

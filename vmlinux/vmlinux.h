@@ -99,8 +99,11 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 };
 
+struct socket;
+
 struct sock {
 	struct sock_common __sk_common;
+	struct socket *sk_socket;
 	u8 sk_shutdown;
 	u16 sk_type;
 	u16 sk_protocol;
@@ -116,13 +119,54 @@ struct tcp_sock {
 	u64 bytes_acked;
 };
 
-struct socket {
-	struct sock *sk;
+struct unix_sock {
+	struct sock *peer;
 };
 
 struct file;
 
+struct socket {
+	struct sock *sk;
+	struct file *file;
+};
+
 struct sk_buff;
+
+/* --- files ------------------------------------------------------------------------------------------------------- */
+
+enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFIFO = 0010000 };
+enum { FMODE_READ = 1, FMODE_WRITE = 2 };
+enum { PIPEFS_MAGIC = 0x50495045 };
+
+struct super_block {
+	unsigned long s_magic;
+};
+
+struct inode {
+	unsigned short i_mode;
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+
+struct file {
+	unsigned int f_mode;
+	struct inode *f_inode;
+	void *private_data;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct pipe_inode_info { /* since 6.14 both are inside a union */
+	unsigned int head;
+	unsigned int tail;
+};
 
 /* --- processes --------------------------------------------------------------------------------------------------- */
 
@@ -165,6 +209,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct task_struct *real_parent;
 	struct mm_struct *mm;
+	struct files_struct *files;
 	struct signal_struct *signal;
 	struct sched_entity se;
 	char comm[16];
@@ -212,6 +257,7 @@ struct pt_regs { /* the kernel's: user_pt_regs and more */
 	__u64 sp;
 	__u64 pc;
 	__u64 pstate;
+	__u64 orig_x0;
 	__s32 syscallno;
 };
 #else

@@ -17,6 +17,7 @@
 #include "bpf/event.h"
 #include "perfbpf.skel.h"
 #include "reclaim.h"
+#include "syscalls.h"
 #include "tails.h"
 
 /* Newer than the headers of Debian 12. */
@@ -55,6 +56,7 @@ struct probes {
 	struct file *files; /* newest first */
 	struct reclaim *reclaim;
 	struct tails *tails;
+	struct syscalls *syscalls;
 	uint64_t next_sweep_ns, next_unix_ns;
 	int cpus;
 };
@@ -319,6 +321,9 @@ static int on_sample(void *ctx, void *bytes, size_t len)
 		tails_tell(p->tails, h->tgid, p->cfg.on_record, p->cfg.ctx);
 	}
 	reclaim_note(p->reclaim, bytes, len);
+	/* Before the new program speaks to its parent over pipes. */
+	if (len >= sizeof(*h) && h->kind == EV_EXEC)
+		syscalls_update(p->syscalls, h->ts_ns);
 	p->cfg.on_record(p->cfg.ctx, bytes, len);
 	return 0;
 }
@@ -350,7 +355,14 @@ static int load(struct probes *p)
 		return p->cpus;
 	p->reclaim = reclaim_new(bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.targets));
 	p->tails = tails_new(bpf_map__fd(p->skel->maps.tails));
-	return p->reclaim && p->tails ? 0 : -ENOMEM;
+	p->syscalls = syscalls_new(&(struct syscalls_config){
+		.program = p->skel->progs.call_returned,
+		.stdios_fd = bpf_map__fd(p->skel->maps.stdios),
+		.ends_fd = bpf_map__fd(p->skel->maps.stdio_ends),
+		.seen = &p->skel->bss->syscalls_seen,
+		.stdio_size = bpf_map__value_size(p->skel->maps.stdios),
+	});
+	return p->reclaim && p->tails && p->syscalls ? 0 : -ENOMEM;
 }
 
 struct probes *probes_open(const struct probes_config *cfg)
@@ -398,6 +410,7 @@ void probes_detach(struct probes *p)
 {
 	for (struct file *f = p->files; f; f = f->next)
 		file_detach(f);
+	syscalls_detach(p->syscalls);
 	perfbpf_bpf__detach(p->skel);
 }
 
@@ -412,6 +425,7 @@ void probes_close(struct probes *p)
 		file_free(f);
 	}
 	ring_buffer__free(p->ring);
+	syscalls_free(p->syscalls);
 	perfbpf_bpf__destroy(p->skel);
 	reclaim_free(p->reclaim);
 	tails_free(p->tails);
@@ -849,9 +863,11 @@ static uint64_t *read_cookies(int fd, size_t *count)
 	return (uint64_t *)(void *)bytes;
 }
 
-/* Closes those Unix sockets that no target holds any more. */
+/* Closes those Unix sockets and pipes that no target holds any more. */
 static void sweep_unix(struct probes *p, uint64_t now_ns)
 {
+	size_t pair_count; /* first: what comes later is none of the list's business */
+	uint64_t *pairs = syscalls_pairs(p->syscalls, &pair_count);
 	struct bpf_link *link = bpf_program__attach_iter(p->skel->progs.plain_list, NULL);
 	int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
 	size_t count = 0;
@@ -859,6 +875,9 @@ static void sweep_unix(struct probes *p, uint64_t now_ns)
 
 	if (cookies)
 		reclaim_unix_sweep(p->reclaim, cookies, count, now_ns, p->cfg.on_record, p->cfg.ctx);
+	if (cookies)
+		syscalls_forget(p->syscalls, pairs, pair_count, cookies, count);
+	free(pairs);
 	free(cookies);
 	if (fd >= 0)
 		close(fd);
@@ -868,7 +887,8 @@ static void sweep_unix(struct probes *p, uint64_t now_ns)
 void probes_tick(struct probes *p, uint64_t now_ns)
 {
 	reclaim_tick(p->reclaim, now_ns);
-	if (reclaim_unix_count(p->reclaim) && now_ns >= p->next_unix_ns) {
+	syscalls_update(p->syscalls, now_ns);
+	if ((reclaim_unix_count(p->reclaim) || p->skel->bss->stdio_any) && now_ns >= p->next_unix_ns) {
 		sweep_unix(p, now_ns);
 		p->next_unix_ns = now_ns + UNIX_INTERVAL_NS;
 	}

@@ -205,10 +205,10 @@ static struct conn_map_key key_of(const struct ev_head *h, const struct ev_conn 
 	return (struct conn_map_key){.obj = c->obj, .start_ns = c->start_ns, .tgid = h->tgid, .exec_id = c->exec_id};
 }
 
-static void note_sock(struct reclaim *r, const struct ev_conn_sock *s)
+/* Unix sockets, and standard input and output of children. */
+static void note_untold(struct reclaim *r, const struct conn_map_key *key)
 {
-	struct conn_map_key key = key_of(&s->h, &s->conn);
-	struct known *k = s->how == EV_SOCK_ITSELF && !s->addr.family ? find(r, &key) : NULL;
+	struct known *k = find(r, key);
 
 	if (!k || k->on_unix)
 		return;
@@ -255,6 +255,7 @@ void reclaim_unix_sweep(struct reclaim *r, const uint64_t *cookies, size_t count
 void reclaim_note(struct reclaim *r, const void *bytes, size_t len)
 {
 	const struct ev_head *h = bytes;
+	const struct ev_conn_sock *sock = bytes;
 	struct conn_map_key key;
 
 	if (len < sizeof(*h))
@@ -263,13 +264,17 @@ void reclaim_note(struct reclaim *r, const void *bytes, size_t len)
 	case EV_CONN_OPEN:
 		key = key_of(h, &((const struct ev_conn_open *)bytes)->conn);
 		add(r, &key, ((const struct ev_conn_open *)bytes)->conn.gen);
+		if (h->flags & EV_F_STDIO)
+			note_untold(r, &key);
 		break;
 	case EV_CONN_CLOSE:
 		key = key_of(h, &((const struct ev_conn_close *)bytes)->conn);
 		closed(r, &key, h->ts_ns);
 		break;
 	case EV_CONN_SOCK:
-		note_sock(r, bytes);
+		key = key_of(h, &sock->conn);
+		if (sock->how == EV_SOCK_ITSELF && !sock->addr.family)
+			note_untold(r, &key);
 		break;
 	case EV_EXEC:
 		program_ended(r, h->tgid, ((const struct ev_exec *)bytes)->exec_id);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef ATTACH_SYSCALLS_H
+#define ATTACH_SYSCALLS_H
+
+/*
+ * The one program at the end of every system call (bpf/syscall.bpf.c): attached while something needs it, and not
+ * longer, because every program of the machine pays for it. Needed while a target and a child of its are joined by a
+ * pipe over which JSON-RPC is spoken, or nothing yet. Private child of probes.c.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SYSCALLS_LINGER_NS 1000000000ull /* how long it stays attached after it was needed */
+
+struct bpf_program;
+
+struct syscalls_config {
+	struct bpf_program *program;
+	int stdios_fd, ends_fd; /* maps, borrowed */
+	uint32_t *seen;		/* the kernel's syscalls_seen */
+	uint32_t stdio_size;	/* bytes of a value of `stdios` */
+};
+
+struct syscalls;
+
+struct syscalls *syscalls_new(const struct syscalls_config *cfg); /* NULL: no memory */
+void syscalls_free(struct syscalls *s);				  /* detaches; NULL is fine */
+
+/* Attaches or detaches. Cheap: after every exec, and now and then. */
+void syscalls_update(struct syscalls *s, uint64_t now_ns);
+void syscalls_detach(struct syscalls *s);
+bool syscalls_attached(const struct syscalls *s);
+
+/* Pairs that the kernel knows now: keys of `stdios`, allocated; NULL: none, or no memory. */
+uint64_t *syscalls_pairs(struct syscalls *s, size_t *count);
+/* Forgets those of `pairs` that are not among `held` (sorted): nobody can speak over them any more. */
+void syscalls_forget(struct syscalls *s, const uint64_t *pairs, size_t count, const uint64_t *held, size_t held_count);
+
+#endif
