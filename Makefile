@@ -117,6 +117,7 @@ UNIT_exchange := $(wildcard user/flow/llm/*.c) $(DECODE_SRCS) user/flow/proto/ss
 UNIT_exchange_wire := $(UNIT_exchange)
 UNIT_exchange_ws := $(UNIT_exchange)
 UNIT_walltime := user/flow/agent/walltime.c
+UNIT_verdict := user/flow/agent/verdict.c user/flow/agent/walltime.c
 UNIT_agents := $(wildcard user/flow/agent/*.c) user/flow/llm/call.c
 UNIT_span := user/flow/span.c user/flow/llm/call.c
 UNIT_trace := user/flow/trace.c user/flow/span.c user/flow/llm/call.c user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c

@@ -179,6 +179,19 @@ int output_trace(struct output *out, struct pipeline *p, uint64_t now_ns, struct
 	return err;
 }
 
+static int put_verdict(struct output *out, struct pipeline *p, uint64_t now_ns)
+{
+	struct buf text;
+	int err;
+
+	buf_init(&text, 0); /* a sentence */
+	err = pipeline_verdict(p, now_ns, &text);
+	if (!err && text.len)
+		err = view_verdict_line(&out->line, (struct sv){text.ptr, text.len});
+	buf_release(&text);
+	return err;
+}
+
 int output_finish(struct output *out, struct pipeline *p, uint64_t now_ns)
 {
 	uint64_t start_ns = out->cfg.info->start_ns;
@@ -191,7 +204,8 @@ int output_finish(struct output *out, struct pipeline *p, uint64_t now_ns)
 		out->calls_open = false;
 	}
 	buf_clear(&out->line);
-	if (!summary_render(out->summary, &out->line, pipeline_lost(p), pipeline_coverage(p),
+	if (!put_verdict(out, p, now_ns) &&
+	    !summary_render(out->summary, &out->line, pipeline_lost(p), pipeline_coverage(p),
 			    now_ns > start_ns ? now_ns - start_ns : 0) &&
 	    write(STDERR_FILENO, out->line.ptr, out->line.len) < 0)
 		return out->err;

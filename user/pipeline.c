@@ -7,9 +7,12 @@
 #include <uthash.h>
 
 #include "base/err.h"
+#include "flow/agent/verdict.h"
 #include "flow/interest.h"
 #include "flow/llm/exchange.h"
 #include "flow/proto/proto.h"
+
+#define AGENTS_TICK_NS 1000000000ull /* of event time: how often what is past becomes final */
 
 #define FLOW_RETRANSMITS_MAX 64 /* latest retransmit times kept of one connection, for the instants on its calls */
 
@@ -22,7 +25,9 @@ struct pipeline {
 	struct exchanges *exchanges;
 	struct spans *spans;
 	struct coverage *coverage;
-	struct flow *flows; /* by connection id */
+	struct agents *agents;
+	uint64_t agents_tick_ns; /* the last one */
+	struct flow *flows;	 /* by connection id */
 	uint64_t call_count;
 };
 
@@ -331,6 +336,7 @@ static void on_call(void *ctx, const struct call *c)
 	struct pipeline *p = ctx;
 	const struct proc *proc = procs_get(p->procs, &c->conn);
 	struct flow *f = flow_of(p, c->conn_id);
+	struct agent_place place;
 
 	if (is_served(f))
 		return;
@@ -341,8 +347,37 @@ static void on_call(void *ctx, const struct call *c)
 	if (proc)
 		coverage_push_call(p->coverage, proc);
 	push_span(p, p->spans, c, proc);
+	agents_push_call(p->agents, c, proc, &place);
 	if (p->cfg.on_call)
 		p->cfg.on_call(p->cfg.ctx, c, proc);
+}
+
+/* --- adaptors: proc -> agents ---------------------------------------------------------------------------------------
+ */
+
+static void on_proc(void *ctx, const struct proc *proc)
+{
+	agents_push_proc(((struct pipeline *)ctx)->agents, proc);
+}
+
+static void find_first_open(void *ctx, const struct call *c)
+{
+	uint64_t *first_ns = ctx, begin_ns, end_ns;
+
+	call_bounds(c, &begin_ns, &end_ns);
+	if (begin_ns < *first_ns)
+		*first_ns = begin_ns;
+}
+
+static void tick_agents(struct pipeline *p, uint64_t now_ns)
+{
+	uint64_t open_ns = UNKNOWN_NS;
+
+	if (now_ns < p->agents_tick_ns + AGENTS_TICK_NS)
+		return;
+	p->agents_tick_ns = now_ns;
+	exchanges_each_open(p->exchanges, now_ns, find_first_open, &open_ns);
+	agents_tick(p->agents, now_ns, open_ns);
 }
 
 /* --- adaptors: record -> conn and proc -----------------------------------------------------------------------------
@@ -449,17 +484,19 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_tick = on_tick,
 		.on_pos = on_pos,
 	};
-	struct proc_sink proc_sink = {0};
+	struct proc_sink proc_sink = {.ctx = p, .on_change = on_proc};
+	struct agents_sink agents_sink = {.ctx = p};
 
 	if (!p)
 		return NULL;
 	p->cfg = *cfg;
+	p->agents = agents_new(&p->lost, &agents_sink);
 	p->spans = spans_new(cfg->max_events, &p->lost);
 	p->coverage = coverage_new(&p->lost);
 	p->procs = procs_new(&p->lost, &proc_sink);
 	p->exchanges = exchanges_new(&exchange_cfg, &p->lost, &exchange_sink);
 	p->conns = conns_new(&p->lost, &conn_sink);
-	if (!p->spans || !p->coverage || !p->procs || !p->exchanges || !p->conns) {
+	if (!p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->conns) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -486,6 +523,7 @@ void pipeline_free(struct pipeline *p)
 		conns_free(p->conns);
 	}
 	exchanges_free(p->exchanges);
+	agents_free(p->agents);
 	procs_free(p->procs);
 	coverage_free(p->coverage);
 	spans_free(p->spans);
@@ -510,12 +548,14 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 	conns_tick(p->conns, now_ns);
 	conns_each(p->conns, tick_flow, &now_ns);
 	exchanges_tick(p->exchanges, now_ns);
+	tick_agents(p, now_ns);
 }
 
 void pipeline_finish(struct pipeline *p, uint64_t now_ns)
 {
 	conns_finish(p->conns, now_ns);
 	exchanges_tick(p->exchanges, now_ns);
+	agents_finish(p->agents, now_ns);
 }
 
 const struct lost *pipeline_lost(const struct pipeline *p)
@@ -538,6 +578,54 @@ unsigned pipeline_open_calls(const struct pipeline *p)
 	return exchanges_open_count(p->exchanges);
 }
 
+/* --- the verdict ----------------------------------------------------------------------------------------------------
+ */
+
+static void verdict_of(const struct agents_run *run, const struct lost *lost, struct verdict_facts *out)
+{
+	*out = (struct verdict_facts){
+		.wall = &run->wall,
+		.model = run->top_model[0] ? run->top_model : NULL,
+		.ttft_p50_ns = run->ttft_p50_ns,
+		.tool = run->top_tool.name[0] ? run->top_tool.name : NULL,
+		.program = run->top_tool.program[0] ? run->top_tool.program : NULL,
+		.lossy = lost_total(lost) != 0,
+	};
+}
+
+int pipeline_verdict(struct pipeline *p, uint64_t now_ns, struct buf *out)
+{
+	struct verdict_facts facts;
+	struct agents_run run;
+	int err = agents_run(p->agents, now_ns, &run);
+
+	verdict_of(&run, &p->lost, &facts);
+	return err ? err : verdict_text(out, &facts);
+}
+
+static int write_verdict(struct pipeline *p, uint64_t now_ns, struct buf *out)
+{
+	struct verdict_facts facts;
+	struct agents_run run;
+	struct json j;
+	int err = agents_run(p->agents, now_ns, &run);
+
+	if (err || run.begin_ns == UNKNOWN_NS)
+		return err;
+	verdict_of(&run, &p->lost, &facts);
+	json_init(&j, out);
+	json_object(&j, NULL);
+	verdict_json(&j, &facts);
+	json_uint(&j, "turns", run.turns);
+	json_uint(&j, "steps", run.steps);
+	json_uint(&j, "tools", run.tools);
+	json_end_object(&j);
+	return j.err;
+}
+
+/* --- the trace ------------------------------------------------------------------------------------------------------
+ */
+
 struct snapshot {
 	struct pipeline *p;
 	struct spans *spans;
@@ -557,19 +645,26 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 {
 	struct lost scratch = {0}; /* a snapshot that is cut loses nothing */
 	struct snapshot s = {.p = p, .spans = spans_new(p->cfg.max_events, &scratch)};
+	struct buf verdict;
 	int err;
 
 	if (!s.spans)
 		return -ENOMEM;
+	buf_init(&verdict, 0); /* bounded: a sentence and numbers */
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
 	meta->now_ns = now_ns;
 	meta->max_events = p->cfg.max_events;
 	spans_show(p->spans, p->cfg.max_events - spans_events(s.spans)); /* what is open comes first */
 	meta->call_count = p->call_count;
 	meta->callers_only = p->cfg.callers_only;
-	meta->agent_count = coverage_agents(p->coverage);
+	meta->agent_count = agents_count(p->agents);
 	meta->lost = &p->lost;
-	err = trace_write(p->spans, s.spans, p->procs, meta, sink);
+	err = write_verdict(p, now_ns, &verdict);
+	meta->verdict_json = (struct sv){verdict.ptr, verdict.len};
+	if (!err)
+		err = trace_write(p->spans, s.spans, p->procs, meta, sink);
+	meta->verdict_json = SV_NONE;
+	buf_release(&verdict);
 	spans_free(s.spans);
 	return err;
 }

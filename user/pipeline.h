@@ -6,6 +6,7 @@
  * The house: builds every stage, last room first, and wires their sinks. Ownership and adaptors, no logic. No libbpf.
  */
 
+#include "flow/agent/agents.h"
 #include "flow/conn.h"
 #include "flow/coverage.h"
 #include "flow/llm/call.h"
@@ -38,7 +39,10 @@ const struct coverage *pipeline_coverage(const struct pipeline *p);
 /* A loss that is seen outside of the stages. */
 void pipeline_count_lost(struct pipeline *p, enum lost_id id, uint64_t n);
 unsigned pipeline_open_calls(const struct pipeline *p);
-/* The trace as it stands; fills call_count, agent_count and lost of *meta. 0 or -errno. */
+/* Why was it slow, in one sentence, as of now; nothing when no call was made. 0 or -errno of the buffer. Captured text:
+ * not fit for a terminal as it is. */
+int pipeline_verdict(struct pipeline *p, uint64_t now_ns, struct buf *out);
+/* The trace as it stands; fills call_count, agent_count, verdict and lost of *meta. 0 or -errno. */
 int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t now_ns, const struct trace_sink *sink);
 
 #endif

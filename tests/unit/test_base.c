@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "base/quantile.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -163,9 +164,33 @@ static void every_loss_has_a_name(void **state)
 	assert_int_equal(lost_total(&l), 2 * LOST_COUNT);
 }
 
+/* Within 4 % of the exact percentile, whatever the spread; what is outside counts at the ends. */
+static void test_quantile(void **state)
+{
+	static struct quantile q;
+
+	(void)state;
+	q = (struct quantile){0};
+	assert_int_equal(quantile_ns(&q, 0.5), 0);
+	for (uint64_t i = 1; i <= 10000; i++)
+		quantile_add(&q, i * 1000000);
+	for (double share = 0.01; share <= 1; share += 0.01) {
+		double exact = share * 10000 * 1e6, is = (double)quantile_ns(&q, share);
+
+		assert_true(is > exact * 0.955 && is < exact * 1.045);
+	}
+	q = (struct quantile){0};
+	quantile_add(&q, 0);
+	quantile_add(&q, UINT64_MAX);
+	assert_int_equal(q.count, 2);
+	assert_true(quantile_ns(&q, 0.5) <= 1000);
+	assert_true(quantile_ns(&q, 1) > 3600000000000ull);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_quantile),
 		cmocka_unit_test(buffer_grows_to_its_cap),
 		cmocka_unit_test(buffer_without_memory),
 		cmocka_unit_test(json_text),

@@ -12,15 +12,20 @@ struct world {
 	struct procs *t;
 };
 
-static void on_exit_(void *ctx, const struct proc *p)
+static void on_change(void *ctx, const struct proc *p)
 {
-	tlog_printf(&((struct world *)ctx)->log, "exit %u %s %d/%d\n", p->shown_pid, p->name, p->code, p->signal);
+	struct tlog *log = &((struct world *)ctx)->log;
+
+	if (p->end_ns == UNKNOWN_NS)
+		tlog_printf(log, "%u of %u is %s\n", p->shown_pid, p->ppid, p->name);
+	else
+		tlog_printf(log, "exit %u %s %d/%d\n", p->shown_pid, p->name, p->code, p->signal);
 }
 
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	w->t = procs_new(&w->lost, &(struct proc_sink){w, on_exit_});
+	w->t = procs_new(&w->lost, &(struct proc_sink){w, on_change});
 	assert_non_null(w->t);
 }
 
@@ -118,7 +123,7 @@ static void pid_reuse(void **state)
 	assert_int_equal(get(&w, 4242, 300)->shown_pid, 10000001);
 	assert_int_equal(get(&w, 4242, 100)->end_ns, 109);
 	assert_int_equal(get(&w, 4242, 200)->end_ns, UNKNOWN_NS);
-	assert_log(&w.log, "exit 4242 agent 3/0\n");
+	assert_log(&w.log, "4242 of 1 is agent\nexit 4242 agent 3/0\n10000000 of 1 is other\n10000001 of 1 is third\n");
 	close_world(&w);
 }
 

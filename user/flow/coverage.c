@@ -116,15 +116,6 @@ void coverage_push_call(struct coverage *t, const struct proc *p)
 		r->calls++;
 }
 
-uint64_t coverage_agents(const struct coverage *t)
-{
-	uint64_t n = 0;
-
-	for (struct row *r = t->rows; r; r = r->hh.next)
-		n += r->row.calls > 0;
-	return n;
-}
-
 struct group {
 	struct coverage_row row;
 	UT_hash_handle hh; /* by row.process */

@@ -37,8 +37,6 @@ void coverage_set_callers_only(struct coverage *t, bool on);
 void coverage_push_conn(struct coverage *t, const struct proc *p, enum coverage_kind kind, const char *reason);
 /* One model call ended. */
 void coverage_push_call(struct coverage *t, const struct proc *p);
-/* Processes that made a model call. */
-uint64_t coverage_agents(const struct coverage *t);
 /* Rows in the order in which the processes were first seen. */
 void coverage_each(const struct coverage *t, void (*fn)(void *ctx, const struct coverage_row *r), void *ctx);
 /* The same in at most max_rows rows, where that can be done by one row for all processes of a name. 0 or -ENOMEM. */

@@ -481,6 +481,12 @@ void procs_free(struct procs *t)
 	free(t);
 }
 
+static void tell(const struct procs *t, const struct node *n)
+{
+	if (t->sink.on_change)
+		t->sink.on_change(t->sink.ctx, &n->p);
+}
+
 void procs_push_exec(struct procs *t, const struct rec_exec *r)
 {
 	struct node *n = get(t, r->proc.tgid, r->proc.start_ns, r->ts_ns);
@@ -495,6 +501,24 @@ void procs_push_exec(struct procs *t, const struct rec_exec *r)
 	set_name(&n->p, r);
 	set_args(t, &n->p, r->args);
 	n->p.agent = catalogue_agent(r->filename, r->args);
+	tell(t, n);
+}
+
+/* Until its own exec a child is the program that its parent is. */
+static void inherit_program(struct procs *t, struct proc *child, const struct proc *parent)
+{
+	memcpy(child->name, parent->name, sizeof(child->name));
+	memcpy(child->exe, parent->exe, sizeof(child->exe));
+	child->agent = parent->agent;
+	if (!parent->args_len)
+		return;
+	child->args = malloc(parent->args_len);
+	if (!child->args) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	memcpy(child->args, parent->args, parent->args_len);
+	child->args_len = parent->args_len;
 }
 
 void procs_push_fork(struct procs *t, const struct rec_fork *r)
@@ -507,20 +531,9 @@ void procs_push_fork(struct procs *t, const struct rec_fork *r)
 	if (!n->p.ppid)
 		n->p.ppid = r->parent_tgid;
 	parent = newest(t, r->parent_tgid);
-	if (!parent || parent == n || n->p.name[0])
-		return;
-	memcpy(n->p.name, parent->p.name, sizeof(n->p.name));
-	memcpy(n->p.exe, parent->p.exe, sizeof(n->p.exe));
-	n->p.agent = parent->p.agent;
-	if (!parent->p.args_len)
-		return;
-	n->p.args = malloc(parent->p.args_len);
-	if (!n->p.args) {
-		t->lost->n[LOST_NO_MEMORY]++;
-		return;
-	}
-	memcpy(n->p.args, parent->p.args, parent->p.args_len);
-	n->p.args_len = parent->p.args_len;
+	if (parent && parent != n && !n->p.name[0])
+		inherit_program(t, &n->p, &parent->p);
+	tell(t, n);
 }
 
 void procs_push_exit(struct procs *t, const struct rec_exit *r)
@@ -534,8 +547,7 @@ void procs_push_exit(struct procs *t, const struct rec_exit *r)
 	n->p.signal = r->signal;
 	n->p.cpu_ns = r->cpu_ns;
 	DL_APPEND2(t->ended[n->used], n, ended_prev, ended_next);
-	if (t->sink.on_exit)
-		t->sink.on_exit(t->sink.ctx, &n->p);
+	tell(t, n);
 }
 
 const struct proc *procs_get(struct procs *t, const struct conn_key *k)

@@ -35,7 +35,8 @@ struct proc {
 
 struct proc_sink {
 	void *ctx;
-	void (*on_exit)(void *ctx, const struct proc *p); /* may be NULL */
+	/* Known now (born, or there already), another program, or ended. May be NULL. */
+	void (*on_change)(void *ctx, const struct proc *p);
 };
 
 struct procs;

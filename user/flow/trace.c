@@ -786,6 +786,8 @@ static void put_metadata(struct writing *w)
 	put_lost(&j, m->lost);
 	if (m->attach_json.ptr)
 		json_raw(&j, "attach", m->attach_json);
+	if (m->verdict_json.ptr)
+		json_raw(&j, "verdict", m->verdict_json);
 	if (m->self_json.ptr)
 		json_raw(&j, "self", m->self_json);
 	json_end_object(&j);

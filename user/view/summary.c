@@ -276,6 +276,15 @@ static void render_row(void *ctx, const struct coverage_row *r)
 		t->err = buf_putc(t->out, '\n');
 }
 
+#define VERDICT_BYTES 1024 /* of its line; a usual one has 200 */
+
+int view_verdict_line(struct buf *out, struct sv verdict)
+{
+	char safe[VERDICT_BYTES];
+
+	return buf_printf(out, "verdict: %s\n", log_safe(safe, sizeof(safe), verdict));
+}
+
 int summary_render(struct summary *s, struct buf *out, const struct lost *lost, const struct coverage *coverage,
 		   uint64_t duration_ns)
 {

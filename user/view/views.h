@@ -14,6 +14,9 @@ int view_call_json(struct buf *out, const struct call *c, const struct proc *p, 
 /* One line for a terminal, no control bytes from captured data. */
 int view_call_line(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns);
 
+/* The verdict as a line for a terminal. */
+int view_verdict_line(struct buf *out, struct sv verdict);
+
 /* Collects what the summary needs, a few bytes a call (bounded reservoir for percentiles). */
 struct summary;
 struct summary *summary_new(void);

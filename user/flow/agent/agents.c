@@ -11,11 +11,13 @@
 #include <utlist.h>
 
 #include "base/err.h"
+#include "base/quantile.h"
 #include "charge.h"
 #include "toolwait.h"
 
 #define KEY_BYTES      448
-#define TOOL_NAMES_MAX 256 /* names whose times are added up; later ones share one */
+#define TOOL_NAMES_MAX 256 /* names whose times are added up; later ones are not */
+#define MODELS_MAX     64  /* models whose waits are added up; later ones are not */
 
 /* One agent: a session of a process, or a sub-agent of it. */
 struct agent_entry {
@@ -35,7 +37,7 @@ struct lane {
 	uint64_t last_end_ns, last_call_id;
 	/* The open turn: id 0 none. */
 	struct turn turn;
-	char turn_id[AGENT_TEXT_BYTES];
+	char turn_id[AGENT_TEXT_BYTES], turn_model[AGENT_TEXT_BYTES];
 	struct walltime *turn_wall;
 	/* User time is told while it goes on, so that a lane that nobody talks to does not hold the watermark. */
 	uint64_t idle_from_ns;	  /* UNKNOWN_NS: not idle */
@@ -48,6 +50,13 @@ struct tool_name {
 	UT_hash_handle hh;
 };
 
+struct model_waits {
+	char name[AGENT_TEXT_BYTES];
+	uint64_t total_ns;
+	struct quantile ttft;
+	UT_hash_handle hh;
+};
+
 struct agents {
 	struct lost *lost;
 	struct agents_sink sink;
@@ -55,6 +64,7 @@ struct agents {
 	struct agent_entry *agents;
 	struct lane *lanes, *oldest;
 	struct tool_name *tool_names;
+	struct model_waits *models;
 	struct walltime *run_wall;
 	struct agents_run run;
 	uint64_t last_turn;
@@ -90,6 +100,7 @@ void agents_free(struct agents *t)
 {
 	struct agent_entry *a, *next_agent;
 	struct tool_name *n, *next_name;
+	struct model_waits *m, *next_model;
 
 	if (!t)
 		return;
@@ -103,6 +114,10 @@ void agents_free(struct agents *t)
 		HASH_DEL(t->tool_names, n);
 		free(n);
 	}
+	HASH_ITER (hh, t->models, m, next_model) {
+		HASH_DEL(t->models, m);
+		free(m);
+	}
 	family_free(t->family);
 	walltime_free(t->run_wall);
 	free(t);
@@ -112,6 +127,11 @@ void agents_push_proc(struct agents *t, const struct proc *p)
 {
 	if (family_push(t->family, p))
 		t->lost->n[LOST_NO_MEMORY]++;
+}
+
+static void text(char *out, size_t size, const char *s)
+{
+	snprintf(out, size, "%s", s ? s : "");
 }
 
 /* --- tools ----------------------------------------------------------------------------------------------------------
@@ -211,6 +231,7 @@ static void report_turn(struct agents *t, struct lane *l, struct turn *out)
 	*out = l->turn;
 	out->session_id = l->of->agent.session_id;
 	out->turn_id = l->turn_id[0] ? l->turn_id : NULL;
+	out->model = l->turn_model[0] ? l->turn_model : NULL;
 	if (walltime_report(l->turn_wall, out->at.end_ns, &out->wall)) {
 		out->wall = (struct walltime_report){0}; /* total 0: not known */
 		t->lost->n[LOST_NO_MEMORY]++;
@@ -247,7 +268,8 @@ static void begin_turn(struct agents *t, struct lane *l, const struct call *c, u
 		.partial = c->mid_attach || c->request_lost || c->trigger == CALL_TRIGGER_TOOL_RESULTS ||
 			   c->trigger == CALL_TRIGGER_CONTINUE,
 	};
-	snprintf(l->turn_id, sizeof(l->turn_id), "%s", c->turn_id ? c->turn_id : "");
+	text(l->turn_id, sizeof(l->turn_id), c->turn_id);
+	text(l->turn_model, sizeof(l->turn_model), c->model ? c->model : c->request_model);
 	t->run.turns++;
 }
 
@@ -286,11 +308,6 @@ static bool begins_turn(const struct lane *l, const struct call *c, bool answers
 
 /* --- agents and lanes -----------------------------------------------------------------------------------------------
  */
-
-static void text(char *out, size_t size, const char *s)
-{
-	snprintf(out, size, "%s", s ? s : "");
-}
 
 /* A session is the same agent in whichever process it goes on; without one it is the process. */
 static void agent_key(char out[KEY_BYTES], const struct call *c, const char *agent_id)
@@ -580,6 +597,41 @@ static void count_step(struct turn *turn, const struct call *c)
 		turn->output_tokens += c->usage.output_total;
 }
 
+static struct model_waits *waits_of(struct agents *t, const char *model)
+{
+	struct model_waits *m;
+	char name[AGENT_TEXT_BYTES];
+
+	text(name, sizeof(name), model);
+	HASH_FIND_STR(t->models, name, m);
+	if (m || HASH_COUNT(t->models) >= MODELS_MAX)
+		return m;
+	m = calloc(1, sizeof(*m));
+	if (m) {
+		memcpy(m->name, name, sizeof(name));
+		HASH_ADD_STR(t->models, name, m);
+		if (!m->hh.tbl) {
+			free(m);
+			m = NULL;
+		}
+	}
+	t->lost->n[LOST_NO_MEMORY] += !m;
+	return m;
+}
+
+static void count_wait(struct agents *t, const struct call *c)
+{
+	struct model_waits *m;
+
+	if (!call_has_start(c) || c->first_token_ns == UNKNOWN_NS || c->first_token_ns < c->start_ns)
+		return;
+	m = waits_of(t, c->model ? c->model : c->request_model);
+	if (!m)
+		return;
+	m->total_ns += c->first_token_ns - c->start_ns;
+	quantile_add(&m->ttft, c->first_token_ns - c->start_ns);
+}
+
 static void push_step(struct agents *t, struct lane *l, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
 {
 	bool answers_tools = c->trigger == CALL_TRIGGER_TOOL_RESULTS || toolwait_answered_by(&l->wait, c);
@@ -605,6 +657,7 @@ static void push_step(struct agents *t, struct lane *l, const struct call *c, ui
 	l->last_end_ns = end_ns;
 	l->last_call_id = c->id;
 	t->run.steps++;
+	count_wait(t, c);
 }
 
 /* What the answer leaves behind: tools to wait for, or the end of the turn. */
@@ -620,6 +673,24 @@ static void leave_step(struct agents *t, struct lane *l, const struct call *c, u
 		l->idle_from_ns = end_ns;
 }
 
+/* No step: what a client asks beside the conversation. */
+static void push_helper(struct agents *t, const struct call *c, const struct proc *p, uint64_t begin_ns,
+			struct agent_place *place)
+{
+	struct agent_entry *a;
+	char key[KEY_BYTES];
+
+	agent_key(key, c, c->agent_id);
+	HASH_FIND_STR(t->agents, key, a);
+	if (!a)
+		a = make_agent(t, key, c, p, NULL, false, begin_ns);
+	if (a)
+		place->agent = a->agent.index;
+	else
+		t->lost->n[LOST_NO_MEMORY]++;
+	charge_call(t, t->run_wall, c, false);
+}
+
 void agents_push_call(struct agents *t, const struct call *c, const struct proc *p, struct agent_place *place)
 {
 	uint64_t begin_ns, end_ns;
@@ -631,7 +702,7 @@ void agents_push_call(struct agents *t, const struct call *c, const struct proc 
 	if (p)
 		agents_push_proc(t, p);
 	if (c->class != CALL_MAIN && c->class != CALL_SUBAGENT) {
-		charge_call(t, t->run_wall, c, false);
+		push_helper(t, c, p, begin_ns, place);
 		return;
 	}
 	l = lane_of(t, c, p, begin_ns);
@@ -702,7 +773,15 @@ void agents_each_open_turn(struct agents *t, uint64_t now_ns, void (*fn)(void *c
 
 int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out)
 {
+	const struct model_waits *top = t->models;
+
 	*out = t->run;
+	for (const struct model_waits *m = t->models; m; m = m->hh.next)
+		top = m->total_ns > top->total_ns ? m : top;
+	if (top) {
+		text(out->top_model, sizeof(out->top_model), top->name);
+		out->ttft_p50_ns = quantile_ns(&top->ttft, 0.5);
+	}
 	return t->run_wall ? walltime_report(t->run_wall, end_ns, &out->wall) : 0;
 }
 

@@ -79,6 +79,7 @@ struct turn {
 	struct interval at;
 	enum call_trigger trigger;
 	unsigned steps, tools;
+	const char *model;     /* of its first step; NULL unknown */
 	int64_t output_tokens; /* sum of the steps'; UNKNOWN_COUNT when one of them is unknown */
 	bool complete;	       /* ended by an answer that asks for nothing more */
 	bool partial;	       /* its beginning was not seen */
@@ -105,7 +106,7 @@ struct agent_place {
 	unsigned agent;
 	uint64_t turn; /* 0: belongs to none */
 };
-/* p may be NULL. */
+/* p may be NULL. A call that is no step belongs to its agent, but to no turn. */
 void agents_push_call(struct agents *t, const struct call *c, const struct proc *p, struct agent_place *place);
 
 /* No call that is pushed from now on began before `open_ns` (UNKNOWN_NS: none is open, before now_ns). */
@@ -128,7 +129,9 @@ struct agents_run {
 	struct agents_tool_name {
 		char name[64], program[64];
 		uint64_t total_ns, count;
-	} top_tool; /* name "" when there was none */
+	} top_tool;			  /* that took longest; name "" when there was none */
+	char top_model[AGENT_TEXT_BYTES]; /* with the longest waits for first tokens; "" unknown */
+	uint64_t ttft_p50_ns;		  /* of it */
 };
 int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out); /* 0 or -ENOMEM */
 
