@@ -311,9 +311,21 @@ def client_command(mode, server, calls, **cfg):
             raise Skip("no node")
         script = os.path.join(HERE, "clients", "client.mjs" if mode == "node" else "http2.mjs")
         return [node, script, path], {} if plain else {"NODE_EXTRA_CA_CERTS": server.cert}
+    if mode.startswith(("bun", "deno")):
+        script = [os.path.join(HERE, "clients", "client.mjs"), path]
+        options = ["run", "--allow-all", "--no-config", "--no-lock", f"--cert={server.cert}"] if mode == "deno" else ["run"]
+        return [npm_program(mode), *options, *script], {"NODE_EXTRA_CA_CERTS": server.cert}
     if mode in ("ws", "h2c"):
         return [PYTHON, os.path.join(HERE, "clients", f"{mode}.py"), path], {}
     return [PYTHON, os.path.join(HERE, "clients", "client.py"), path], {}
+
+
+def npm_program(name):
+    """A program that `make clients` fetched: "bun", "bun-1.1", "deno" …"""
+    path = os.path.join(BUILD, "clients", name)
+    if not os.access(path, os.X_OK):
+        raise Skip(f"no {name}: 'make clients' could not fetch it")
+    return os.path.realpath(path)
 
 
 def go_program(name):
