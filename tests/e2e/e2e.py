@@ -313,7 +313,7 @@ def client_command(mode, server, calls, **cfg):
         return [node, script, path], {} if plain else {"NODE_EXTRA_CA_CERTS": server.cert}
     if mode.startswith(("bun", "deno")):
         script = [os.path.join(HERE, "clients", "client.mjs"), path]
-        options = ["run", "--allow-all", "--no-config", "--no-lock", f"--cert={server.cert}"] if mode == "deno" else ["run"]
+        options = ["run", "--allow-all", "--no-config", "--no-lock", "--unsafely-ignore-certificate-errors"] if mode == "deno" else ["run"]
         return [npm_program(mode), *options, *script], {"NODE_EXTRA_CA_CERTS": server.cert}
     if mode in ("ws", "h2c"):
         return [PYTHON, os.path.join(HERE, "clients", f"{mode}.py"), path], {}
