@@ -50,13 +50,45 @@ static __always_inline bool conn_ignored(__u32 gen)
 }
 EV_ASSERT((LIMIT_IGNORED & (LIMIT_IGNORED - 1)) == 0);
 
-/* An HTTP/1 request that may call a model. User space would see it too, but after its answer may have begun. */
+#define H2_FRAME_HEADER 9     /* RFC 9113 section 4.1 */
+#define H2_LOOK_LENGTH	16384 /* no client begins a request with a longer frame */
+#define H2_LOOK_FRAMES	4     /* a window update or two, a ping, then the request */
+
+/* HEADERS of a request that has a body (no END_STREAM), perhaps behind other frames. */
+static __noinline bool may_call_h2(__u64 buf, __u64 len)
+{
+	int i;
+
+	for (i = 0; i < H2_LOOK_FRAMES; i++) {
+		__u8 head[H2_FRAME_HEADER] = {};
+		__u64 size;
+
+		if (len < sizeof(head) || bpf_probe_read_user(head, sizeof(head), (const void *)buf))
+			return false;
+		size = (__u64)head[0] << 16 | head[1] << 8 | head[2];
+		if (size > H2_LOOK_LENGTH || head[3] > 9 || head[5] & 0x80)
+			return false;
+		if (head[3] == 1)
+			return !(head[4] & 1) && head[8] & 1;
+		size += sizeof(head);
+		if (len < size)
+			return false;
+		buf += size;
+		len -= size;
+	}
+	return false;
+}
+
+/* A request that may call a model. User space would see it too, but after its answer may have begun. */
 static __noinline bool may_call(__u64 buf, __u64 len)
 {
 	char begin[5] = {};
 
-	return len >= sizeof(begin) && !bpf_probe_read_user(begin, sizeof(begin), (const void *)buf) &&
-	       begin[0] == 'P' && begin[1] == 'O' && begin[2] == 'S' && begin[3] == 'T' && begin[4] == ' ';
+	if (len < sizeof(begin) || bpf_probe_read_user(begin, sizeof(begin), (const void *)buf))
+		return false;
+	if (begin[0] == 'P' && begin[1] == 'O' && begin[2] == 'S' && begin[3] == 'T' && begin[4] == ' ')
+		return true;
+	return may_call_h2(buf, len);
 }
 
 /* A hole that user space asked for. */

@@ -1685,6 +1685,28 @@ static const char golden_ignored_tls[] = "open A1\n"
 					 "data A1 rx 1500201+5 'abcde'\n"
 					 "exit 0 signal 0\n";
 
+/* HEADERS with END_STREAM ask for something; those without, here behind a WINDOW_UPDATE, may call a model. */
+static void case_ignored_http2(void)
+{
+	char request[] = "GET /i ", get[] = "\0\0\1\1\5\0\0\0\1\x82",
+	     post[] = "\0\0\4\x08\0\0\0\0\0\0\0\1\0\0\0\1\1\4\0\0\0\3\x83";
+
+	do_write(A, request, 7);
+	wait_until_ignored();
+	do_write(A, get, sizeof(get) - 1);
+	do_read(A, text, 100);
+	do_write(A, post, sizeof(post) - 1);
+	do_read(A, text, 5);
+}
+
+static const char golden_ignored_http2[] = "open A1\n"
+					   "data A1 tx 0+7 'GET /i '\n"
+					   "data A1 tx 7+10 ''\n"
+					   "data A1 rx 0+0/100 ignored\n"
+					   "data A1 tx 17+23 ''\n"
+					   "data A1 rx 100+5 'abcde'\n"
+					   "exit 0 signal 0\n";
+
 static void share_memory(void)
 {
 	void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -2197,6 +2219,8 @@ static void run_plain_tests(void)
 	check_served("an ignored plain connection", golden_ignored_plain, case_ignored_plain, serve_echo, 1);
 	*ignore_step = 0;
 	check("an ignored TLS connection", golden_ignored_tls, case_ignored_tls);
+	*ignore_step = 0;
+	check("an ignored HTTP/2 connection", golden_ignored_http2, case_ignored_http2);
 	on_data_hook = NULL;
 }
 
@@ -2434,6 +2458,8 @@ int main(int argc, char **argv)
 		share_memory();
 		on_data_hook = ignore_this;
 		check("an ignored TLS connection", golden_ignored_tls, case_ignored_tls);
+		*ignore_step = 0;
+		check("an ignored HTTP/2 connection", golden_ignored_http2, case_ignored_http2);
 		on_data_hook = NULL;
 		listen_somewhere();
 	}

@@ -291,6 +291,12 @@ def request(api, name, knobs="", stream=True, model=None, headers=None, prompt="
     return {"path": path, "body": body, "headers": headers or {}}
 
 
+def need_module(name):
+    done = subprocess.run([PYTHON, "-c", f"import {name}"], capture_output=True, check=False)
+    if done.returncode:
+        raise Skip(f"no python3-{name}")
+
+
 def write_config(**cfg):
     path = os.path.join(directory(), "calls.json")
     with open(path, "w", encoding="utf-8") as f:

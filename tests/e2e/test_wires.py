@@ -5,11 +5,10 @@ exact, and nothing is lost."""
 import json
 import os
 import shutil
-import subprocess
 
 import e2e
 from e2e import SLACK_MS, Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, check_trace
-from e2e import expect, key_of, request, server_ttft_ms
+from e2e import expect, key_of, need_module, request, server_ttft_ms
 
 # Attaching to a process whose TLS library is not even loaded yet costs it the first traps.
 COLD_MS = 25.0
@@ -172,12 +171,6 @@ def httpx_http2(options):
     perfbpf = trace_client("httpx", server, calls)
     pairs = finish("httpx, http/2", perfbpf, server, len(calls))
     check_protocol(pairs, "http/2")
-
-
-def need_module(name):
-    done = subprocess.run([e2e.PYTHON, "-c", f"import {name}"], capture_output=True, check=False)
-    if done.returncode:
-        raise Skip(f"no python3-{name}")
 
 
 @case

@@ -12,8 +12,8 @@
  *     read, or when the program is the server. The kernel then copies the beginning of each write only, in which a call
  * would be seen to begin.
  *   - A WebSocket that had a call stays: once bytes of it are missing, no later call on it can be read.
- *   - The kernel takes it back by itself at an HTTP/1 POST. Whoever looks at that afterwards and finds no call here
- * says so again after INTEREST_AGAIN_BYTES.
+ *   - The kernel takes it back by itself at an HTTP/1 POST, and at the HTTP/2 headers of a request with a body. Whoever
+ * looks at that afterwards and finds no call here says so again after INTEREST_AGAIN_BYTES.
  */
 
 #include "base/types.h"
