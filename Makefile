@@ -116,13 +116,14 @@ UNIT_exchange := $(wildcard user/flow/llm/*.c) $(DECODE_SRCS) user/flow/proto/ss
 	user/flow/proto/ndjson.c user/flow/proto/jsonarray.c user/flow/proto/eventstream.c
 UNIT_exchange_wire := $(UNIT_exchange)
 UNIT_exchange_ws := $(UNIT_exchange)
+UNIT_mcp := $(UNIT_exchange)
 UNIT_walltime := user/flow/agent/walltime.c
 UNIT_verdict := user/flow/agent/verdict.c user/flow/agent/walltime.c
 UNIT_agents := $(wildcard user/flow/agent/*.c) user/flow/llm/call.c
-UNIT_span := user/flow/span.c user/flow/llm/call.c
-UNIT_trace := user/flow/trace.c user/flow/span.c user/flow/llm/call.c user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
+UNIT_span := user/flow/span.c user/flow/llm/call.c user/flow/llm/mcp_call.c
+UNIT_trace := user/flow/trace.c user/flow/span.c user/flow/llm/call.c user/flow/llm/mcp_call.c user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 UNIT_writer := user/flow/writer.c
-UNIT_view := $(wildcard user/view/*.c) user/flow/llm/call.c user/flow/coverage.c
+UNIT_view := $(wildcard user/view/*.c) user/flow/llm/call.c user/flow/llm/mcp_call.c user/flow/coverage.c
 UNIT_coverage := user/flow/coverage.c
 UNIT_elf := user/attach/elf.c
 UNIT_debugdata := user/attach/debugdata.c user/attach/elf.c

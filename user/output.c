@@ -141,6 +141,13 @@ void output_call(void *ctx, const struct call *c, const struct proc *p)
 		return;
 }
 
+void output_mcp(void *ctx, const struct mcp_call *c)
+{
+	struct output *out = ctx;
+
+	summary_push_mcp(out->summary, c);
+}
+
 static int write_piece(void *ctx, const void *ptr, size_t len)
 {
 	return writer_write(ctx, ptr, len);

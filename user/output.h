@@ -29,6 +29,8 @@ void output_free(struct output *out);
 
 /* A call ended: record, live line, summary. For pipeline_config.on_call, ctx is the output. */
 void output_call(void *out, const struct call *c, const struct proc *p);
+/* A request of MCP ended: summary. For pipeline_config.on_mcp. */
+void output_mcp(void *out, const struct mcp_call *c);
 /* Writes the trace as it stands. attach: JSON array text, self: JSON object text, or absent. Printed on failure. 0 or
  * -errno. */
 int output_trace(struct output *out, struct pipeline *p, uint64_t now_ns, struct sv attach, struct sv self);

@@ -10,6 +10,7 @@
 #include "flow/agent/verdict.h"
 #include "flow/interest.h"
 #include "flow/llm/exchange.h"
+#include "flow/llm/mcp.h"
 #include "flow/proto/proto.h"
 
 #define AGENTS_TICK_NS 1000000000ull /* of event time: how often what is past becomes final */
@@ -23,6 +24,7 @@ struct pipeline {
 	struct procs *procs;
 	struct conns *conns;
 	struct exchanges *exchanges;
+	struct mcp *mcp;
 	struct spans *spans;
 	struct coverage *coverage;
 	struct agents *agents;
@@ -41,6 +43,7 @@ struct flow {
 	struct proto *proto;
 	struct exchange_conn view;
 	struct exchange_flow *exchanges;
+	struct mcp_flow *mcp;
 	struct interest interest;
 	unsigned ended_calls; /* of the calls that began on it */
 	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
@@ -102,6 +105,7 @@ static void flow_free(struct flow *f)
 		HASH_DEL(f->p->flows, f);
 	proto_free(f->proto);
 	exchanges_conn_free(f->exchanges);
+	mcp_conn_free(f->mcp);
 	free(f);
 }
 
@@ -132,11 +136,30 @@ static void on_socket_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t
 	exchanges_ws_end(((struct flow *)ctx)->exchanges, xid, why, ts_ns);
 }
 
+/* --- adaptors: proto -> mcp, for lines -----------------------------------------------------------------------------
+ */
+
+static void on_line_bytes(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	mcp_stdio_push(((struct flow *)ctx)->mcp, dir, ptr, len, at);
+}
+
+static void on_line_gap(void *ctx, enum dir dir, enum http_gap why, const struct stamp *at)
+{
+	mcp_stdio_gap(((struct flow *)ctx)->mcp, dir, why == HTTP_GAP_CAPPED, at);
+}
+
+static void on_line_end(void *ctx, enum http_abort why, uint64_t ts_ns)
+{
+	mcp_stdio_end(((struct flow *)ctx)->mcp, why, ts_ns);
+}
+
 static struct flow *flow_new(struct pipeline *p, struct conn *c)
 {
 	struct flow *f = calloc(1, sizeof(*f));
 	const struct socket_sink sockets = {
 		f, on_socket_message, on_socket_opaque, on_socket_undecoded, on_socket_close, on_socket_end};
+	const struct proto_line_sink lines = {f, on_line_bytes, on_line_gap, on_line_end};
 	struct http_sink sink;
 
 	if (!f)
@@ -147,13 +170,17 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	interest_init(&f->interest, &(struct interest_sink){.ctx = f, .on_wanted = on_wanted});
 	flow_refresh(f);
 	f->exchanges = exchanges_conn_new(p->exchanges, &f->view);
-	if (!f->exchanges)
+	f->mcp = mcp_conn_new(p->mcp, &f->view);
+	if (!f->exchanges || !f->mcp)
 		goto fail;
 	sink = exchanges_http_sink(f->exchanges);
+	sink = mcp_http_sink(f->mcp, &sink);
 	f->proto = proto_new(c->fresh, &sink);
 	if (!f->proto)
 		goto fail;
 	proto_set_sockets(f->proto, &sockets);
+	if (c->stdio)
+		proto_set_lines(f->proto, &lines);
 	HASH_ADD(hh, p->flows, conn_id, sizeof(f->conn_id), f);
 	if (!f->hh.tbl)
 		goto fail;
@@ -168,12 +195,13 @@ fail:
 
 static void flow_push_interest(struct flow *f, enum dir dir, size_t len)
 {
-	unsigned calls = exchanges_conn_calls(f->exchanges);
+	unsigned calls = exchanges_conn_calls(f->exchanges), mcp = mcp_conn_begun(f->mcp);
+	enum proto_kind kind = proto_kind(f->proto);
 	struct interest_view view = {
-		.calls = calls,
-		.open_calls = calls > f->ended_calls ? calls - f->ended_calls : 0,
-		.hopeless = proto_kind(f->proto) == PROTO_OTHER || proto_is_server(f->proto),
-		.websocket = proto_kind(f->proto) == PROTO_WEBSOCKET,
+		.calls = calls + mcp,
+		.open_calls = (calls > f->ended_calls ? calls - f->ended_calls : 0) + mcp_conn_open(f->mcp),
+		.hopeless = kind == PROTO_OTHER || proto_is_server(f->proto),
+		.messages = kind == PROTO_WEBSOCKET || kind == PROTO_JSONRPC,
 	};
 
 	interest_push(&f->interest, &view, dir, len);
@@ -234,6 +262,8 @@ static enum coverage_kind flow_coverage(const struct flow *f)
 		return COVERAGE_SERVED;
 	if (f->conn->bytes[DIR_TX] + f->conn->bytes[DIR_RX] == 0)
 		return COVERAGE_EMPTY;
+	if (proto_kind(f->proto) == PROTO_JSONRPC && mcp_conn_begun(f->mcp))
+		return COVERAGE_DECODED;
 	return proto_undecoded(f->proto) ? COVERAGE_UNDECODED : COVERAGE_DECODED;
 }
 
@@ -272,6 +302,12 @@ static void flow_push_setup(struct flow *f)
 		f->p->lost.n[LOST_NO_MEMORY]++;
 }
 
+/* Somebody else's calls, which the traced program answers. A gateway makes its own to answer them. */
+static bool is_served(const struct flow *f)
+{
+	return f && proto_is_server(f->proto);
+}
+
 static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t ts_ns)
 {
 	struct pipeline *p = ctx;
@@ -284,6 +320,8 @@ static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t t
 	p->lost.n[LOST_PARSE_ERRORS] += proto_errors(f->proto);
 	flow_count_coverage(f);
 	flow_push_setup(f);
+	if (is_served(f))
+		mcp_conn_forget(f->mcp);
 	interest_finish(&f->interest);
 	flow_free(f);
 	c->ctx = NULL;
@@ -325,12 +363,6 @@ static void push_span(struct pipeline *p, struct spans *spans, const struct call
 		p->lost.n[LOST_NO_MEMORY]++;
 }
 
-/* Somebody else's calls, which the traced program answers. A gateway makes its own to answer them. */
-static bool is_served(const struct flow *f)
-{
-	return f && proto_is_server(f->proto);
-}
-
 static void on_call(void *ctx, const struct call *c)
 {
 	struct pipeline *p = ctx;
@@ -350,6 +382,26 @@ static void on_call(void *ctx, const struct call *c)
 	agents_push_call(p->agents, c, proc, &place);
 	if (p->cfg.on_call)
 		p->cfg.on_call(p->cfg.ctx, c, proc);
+}
+
+static void push_mcp(struct pipeline *p, struct spans *spans, const struct mcp_call *c)
+{
+	const struct proc *proc = procs_get(p->procs, &c->conn);
+	struct span span;
+
+	if (span_from_mcp(&span, c, proc ? proc->shown_pid : c->conn.tgid) || spans_push(spans, &span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_mcp(void *ctx, const struct mcp_call *c)
+{
+	struct pipeline *p = ctx;
+
+	if (c->transport == MCP_HTTP && is_served(flow_of(p, c->conn_id)))
+		return;
+	push_mcp(p, p->spans, c);
+	if (p->cfg.on_mcp)
+		p->cfg.on_mcp(p->cfg.ctx, c);
 }
 
 /* --- adaptors: proc -> agents ---------------------------------------------------------------------------------------
@@ -444,6 +496,7 @@ static void on_exit_record(void *ctx, const struct rec_exit *r)
 	struct pipeline *p = ctx;
 
 	conns_push_exit(p->conns, r);
+	mcp_exit(p->mcp, &r->proc, r->code, r->signal, r->ts_ns);
 	procs_push_exit(p->procs, r);
 }
 
@@ -461,6 +514,8 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	struct exchange_config exchange_cfg = {
 		.stale_ns = cfg->stale_ns, .sweep_ns = cfg->sweep_ns, .content = cfg->content};
 	struct exchange_sink exchange_sink = {.ctx = p, .on_call = on_call};
+	struct mcp_config mcp_cfg = {.stale_ns = cfg->stale_ns, .sweep_ns = cfg->sweep_ns, .content = cfg->content};
+	struct mcp_sink mcp_sink = {.ctx = p, .on_mcp = on_mcp};
 	struct conn_sink conn_sink = {
 		.ctx = p,
 		.on_conn_open = on_conn_open,
@@ -495,8 +550,9 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->coverage = coverage_new(&p->lost);
 	p->procs = procs_new(&p->lost, &proc_sink);
 	p->exchanges = exchanges_new(&exchange_cfg, &p->lost, &exchange_sink);
+	p->mcp = mcp_new(&mcp_cfg, &p->lost, &mcp_sink);
 	p->conns = conns_new(&p->lost, &conn_sink);
-	if (!p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->conns) {
+	if (!p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->mcp || !p->conns) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -524,6 +580,7 @@ void pipeline_free(struct pipeline *p)
 	}
 	exchanges_free(p->exchanges);
 	agents_free(p->agents);
+	mcp_free(p->mcp);
 	procs_free(p->procs);
 	coverage_free(p->coverage);
 	spans_free(p->spans);
@@ -549,6 +606,7 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 	conns_each(p->conns, tick_flow, &now_ns);
 	exchanges_tick(p->exchanges, now_ns);
 	tick_agents(p, now_ns);
+	mcp_tick(p->mcp, now_ns);
 }
 
 void pipeline_finish(struct pipeline *p, uint64_t now_ns)
@@ -556,6 +614,7 @@ void pipeline_finish(struct pipeline *p, uint64_t now_ns)
 	conns_finish(p->conns, now_ns);
 	exchanges_tick(p->exchanges, now_ns);
 	agents_finish(p->agents, now_ns);
+	mcp_finish(p->mcp, now_ns);
 }
 
 const struct lost *pipeline_lost(const struct pipeline *p)
@@ -641,6 +700,14 @@ static void snapshot_call(void *ctx, const struct call *c)
 	push_span(s->p, s->spans, c, procs_get(s->p->procs, &c->conn));
 }
 
+static void snapshot_mcp(void *ctx, const struct mcp_call *c)
+{
+	struct snapshot *s = ctx;
+
+	if (c->transport == MCP_STDIO || !is_served(flow_of(s->p, c->conn_id)))
+		push_mcp(s->p, s->spans, c);
+}
+
 int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t now_ns, const struct trace_sink *sink)
 {
 	struct lost scratch = {0}; /* a snapshot that is cut loses nothing */
@@ -652,6 +719,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 		return -ENOMEM;
 	buf_init(&verdict, 0); /* bounded: a sentence and numbers */
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
+	mcp_each_open(p->mcp, now_ns, snapshot_mcp, &s);
 	meta->now_ns = now_ns;
 	meta->max_events = p->cfg.max_events;
 	spans_show(p->spans, p->cfg.max_events - spans_events(s.spans)); /* what is open comes first */

@@ -10,6 +10,7 @@
 #include "flow/conn.h"
 #include "flow/coverage.h"
 #include "flow/llm/call.h"
+#include "flow/llm/mcp_call.h"
 #include "flow/proc.h"
 #include "flow/span.h"
 #include "flow/trace.h"
@@ -22,6 +23,8 @@ struct pipeline_config {
 	void *ctx;
 	/* A call ended. NULL members are skipped. */
 	void (*on_call)(void *ctx, const struct call *c, const struct proc *p);
+	/* A request of MCP ended. */
+	void (*on_mcp)(void *ctx, const struct mcp_call *c);
 	/* A connection carries nothing of interest any more (false), or does again (true). */
 	void *interest_ctx;
 	void (*on_interest)(void *interest_ctx, const struct conn_key *conn, bool wanted);

@@ -119,13 +119,13 @@ static void websockets_with_calls_stay(void **state)
 
 	(void)state;
 	open_world(&w);
-	w.v.websocket = true;
+	w.v.messages = true;
 	w.v.calls = 1;
 	push(&w, DIR_RX, 10 * INTEREST_READ_BYTES);
 	assert_log(&w.log, "");
 	tlog_free(&w.log);
 	open_world(&w);
-	w.v.websocket = true;
+	w.v.messages = true;
 	push(&w, DIR_RX, INTEREST_READ_BYTES);
 	assert_log(&w.log, "ignored\n");
 	tlog_free(&w.log);

@@ -33,7 +33,7 @@ void interest_push(struct interest *i, const struct interest_view *v, enum dir d
 			say(i, true);
 		return;
 	}
-	if (v->websocket && v->calls)
+	if (v->messages && v->calls)
 		return;
 	if (is_enough(i, v))
 		say(i, false);

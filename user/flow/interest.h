@@ -6,12 +6,13 @@
  * Whether what a connection carries is worth copying out of the kernel. Most bytes of a program are not a model's:
  * downloads, package registries, object stores.
  *
- *   - It is, at first, and from the moment on at which a model call begins, until that has ended.
+ *   - It is, at first, and from the moment on at which a model call, or a request of MCP, begins, until that has ended.
  *   - It is not any more when INTEREST_READ_BYTES came in, or INTEREST_WRITTEN_BYTES went out (a request may be that
  *     long before it can be told what it is), without a model call; and at once when its protocol is one that is not
  *     read, or when the program is the server. The kernel then copies the beginning of each write only, in which a call
  * would be seen to begin.
- *   - A WebSocket that had a call stays: once bytes of it are missing, no later call on it can be read.
+ *   - A WebSocket that had a call, and lines of JSON-RPC with one of MCP, stay: once bytes are missing, no later call
+ * can be read, or be seen to begin.
  *   - The kernel takes it back by itself at an HTTP/1 POST, and at the HTTP/2 headers of a request with a body. Whoever
  * looks at that afterwards and finds no call here says so again after INTEREST_AGAIN_BYTES.
  */
@@ -27,7 +28,7 @@ struct interest_view {
 	unsigned calls;	     /* model calls begun so far */
 	unsigned open_calls; /* of them not ended */
 	bool hopeless;	     /* a protocol that is not read, or calls that others make */
-	bool websocket;
+	bool messages;	     /* one that brings messages without heads: WebSocket, lines of JSON-RPC */
 };
 
 struct interest_sink {

@@ -535,6 +535,70 @@ int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, c
 	return err;
 }
 
+static int mcp_args(struct span *out, const struct mcp_call *c)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text, 0); /* bounded by the limit of each text */
+	json_init(&j, &text);
+	json_object(&j, NULL);
+	put_text(&j, "method", c->method, 128);
+	put_text(&j, !c->method || strcmp(c->method, "prompts/get") ? "tool" : "prompt", c->target, 128);
+	put_text(&j, "server", c->server, 256);
+	put_text(&j, "server_version", c->server_version, 128);
+	put_text(&j, "protocol_version", c->protocol_version, 64);
+	put_text(&j, "transport", mcp_transport_name(c->transport), 16);
+	put_text(&j, "kind", c->answerer ? "server" : "client", 16);
+	put_text(&j, "host", c->host, 256);
+	put_peer(&j, &c->peer);
+	if (c->status > 0)
+		json_int(&j, "status", c->status);
+	put_text(&j, "error", c->error, 128);
+	put_text(&j, "error_message", c->error_message, 256);
+	put_true(&j, "cancelled", c->cancelled);
+	put_text(&j, "end_reason", end_reason_name(c->end), 32);
+	put_true(&j, "evicted", c->end == END_EVICTED);
+	put_true(&j, "unfinished", c->unfinished);
+	put_true(&j, "lossy", c->lossy);
+	put_text(&j, "undecoded", c->undecoded, 64);
+	if (c->progress)
+		json_uint(&j, "progress", c->progress);
+	put_text(&j, "request_id", c->id, 128);
+	json_uint(&j, "os_tid", c->tid);
+	json_end_object(&j);
+	out->args = j.err ? NULL : strndup(text.ptr, text.len);
+	buf_release(&text);
+	return out->args ? 0 : -ENOMEM;
+}
+
+/* "tools/call NAME": the method alone where it has no target. */
+static char *mcp_name(const struct mcp_call *c)
+{
+	char text[SPAN_NAME_BYTES * 2];
+	size_t len = (size_t)snprintf(text, sizeof(text), "%.128s%s%.128s", c->method ? c->method : "request",
+				      c->target ? " " : "", c->target ? c->target : "");
+
+	return strndup(text, len); /* both are cut at whole characters where they are copied */
+}
+
+int span_from_mcp(struct span *out, const struct mcp_call *c, uint32_t shown_pid)
+{
+	int err;
+
+	*out = (struct span){.pid = shown_pid,
+			     .track = SPAN_MCP,
+			     .cat = "mcp",
+			     .begin_ns = c->start_ns,
+			     .end_ns = c->end_ns > c->start_ns ? c->end_ns : c->start_ns,
+			     .first_token_ns = UNKNOWN_NS};
+	out->name = mcp_name(c);
+	err = out->name ? mcp_args(out, c) : -ENOMEM;
+	if (err)
+		span_release(out);
+	return err;
+}
+
 static int setup_args(struct span *out, const struct span_setup *s)
 {
 	struct buf text;

@@ -11,6 +11,7 @@
 
 #include "base/lost.h"
 #include "flow/llm/call.h"
+#include "flow/llm/mcp_call.h"
 
 #define SPANS_BYTES_PER_EVENT 384	 /* a usual call takes about 900 bytes and 4 events */
 #define SPANS_BYTES_MIN	      (1u << 20) /* ... but a small ring may hold this much */
@@ -18,6 +19,7 @@
 
 enum span_track {
 	SPAN_LLM,     /* lanes of concurrent requests (synthetic tids above 5000000) */
+	SPAN_MCP,     /* lanes of concurrent requests of MCP */
 	SPAN_NETWORK, /* lanes of connection set-ups that no call paid for */
 	SPAN_PROCESS, /* tid = pid: life of a process. Made by trace.c from the process table, never pushed */
 };
@@ -70,6 +72,9 @@ void span_release(struct span *s);
  */
 int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, const uint64_t *retransmit_ns,
 		   unsigned retransmit_count);
+
+/* A request of MCP as a span. 0 or -ENOMEM (*out is empty). */
+int span_from_mcp(struct span *out, const struct mcp_call *c, uint32_t shown_pid);
 
 /* The set-up of a connection that no call paid for. Times UNKNOWN_NS where not known. */
 struct span_setup {

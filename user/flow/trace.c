@@ -12,7 +12,8 @@
 #include "base/err.h"
 
 #define LANE_TID	 5000001u   /* above the largest pid_max (4194304): never a real thread */
-#define LANE_TID_NETWORK 5200001u   /* room for EXCHANGE_MAX (65536) lanes below */
+#define LANE_TID_MCP	 5100001u   /* room for EXCHANGE_MAX (65536) lanes below */
+#define LANE_TID_NETWORK 5200001u   /* and for MCP_OPEN_MAX (65536) */
 #define SELF_PID	 9999999u   /* of events that belong to no process; below the synthetic pids of proc.h */
 #define SAMPLE_GAP_NS	 100000000u /* at most ten samples a second of one counter */
 #define FLUSH_BYTES	 32768u
@@ -132,7 +133,10 @@ static uint32_t viewer_pid(uint32_t pid)
 
 static uint32_t track_tid(uint8_t track, uint32_t lane, uint32_t pid)
 {
-	return track == SPAN_PROCESS ? pid : (track == SPAN_NETWORK ? LANE_TID_NETWORK : LANE_TID) + lane;
+	static const uint32_t first[] = {
+		[SPAN_LLM] = LANE_TID, [SPAN_MCP] = LANE_TID_MCP, [SPAN_NETWORK] = LANE_TID_NETWORK};
+
+	return track == SPAN_PROCESS ? pid : first[track] + lane;
 }
 
 static void put_slice(struct writing *w, uint32_t pid, uint32_t tid, struct sv name, const char *cat, uint64_t begin,
@@ -453,13 +457,18 @@ static void put_names(struct writing *w)
 	}
 	for (size_t i = 0; i < w->row_count; i++) {
 		const struct row *r = &w->rows[i];
-		bool network = r->track == SPAN_NETWORK;
+		static const struct {
+			const char *name;
+			uint32_t order;
+		} tracks[] = {[SPAN_LLM] = {"LLM requests", 1},
+			      [SPAN_MCP] = {"MCP requests", 70000},
+			      [SPAN_NETWORK] = {"connections", 140000}};
 
 		for (uint32_t lane = 0; lane < r->lanes; lane++) {
 			uint32_t tid = track_tid(r->track, lane, r->pid);
 
-			put_thread_name(w, r->pid, tid, network ? "connections" : "LLM requests", lane);
-			put_sort_index(w, "thread", r->pid, tid, (network ? 100000 : 1) + lane);
+			put_thread_name(w, r->pid, tid, tracks[r->track].name, lane);
+			put_sort_index(w, "thread", r->pid, tid, tracks[r->track].order + lane);
 		}
 	}
 }

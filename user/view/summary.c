@@ -27,6 +27,8 @@ struct summary {
 	uint64_t cache_read, cache_of; /* sums over the calls that report both */
 	uint64_t random;	       /* state of the sampler: the same calls give the same summary */
 	struct quantity ttft_ms, decode_tok_s, total_ms;
+	uint64_t mcp, mcp_failed, mcp_incomplete;
+	struct quantity tool_ms;
 };
 
 struct summary *summary_new(void)
@@ -115,6 +117,17 @@ void summary_push(struct summary *s, const struct call *c)
 	add(s, &s->ttft_ms, call_ms(c, c->first_token_ns));
 	add(s, &s->decode_tok_s, call_decode_tok_s(c));
 	add(s, &s->total_ms, call_ms(c, c->end_ns));
+}
+
+void summary_push_mcp(struct summary *s, const struct mcp_call *c)
+{
+	bool complete = c->end == END_COMPLETE && !c->unfinished;
+
+	s->mcp++;
+	s->mcp_failed += c->error != NULL;
+	s->mcp_incomplete += !complete;
+	if (complete && !c->error && !c->lossy && c->method && !strcmp(c->method, "tools/call"))
+		add(s, &s->tool_ms, (double)(c->end_ns - c->start_ns) / 1e6);
 }
 
 /* --- percentiles
@@ -217,6 +230,22 @@ static int render_tokens(const struct summary *s, struct buf *out)
 	return err ? err : buf_putc(out, '\n');
 }
 
+static int render_mcp(struct summary *s, struct buf *out)
+{
+	int err;
+
+	if (!s->mcp)
+		return 0;
+	err = buf_printf(out, "%" PRIu64 " MCP request%s", s->mcp, s->mcp == 1 ? "" : "s");
+	if (!err)
+		err = render_flag(out, "failed", s->mcp_failed);
+	if (!err)
+		err = render_flag(out, "not finished", s->mcp_incomplete);
+	if (!err)
+		err = buf_putc(out, '\n');
+	return err || !s->tool_ms.seen ? err : render_quantity(out, "tool call", &s->tool_ms, format_ms);
+}
+
 static int render_lost(struct buf *out, const struct lost *l)
 {
 	int err = 0;
@@ -299,6 +328,8 @@ int summary_render(struct summary *s, struct buf *out, const struct lost *lost, 
 		err = render_quantity(out, "decode tok/s", &s->decode_tok_s, format_rate);
 	if (!err)
 		err = render_quantity(out, "total", &s->total_ms, format_ms);
+	if (!err)
+		err = render_mcp(s, out);
 	if (!err)
 		err = render_lost(out, lost);
 	if (err)

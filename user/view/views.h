@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "flow/coverage.h"
 #include "flow/llm/call.h"
+#include "flow/llm/mcp_call.h"
 
 /* One JSON object and a newline: the call record of INTERFACE section 3. */
 int view_call_json(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns,
@@ -22,7 +23,9 @@ struct summary;
 struct summary *summary_new(void);
 void summary_free(struct summary *s);
 void summary_push(struct summary *s, const struct call *c);
-/* Calls, tokens, TTFT and token-rate percentiles, losses, coverage table. 0 or -ENOMEM. */
+void summary_push_mcp(struct summary *s, const struct mcp_call *c);
+/* Calls, requests of MCP where there were some, tokens, TTFT and token-rate percentiles, losses, coverage table. 0 or
+ * -ENOMEM. */
 int summary_render(struct summary *s, struct buf *out, const struct lost *lost, const struct coverage *coverage,
 		   uint64_t duration_ns);
 

@@ -88,7 +88,7 @@ void client_identify(const struct http_head *h, struct client *out)
 /* --- path -------------------------------------------------------------------------------------------------------- */
 
 /* Without scheme and authority (absolute form), and without fragment. */
-static struct sv origin_form(struct sv target)
+struct sv client_origin_form(struct sv target)
 {
 	struct sv rest;
 	const char *at = target.len ? memmem(target.ptr, target.len, "://", 3) : NULL;
@@ -106,7 +106,7 @@ struct sv client_plain_path(struct sv target)
 {
 	struct sv rest;
 
-	return sv_cut(origin_form(target), '?', &rest);
+	return sv_cut(client_origin_form(target), '?', &rest);
 }
 
 static bool is_plain(struct sv s, bool digits_only)
@@ -152,7 +152,7 @@ static int push_parameter(struct buf *out, struct sv parameter)
 
 char *client_path(struct sv target)
 {
-	struct sv query, path = sv_cut(origin_form(target), '?', &query), parameter;
+	struct sv query, path = sv_cut(client_origin_form(target), '?', &query), parameter;
 	struct buf out;
 	char *text;
 	int err;

@@ -30,6 +30,8 @@ bool client_class_of_kind(struct sv kind, enum call_class *class);
  * secret: those of known keys, and numbers of up to 4 digits; else "*". Owned. NULL: ENOMEM.
  */
 char *client_path(struct sv target);
+/* A target without scheme, authority and fragment, borrowed. */
+struct sv client_origin_form(struct sv target);
 /* Path of a target without query, borrowed. */
 struct sv client_plain_path(struct sv target);
 

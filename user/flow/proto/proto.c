@@ -16,10 +16,10 @@
  *   requests in RX, or "HTTP/1." in TX: HTTP/1, it is the server
  *   the HTTP/2 preface: HTTP/2, its direction is the client's
  *   frames of WebSocket, on a connection met in the middle: that; the direction of masked ones is the client's.
- * Compressed ones have to prove it (ws_probe.h) else, on a connection met in the middle: an HTTP/1 client and HTTP/2,
- * both out of step, look for messages and frames and say nothing until they find some; the first that does is it. Bytes
- * that prove an HTTP/1 server change it. else, in both directions, or HOLD_BYTES of it in one: unknown, counted by the
- * owner, not read further
+ * Compressed ones have to prove it (ws_probe.h)
+ *   else, on a connection met in the middle: an HTTP/1 client and HTTP/2, both out of step, look for messages and
+ * frames and say nothing until they find some; the first that does is it. Bytes that prove an HTTP/1 server change it.
+ *   else, in both directions, or HOLD_BYTES of it in one: unknown, counted by the owner, not read further
  *
  * A parser is a row of `parsers`; another one (ws) is another row and a way to be chosen: decide() by first bytes, or
  * http1_upgraded() together with http1_set_raw() for what follows an upgrade, as h2c does.
@@ -53,9 +53,10 @@ struct hold_run {
 };
 
 struct proto {
-	struct http_sink sink;	 /* the one of `sockets`, which hands on to the owner's */
-	struct sockets *sockets; /* what follows WebSocket handshakes */
-	enum proto_kind kind;	 /* decided; see proto_kind() for what is said */
+	struct http_sink sink;	      /* the one of `sockets`, which hands on to the owner's */
+	struct sockets *sockets;      /* what follows WebSocket handshakes */
+	struct proto_line_sink lines; /* of PROTO_JSONRPC */
+	enum proto_kind kind;	      /* decided; see proto_kind() for what is said */
 	bool fresh, server;
 	const struct parser *parser;
 	void *state;				 /* the parser's */
@@ -161,11 +162,38 @@ static unsigned socket_none_any(const void *parser)
 	return 0;
 }
 
+/* Lines of JSON-RPC; the state is the proto. */
+static int line_push_any(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	struct proto *p = parser;
+
+	p->lines.on_bytes(p->lines.ctx, dir, ptr, len, at);
+	return 0;
+}
+
+static int line_gap_any(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
+{
+	struct proto *p = parser;
+
+	(void)len;
+	p->lines.on_gap(p->lines.ctx, dir, why, at);
+	return 0;
+}
+
+static void line_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)
+{
+	struct proto *p = parser;
+
+	p->lines.on_end(p->lines.ctx, why, ts_ns);
+}
+
 static const struct parser parsers[] = {
 	[PROTO_HTTP1] = ADAPTED(http1),
 	[PROTO_HTTP2] = ADAPTED(http2),
 	[PROTO_WEBSOCKET] = {socket_push_any, socket_gap_any, socket_tick_any, socket_finish_any, socket_release_any,
 			     socket_none_any, socket_none_any},
+	[PROTO_JSONRPC] = {line_push_any, line_gap_any, socket_tick_any, line_finish_any, socket_release_any,
+			   socket_none_any, socket_none_any},
 };
 
 struct proto *proto_new(bool fresh, const struct http_sink *sink)
@@ -188,6 +216,14 @@ struct proto *proto_new(bool fresh, const struct http_sink *sink)
 void proto_set_sockets(struct proto *p, const struct socket_sink *sink)
 {
 	sockets_set_sink(p->sockets, sink);
+}
+
+void proto_set_lines(struct proto *p, const struct proto_line_sink *sink)
+{
+	p->lines = *sink;
+	p->parser = &parsers[PROTO_JSONRPC];
+	p->state = p;
+	p->kind = PROTO_JSONRPC;
 }
 
 static void hold_release(struct proto *p)
@@ -713,6 +749,8 @@ const char *proto_name(const struct proto *p)
 		return "http/2";
 	case PROTO_WEBSOCKET:
 		return "websocket";
+	case PROTO_JSONRPC:
+		return "json-rpc";
 	default:
 		return p->bytes ? "unknown protocol" : "no data";
 	}

@@ -10,7 +10,15 @@
 #include "http.h"
 #include "sockets.h"
 
-enum proto_kind { PROTO_UNDECIDED, PROTO_HTTP1, PROTO_HTTP2, PROTO_WEBSOCKET, PROTO_OTHER };
+enum proto_kind { PROTO_UNDECIDED, PROTO_HTTP1, PROTO_HTTP2, PROTO_WEBSOCKET, PROTO_JSONRPC, PROTO_OTHER };
+
+/* Lines of JSON-RPC, which have no heads: the bytes as they come. */
+struct proto_line_sink {
+	void *ctx;
+	void (*on_bytes)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
+	void (*on_gap)(void *ctx, enum dir dir, enum http_gap why, const struct stamp *at);
+	void (*on_end)(void *ctx, enum http_abort why, uint64_t ts_ns);
+};
 
 struct proto;
 
@@ -18,13 +26,16 @@ struct proto;
 struct proto *proto_new(bool fresh, const struct http_sink *sink);
 void proto_free(struct proto *p);
 void proto_set_sockets(struct proto *p, const struct socket_sink *sink); /* before any byte: WebSocket messages */
+/* Before any byte, of the standard input and output of a child that speaks JSON-RPC, as the kernel side saw: lines. */
+void proto_set_lines(struct proto *p, const struct proto_line_sink *sink);
 int proto_push(struct proto *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 int proto_gap(struct proto *p, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 void proto_tick(struct proto *p, uint64_t now_ns);
 void proto_finish(struct proto *p, enum http_abort why, uint64_t ts_ns);
 
 enum proto_kind proto_kind(const struct proto *p);
-const char *proto_name(const struct proto *p); /* "http/1.1", "http/2", "websocket", "unknown protocol", "no data" */
+/* "http/1.1", "http/2", "websocket", "json-rpc", "unknown protocol", "no data" */
+const char *proto_name(const struct proto *p);
 /* NULL: something of it could be read; else why not: its name, or what of it hides the rest. Static. */
 const char *proto_undecoded(const struct proto *p);
 bool proto_is_server(const struct proto *p); /* the traced program answers requests here */
