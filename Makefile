@@ -244,7 +244,7 @@ $(O)/tests/jsonl2cap: $(O)/tests/tools/jsonl2cap.o $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
 
-$(O)/tests/bpftest: $(O)/tests/bpf/bpftest.o $(O)/user/attach/probes.o $(O)/user/attach/reclaim.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o \
+$(O)/tests/bpftest: $(O)/tests/bpf/bpftest.o $(O)/user/attach/probes.o $(O)/user/attach/reclaim.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
 		$(UNIT_tlsfind:%.c=$(O)/%.o) $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto $(LIBS) -lpthread

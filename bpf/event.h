@@ -303,6 +303,14 @@ struct proc_identity {
 	__u32 tgid;
 };
 
+/* What the file_list iterator writes for each mapping of a file. */
+struct file_identity {
+	__u64 begin, end; /* addresses */
+	__u64 ino;
+	__u32 dev; /* the kernel's dev_t */
+	__u32 pad;
+};
+
 /* Key of the `conns` map. User space deletes: 1 s after CONN_CLOSE if unused since, and at EXIT. */
 struct conn_map_key {
 	__u64 obj;
@@ -368,6 +376,7 @@ EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct config) == 12);
 EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct stdio_head) == 16);
+EV_ASSERT(sizeof(struct file_identity) == 32);
 EV_ASSERT(sizeof(struct conn_map_key) == 24);
 EV_ASSERT(sizeof(struct conn_state) == 104);
 EV_ASSERT(sizeof(struct lost_tail) == 48);

@@ -119,26 +119,52 @@ static void attach_stack(struct discover *d, const char *path, const char *shown
 		log_warn("%s: its TLS functions (%s) cannot be probed: %s", text, found->stack, strerror(-err));
 }
 
-/* Opens, finds, attaches. */
-static struct verdict probe(struct discover *d, const char *path, const char *shown)
+static struct file *recall(const struct discover *d, const struct file_key *key)
+{
+	struct file *f;
+
+	HASH_FIND(hh, d->files, key, sizeof(*key), f);
+	return f;
+}
+
+/* Finds, attaches. */
+static struct verdict probe_elf(struct discover *d, const char *path, const char *shown, const struct elf *elf)
 {
 	struct verdict v = {false, false};
 	struct tls_finds found;
 	char text[256];
+
+	if (tlsfind(elf, &found) == -ENOMEM) {
+		v.refused = true;
+		log_warn("%s: not traced: %s", log_safe(text, sizeof(text), sv_of(shown)), strerror(ENOMEM));
+	}
+	for (unsigned i = 0; i < found.count; i++)
+		attach_stack(d, path, shown, elf, &found.stacks[i], &v);
+	return v;
+}
+
+/* Opens; a file that was looked at by another view of its inode (containers of one image) is not looked at again. */
+static struct verdict probe(struct discover *d, const char *path, const char *shown, const struct file_key *key)
+{
+	struct verdict v = {false, false};
+	struct file_key real = *key;
+	struct file *f = NULL;
+	char text[256];
 	struct elf elf;
 	int err = elf_map(&elf, path);
 
-	log_safe(text, sizeof(text), sv_of(shown));
 	if (err) {
-		log_debug("%s: %s", text, strerror(-err));
+		log_debug("%s: %s", log_safe(text, sizeof(text), sv_of(shown)), strerror(-err));
 		return v;
 	}
-	if (tlsfind(&elf, &found) == -ENOMEM) {
-		v.refused = true;
-		log_warn("%s: not traced: %s", text, strerror(ENOMEM));
-	}
-	for (unsigned i = 0; i < found.count; i++)
-		attach_stack(d, path, shown, &elf, &found.stacks[i], &v);
+	probes_real_file(d->probes, &elf);
+	real.dev = elf.dev;
+	real.ino = elf.ino;
+	if (memcmp(&real, key, sizeof(real)))
+		f = recall(d, &real);
+	v = f ? f->verdict : probe_elf(d, path, shown, &elf);
+	if (!f && memcmp(&real, key, sizeof(real)))
+		remember(d, &real, v);
 	elf_unmap(&elf);
 	return v;
 }
@@ -184,8 +210,8 @@ bool discover_next(struct discover *d, struct discover_result *r)
 	if (!w)
 		return false;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", w->fd);
-	verdict = probe(d, path, w->shown);
-	HASH_FIND(hh, d->files, &w->key, sizeof(w->key), f);
+	verdict = probe(d, path, w->shown, &w->key);
+	f = recall(d, &w->key);
 	if (f)
 		f->verdict = verdict;
 	r->tls_files = verdict.probed;
@@ -209,12 +235,12 @@ static void look_at(struct discover *d, const char *path, const char *shown, str
 	key.size = (uint64_t)st.st_size;
 	key.mtime_s = st.st_mtim.tv_sec;
 	key.mtime_ns = st.st_mtim.tv_nsec;
-	HASH_FIND(hh, d->files, &key, sizeof(key), f);
+	f = recall(d, &key);
 	if (f) {
 		verdict = f->verdict;
 	} else {
 		if (!put_off(d, &key, path, shown))
-			verdict = probe(d, path, shown);
+			verdict = probe(d, path, shown, &key);
 		remember(d, &key, verdict);
 	}
 	r->tls_files += verdict.probed;

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "bpf/event.h"
+#include "fileid.h"
 #include "perfbpf.skel.h"
 #include "reclaim.h"
 #include "syscalls.h"
@@ -607,6 +608,19 @@ static uint32_t free_slot(const struct probes *p)
 		if (!taken[i])
 			return i;
 	return 0;
+}
+
+void probes_real_file(struct probes *p, struct elf *e)
+{
+	uint64_t dev, ino;
+	int err = fileid_read(p->skel->progs.file_list, e, &dev, &ino);
+
+	if (err) {
+		log_debug("the kernel does not tell which file is mapped: %s", strerror(-err));
+		return;
+	}
+	e->dev = dev;
+	e->ino = ino;
 }
 
 int probes_attach_file(struct probes *p, const char *path, const char *shown_path, const struct elf *e,

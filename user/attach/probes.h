@@ -47,6 +47,10 @@ void probes_close(struct probes *p);  /* detaches everything; NULL is fine */
 
 const struct probes_features *probes_features(const struct probes *p);
 
+/* Makes e->dev and e->ino those of the inode that probes end up on: on overlayfs stat(2) tells those of one mount's
+ * view. Left as they are where the kernel does not tell. */
+void probes_real_file(struct probes *p, struct elf *e);
+
 /* Probe one TLS stack of a file (each (device, inode, found->stack) once; again returns 0). `path` must reach the very
  * file (map_files, root, exe). 0; -errno when no read or no write probe could be set, failures[] then names them.
  * Results are kept for probes_each_file. */
