@@ -3,7 +3,9 @@
 """Libraries that come late, or from where perfbpf cannot look: probed when they are mapped, before their first call."""
 import glob
 import os
+import re
 import shutil
+import signal
 import subprocess
 
 import e2e
@@ -94,6 +96,208 @@ def other_mounts():
     assert not os.listdir(place)
     check_calls(perfbpf, server, 5, COLD_MS)
     check_nothing_lost(perfbpf)
+
+
+# --- one file under several names, several files under one name ------------------------------------------------------------
+
+
+def mount(*argv):
+    done = subprocess.run(["mount", *argv], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Skip(f"mount: {done.stderr.strip()}")
+
+
+@case
+def overlays():
+    """two overlay mounts of one layer, as of two containers of one image: each call once"""
+    layer, views, upper = private_libraries(), [e2e.directory(), e2e.directory()], e2e.directory()
+    server = Server()
+    mounted = []
+    try:
+        # An upper layer on another file system: the numbers of stat(2) and of /proc/PID/maps differ.
+        mount("-t", "tmpfs", "t", upper)
+        mounted.append(upper)
+        for i, view in enumerate(views):
+            for name in ("upper", "work"):
+                os.mkdir(f"{upper}/{name}{i}")
+            mount("-t", "overlay", "o", "-o", f"lowerdir={layer},upperdir={upper}/upper{i},workdir={upper}/work{i}", view)
+            mounted.append(view)
+        places = [*views, layer]
+        one = f"{CLIENT} --port {server.port} --cacert {server.cert} -n 4 --quiet --id"
+        script = "; ".join(f"LD_LIBRARY_PATH={place} {one} view{i}" for i, place in enumerate(places))
+        perfbpf = Perfbpf(command=["sh", "-c", script])
+        assert perfbpf.end() == 0, perfbpf.err()
+        check_calls(perfbpf, server, 12, COLD_MS)
+        check_nothing_lost(perfbpf)
+        files = [f for f in perfbpf.trace()["metadata"]["attach"] if f["file"].endswith("libssl.so.3")]
+        assert len([f for f in files if os.path.dirname(f["file"]) in places]) == 1, files
+    finally:
+        for place in reversed(mounted):
+            subprocess.run(["umount", place], check=False)
+
+
+def waiting_client(server, name, count, program=CLIENT, env=None):
+    """The model client behind a shell that waits: its exec comes after go()."""
+    argv = [program, "--port", str(server.port), "--cacert", server.cert, "-n", str(count), "--quiet", "--id", name]
+    return Client(argv + ["--wait"], env)
+
+
+def client_in(folder):
+    path = os.path.join(folder, "agent")
+    shutil.copy(CLIENT, path)
+    return path
+
+
+def replace(path):
+    """As updaters do: another file is renamed over it."""
+    shutil.copy(path, path + ".new")
+    os.rename(path + ".new", path)
+
+
+@case
+def replaced():
+    """the library is replaced while programs run: the old one, the new one and the next one"""
+    libraries = private_libraries()
+    env = {"LD_LIBRARY_PATH": libraries}
+    library = os.path.join(libraries, "libssl.so.3")
+    server = Server()
+    agent = client_in(e2e.directory())
+    clients = [waiting_client(server, "old", 3, agent, env)]
+    replace(library)
+    replace(agent)
+    clients.append(waiting_client(server, "new", 3, agent, env))
+    perfbpf = Perfbpf("-n", f"^{agent} ", "--duration", "30")
+    replace(library)
+    clients.append(waiting_client(server, "next", 3, agent, env))
+    os.unlink(library)
+    for client in clients:
+        client.go()
+    for client in clients:
+        assert client.finish() == 0, client.lines
+    e2e.until(lambda: len(perfbpf.calls()) >= 9, what="9 calls")
+    perfbpf.end(signal.SIGINT)
+    check_calls(perfbpf, server, 9, COLD_MS)
+    check_nothing_lost(perfbpf)
+    files = [f["file"] for f in perfbpf.trace()["metadata"]["attach"] if f["file"].startswith(libraries)]
+    assert len(files) == 3, files
+
+
+@cases([("a newline", "a\nb"), ("blanks", "a  b "), ("deleted", "x (deleted)"), ("backslashes", "a\\012b"), ("no UTF-8", "a\udcff\x1bb")])
+def odd_names(name):
+    """a library in a folder with an odd name"""
+    folder = os.path.join(e2e.directory(), name)
+    os.rename(private_libraries(), folder)
+    server = Server()
+    client = waiting_client(server, "odd", 4, env={"LD_LIBRARY_PATH": folder})
+    # Not by the events of mappings: by the maps file.
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_calls(perfbpf, server, 4, COLD_MS)
+    check_nothing_lost(perfbpf)
+    assert "\x1b" not in perfbpf.err(), "control characters reach the terminal"
+
+
+MEMFD = """
+import os, sys
+fds = []
+for path in sys.argv[1].split(":"):
+    fd = os.memfd_create(os.path.basename(path), 0)
+    with open(path, "rb") as f:
+        os.write(fd, f.read())
+    fds.append(f"/proc/self/fd/{fd}")
+os.environ["LD_PRELOAD"] = ":".join(fds)
+print("pid", os.getpid(), flush=True)
+sys.stdin.readline()
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@case
+def memory_file():
+    """a library that is in no file system (memfd)"""
+    libraries = private_libraries()
+    server = Server()
+    path = f"{libraries}/libcrypto.so.3:{libraries}/libssl.so.3"
+    argv = [CLIENT, "--port", str(server.port), "--cacert", server.cert, "-n", "4", "--quiet"]
+    client = Client(["/usr/bin/python3", "-c", MEMFD, path, *argv])
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0, client.lines
+    perfbpf.end()
+    check_calls(perfbpf, server, 4, COLD_MS)
+    check_nothing_lost(perfbpf)
+    assert any("memfd:" in f["file"] for f in perfbpf.trace()["metadata"]["attach"]), "it was the library of the system"
+
+
+# --- other namespaces ------------------------------------------------------------------------------------------------------
+
+
+@case
+def other_pids():
+    """a program in its own pid and mount namespace, with the library at a path that is not here: pids are ours"""
+    server = Server()
+    place = e2e.directory()
+    libraries = private_libraries()
+    inner = f"echo inner $$; exec {CLIENT} --port {server.port} --cacert {server.cert} -n 4 --quiet"
+    script = f"mount -t tmpfs t {place} && cp {libraries}/* {place} && mount -t proc p /proc && echo ready && read l && LD_LIBRARY_PATH={place} exec sh -c '{inner}'"
+    client = Client(["unshare", "-pfm", "--kill-child", "sh", "-c", script], waits=False)
+    assert client.child.stdout.readline() == "ready\n"
+    children = e2e.read_text(f"/proc/{client.pid}/task/{client.pid}/children").split()
+    assert len(children) == 1, children
+    perfbpf = Perfbpf("-p", children[0])
+    client.go()
+    assert client.finish() == 0
+    assert "inner 1\n" in [line + "\n" for line in client.lines], client.lines
+    assert perfbpf.end() == 0, perfbpf.err()
+    pairs = check_calls(perfbpf, server, 4, COLD_MS)
+    assert {c["pid"] for c, _ in pairs} == {int(children[0])}, "not the number that the process has here"
+    check_nothing_lost(perfbpf)
+
+
+# --- what it costs ---------------------------------------------------------------------------------------------------------
+
+
+@case
+def few_reads():
+    """a maps file is read once an exec, and not at all for a library that comes later"""
+    strace = shutil.which("strace")
+    if not strace:
+        raise Skip("no strace")
+    server = Server()
+    log = os.path.join(e2e.directory(), "strace")
+    client = waiting_client(server, "read", 2)
+    shell = Client(["sh", "-c", f"echo pid $$; read l; LD_LIBRARY_PATH={private_libraries()} exec /usr/bin/python3 {late_program()} {server.port} 0.1"])
+    perfbpf = Perfbpf("-p", f"{client.pid},{shell.pid}")
+    tracer = e2e.start([strace, "-f", "-e", "trace=openat,open", "-o", log, "-p", str(perfbpf.child.pid)], stderr=subprocess.PIPE)
+    tracer.stderr.readline()
+    client.go()
+    shell.go()
+    shell.child.stdin.write("\n")
+    shell.child.stdin.flush()
+    assert client.finish() == 0
+    assert shell.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    tracer.wait(10)
+    check_calls(perfbpf, server, 6, 2000)
+    reads = re.findall(r'"/proc/(\d+)/maps"', e2e.read_text(log))
+    assert reads.count(str(client.pid)) == 0, f"the client neither executed nor loaded anything: {reads}"
+    assert reads.count(str(shell.pid)) == 1, f"one exec: {reads}"
+
+
+@case
+def vanishing():
+    """processes that are gone before they can be looked at: no word about them, and the others are traced"""
+    server = Server()
+    libraries = private_libraries()
+    one = f"LD_LIBRARY_PATH={libraries} {CLIENT} --port {server.port} --cacert {server.cert} -n 1 --quiet --id"
+    script = f"for i in 1 2 3 4 5 6 7 8; do {one} a$i; for k in 1 2 3 4 5 6 7 8 9; do /bin/true & done; done; wait"
+    perfbpf = Perfbpf(command=["sh", "-c", script])
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_calls(perfbpf, server, 8, COLD_MS)
+    check_nothing_lost(perfbpf)
+    assert not re.search("warning|error", perfbpf.err()), perfbpf.err()
 
 
 e2e.run_cases()
