@@ -123,24 +123,7 @@ struct unix_sock {
 	struct sock *peer;
 };
 
-struct super_block {
-	u32 s_dev;
-};
-
-struct inode {
-	unsigned long i_ino;
-	struct super_block *i_sb;
-};
-
-struct file {
-	struct inode *f_inode;
-};
-
-struct vm_area_struct {
-	unsigned long vm_start;
-	unsigned long vm_end;
-	struct file *vm_file;
-};
+struct file;
 
 struct socket {
 	struct sock *sk;
@@ -156,6 +139,7 @@ enum { FMODE_READ = 1, FMODE_WRITE = 2 };
 enum { PIPEFS_MAGIC = 0x50495045 };
 
 struct super_block {
+	u32 s_dev;
 	unsigned long s_magic;
 };
 
@@ -169,6 +153,12 @@ struct file {
 	unsigned int f_mode;
 	struct inode *f_inode;
 	void *private_data;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	struct file *vm_file;
 };
 
 struct fdtable {
