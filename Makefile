@@ -305,6 +305,7 @@ format: ## clang-format everything
 
 bench: all tools ## the benchmarks, as ratios, with spread (root)
 	$(Q)$(PYTHON) tests/bench/bench.py --build $(O)
+	$(Q)$(PYTHON) tests/bench/replay.py $(O)
 
 man: $(O)/perfbpf.8
 $(O)/perfbpf.8: doc/perfbpf.8.md

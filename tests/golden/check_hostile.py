@@ -349,12 +349,15 @@ def peak_resident(child):
     return peak / 1024
 
 
+def replay_lines(case):
+    return "".join(json.dumps(line) + "\n" for line in case.lines).encode()
+
+
 def replay(build, case, folder):
     """What came out, processor seconds, peak in MiB."""
     capture, calls, trace = (os.path.join(folder, n) for n in ("x.cap", "calls", "trace.json"))
-    lines = "".join(json.dumps(line) + "\n" for line in case.lines)
     with open(capture, "wb") as out:
-        subprocess.run([f"{build}/tests/jsonl2cap"], input=lines.encode(), stdout=out, check=True)
+        subprocess.run([f"{build}/tests/jsonl2cap"], input=replay_lines(case), stdout=out, check=True)
     before = os.times()
     with open(os.path.join(folder, "err"), "w+b") as err:
         child = subprocess.Popen([f"{build}/perfbpf", "replay", capture, "-q", "--content", "-c", calls, "-o", trace], stderr=err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * repeatcap N < one.cap > many.cap: the DATA records of a capture N times, one after the other in time and in the
- * positions of their connections, as if the same program had gone on and on. Other records come once, before them.
+ * repeatcap N [FROM COUNT] < one.cap > many.cap: the DATA records of a capture N times, one after the other in time and
+ * in the positions of their connections, as if the same program had gone on and on. Other records come once. With FROM
+ * and COUNT only these DATA records (from 0 on) are repeated; the others come once, before and behind them.
  */
 #include <errno.h>
 #include <linux/types.h>
@@ -16,9 +17,11 @@
 #define PAUSE_NS 1000000ull /* between two repetitions */
 
 struct all {
-	struct buf data; /* DATA records */
+	struct buf data; /* DATA records that are repeated */
+	uint64_t from, count, rounds;
+	uint64_t seen; /* DATA records so far */
 	uint64_t begin_ns, end_ns;
-	uint64_t length[2]; /* by direction: all connections are shifted alike */
+	uint64_t begin[2], end[2]; /* positions by direction: all connections are shifted alike */
 };
 
 static void fail(const char *what)
@@ -33,54 +36,92 @@ static void put(const void *ptr, size_t len)
 		fail("cannot write");
 }
 
-static void take(struct all *a, const uint8_t *record, size_t size)
+/* A DATA record as it is in that round. */
+static void put_shifted(const struct all *a, const uint8_t *record, uint64_t round)
+{
+	uint64_t shift = round * (a->end_ns - a->begin_ns + PAUSE_NS);
+	struct ev_data d;
+
+	memcpy(&d, record, sizeof(d));
+	d.h.ts_ns += shift;
+	d.entry_ns += shift;
+	d.pos += round * (a->end[d.dir & 1] - a->begin[d.dir & 1]);
+	put(&d, sizeof(d));
+	put(record + sizeof(d), d.h.size - sizeof(d));
+}
+
+static void repeat(const struct all *a)
+{
+	for (uint64_t round = 0; round < a->rounds; round++) {
+		for (size_t at = 0; at < a->data.len;) {
+			struct ev_head h;
+
+			memcpy(&h, a->data.ptr + at, sizeof(h));
+			put_shifted(a, (const uint8_t *)a->data.ptr + at, round);
+			at += h.size;
+		}
+	}
+}
+
+static void keep(struct all *a, const uint8_t *record)
 {
 	struct ev_data d;
-	uint64_t end;
+	unsigned dir;
 
-	memcpy(&d, record, size < sizeof(d) ? size : sizeof(d));
-	if (d.h.kind != EV_DATA) {
-		put(record, size);
-		return;
-	}
-	end = d.pos + d.orig_len;
-	if (end > a->length[d.dir & 1])
-		a->length[d.dir & 1] = end;
+	memcpy(&d, record, sizeof(d));
+	dir = d.dir & 1;
+	if (a->begin[dir] == UINT64_MAX)
+		a->begin[dir] = d.pos;
+	if (d.pos < a->begin[dir])
+		a->begin[dir] = d.pos;
+	if (d.pos + d.orig_len > a->end[dir])
+		a->end[dir] = d.pos + d.orig_len;
 	if (!a->begin_ns || d.entry_ns < a->begin_ns)
 		a->begin_ns = d.entry_ns;
 	if (d.h.ts_ns > a->end_ns)
 		a->end_ns = d.h.ts_ns;
-	if (buf_push(&a->data, record, size))
+	if (buf_push(&a->data, record, d.h.size))
 		fail("out of memory");
 }
 
-static void repeat(const struct all *a, uint64_t round)
+static void take(struct all *a, const uint8_t *record)
 {
-	uint64_t shift = round * (a->end_ns - a->begin_ns + PAUSE_NS);
+	struct ev_head h;
+	uint64_t nth;
 
-	for (size_t at = 0; at < a->data.len;) {
-		struct ev_data d;
-
-		memcpy(&d, a->data.ptr + at, sizeof(d));
-		d.h.ts_ns += shift;
-		d.entry_ns += shift;
-		d.pos += round * a->length[d.dir & 1];
-		put(&d, sizeof(d));
-		put(a->data.ptr + at + sizeof(d), d.h.size - sizeof(d));
-		at += d.h.size;
+	memcpy(&h, record, sizeof(h));
+	if (h.kind != EV_DATA) {
+		put(record, h.size);
+		return;
 	}
+	nth = a->seen++;
+	if (nth < a->from) {
+		put(record, h.size);
+		return;
+	}
+	if (nth - a->from < a->count)
+		keep(a, record);
+	else if (a->begin_ns)
+		put_shifted(a, record, a->rounds - 1);
+	if (nth - a->from == a->count - 1)
+		repeat(a);
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t rounds = argc == 2 ? strtoull(argv[1], NULL, 10) : 0;
 	static uint8_t record[1 << 20];
+	struct all all = {.begin = {UINT64_MAX, UINT64_MAX}, .count = UINT64_MAX};
 	struct capture_header header;
 	struct ev_head head;
-	struct all all = {0};
 
-	if (!rounds)
-		fail("usage: repeatcap N < one.cap > many.cap");
+	if (argc == 2 || argc == 4)
+		all.rounds = strtoull(argv[1], NULL, 10);
+	if (argc == 4) {
+		all.from = strtoull(argv[2], NULL, 10);
+		all.count = strtoull(argv[3], NULL, 10);
+	}
+	if (!all.rounds || !all.count)
+		fail("usage: repeatcap N [FROM COUNT] < one.cap > many.cap");
 	if (fread(&header, sizeof(header), 1, stdin) != 1 || memcmp(header.magic, CAPTURE_MAGIC, sizeof(header.magic)))
 		fail("not a capture");
 	put(&header, sizeof(header));
@@ -90,10 +131,10 @@ int main(int argc, char **argv)
 		memcpy(record, &head, sizeof(head));
 		if (fread(record + sizeof(head), 1, head.size - sizeof(head), stdin) != head.size - sizeof(head))
 			fail("the capture is cut");
-		take(&all, record, head.size);
+		take(&all, record);
 	}
-	for (uint64_t i = 0; i < rounds; i++)
-		repeat(&all, i);
+	if (all.seen - all.from < all.count)
+		repeat(&all);
 	buf_release(&all.data);
 	return fflush(stdout) ? 1 : 0;
 }

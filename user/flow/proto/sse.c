@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 
 #define LINE_MAX_BYTES (SSE_EVENT_MAX + 64) /* a field's name before the most data that an event may have */
 #define TYPE_MAX_BYTES 1024		    /* of an event's name; longer ones are cut */
 #define KEEP_BYTES     65536		    /* memory kept between events */
+#define SCAN_BYTES     256		    /* looked through at once for a line end */
 
 static const uint8_t bom[3] = {0xef, 0xbb, 0xbf};
 
@@ -177,13 +179,21 @@ static int line_part(struct sse *s, struct sv part)
 	return 0;
 }
 
+/* Up to the first CR or LF. By blocks, so that looking for the one does not run far past the other. */
 static size_t line_length(const char *ptr, size_t len)
 {
-	size_t n = 0;
+	size_t block;
 
-	while (n < len && ptr[n] != '\n' && ptr[n] != '\r')
-		n++;
-	return n;
+	for (size_t n = 0; n < len; n += block) {
+		const char *lf, *cr;
+
+		block = len - n < SCAN_BYTES ? len - n : SCAN_BYTES;
+		lf = memchr(ptr + n, '\n', block);
+		cr = memchr(ptr + n, '\r', lf ? (size_t)(lf - ptr) - n : block);
+		if (cr || lf)
+			return (size_t)((cr ? cr : lf) - ptr);
+	}
+	return len;
 }
 
 static int push_text(struct sse *s, const char *ptr, size_t len, const struct stamp *at)
