@@ -90,6 +90,7 @@ $(O)/perfbpf: $(USER_OBJS)
 UNIT_base :=
 UNIT_record := user/flow/record.c
 UNIT_stream := user/flow/stream.c
+UNIT_halves := user/flow/halves.c
 UNIT_conn := user/flow/conn.c user/flow/stream.c
 UNIT_interest := user/flow/interest.c
 UNIT_proc := user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "flow/agent/verdict.h"
+#include "flow/halves.h"
 #include "flow/interest.h"
 #include "flow/llm/exchange.h"
 #include "flow/llm/mcp.h"
@@ -22,6 +23,7 @@ struct pipeline {
 	struct lost lost;
 	struct record record;
 	struct procs *procs;
+	struct halves *halves;
 	struct conns *conns;
 	struct exchanges *exchanges;
 	struct mcp *mcp;
@@ -93,7 +95,8 @@ static void on_wanted(void *ctx, bool wanted)
 {
 	struct flow *f = ctx;
 
-	if (f->p->cfg.on_interest)
+	/* Each half has a generation of its own: the kernel goes on copying them all. */
+	if (f->p->cfg.on_interest && !f->conn->halves)
 		f->p->cfg.on_interest(f->p->cfg.interest_ctx, &f->conn->key, wanted);
 }
 
@@ -432,22 +435,79 @@ static void tick_agents(struct pipeline *p, uint64_t now_ns)
 	agents_tick(p->agents, now_ns, open_ns);
 }
 
+/* --- adaptors: halves -> conn ---------------------------------------------------------------------------------------
+ */
+
+static void on_whole_open(void *ctx, const struct rec_open *r)
+{
+	conns_push_open(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_whole_data(void *ctx, const struct rec_data *r)
+{
+	conns_push_data(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_whole_gap(void *ctx, const struct rec_gap *r)
+{
+	conns_push_gap(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_whole_pos(void *ctx, const struct rec_pos *r)
+{
+	conns_push_pos(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_whole_handshake(void *ctx, const struct rec_handshake *r)
+{
+	conns_push_handshake(((struct pipeline *)ctx)->conns, r);
+}
+
+static void on_whole_conn_sock(void *ctx, const struct rec_conn_sock *r)
+{
+	conns_push_conn_sock(((struct pipeline *)ctx)->conns, r);
+}
+
+/* A connection has two: what it wrote stands for it. */
+static void on_unpaired(void *ctx, const struct conn_key *key, enum dir dir)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = procs_get(p->procs, key);
+
+	if (proc && dir == DIR_TX)
+		coverage_push_conn(p->coverage, proc, COVERAGE_UNDECODED,
+				   "which socket its TLS records use was not learned");
+}
+
 /* --- adaptors: record -> conn and proc -----------------------------------------------------------------------------
  */
 
 static void on_data(void *ctx, const struct rec_data *r)
 {
-	conns_push_data(((struct pipeline *)ctx)->conns, r);
+	struct pipeline *p = ctx;
+
+	if (r->half)
+		halves_push_data(p->halves, r);
+	else
+		conns_push_data(p->conns, r);
 }
 
 static void on_gap(void *ctx, const struct rec_gap *r)
 {
-	conns_push_gap(((struct pipeline *)ctx)->conns, r);
+	struct pipeline *p = ctx;
+
+	if (r->half)
+		halves_push_gap(p->halves, r);
+	else
+		conns_push_gap(p->conns, r);
 }
 
 static void on_open(void *ctx, const struct rec_open *r)
 {
-	conns_push_open(((struct pipeline *)ctx)->conns, r);
+	struct pipeline *p = ctx;
+
+	if (!r->half) /* its first data or socket says more */
+		conns_push_open(p->conns, r);
 }
 
 static void on_close(void *ctx, const struct rec_close *r)
@@ -457,22 +517,40 @@ static void on_close(void *ctx, const struct rec_close *r)
 
 static void on_pos(void *ctx, const struct rec_pos *r)
 {
-	conns_push_pos(((struct pipeline *)ctx)->conns, r);
+	struct pipeline *p = ctx;
+
+	if (r->half)
+		halves_push_pos(p->halves, r);
+	else
+		conns_push_pos(p->conns, r);
 }
 
 static void on_handshake(void *ctx, const struct rec_handshake *r)
 {
-	conns_push_handshake(((struct pipeline *)ctx)->conns, r);
+	struct pipeline *p = ctx;
+
+	if (r->half)
+		halves_push_handshake(p->halves, r);
+	else
+		conns_push_handshake(p->conns, r);
 }
 
 static void on_socket_evidence(void *ctx, const struct rec_conn_sock *r)
 {
-	conns_push_conn_sock(((struct pipeline *)ctx)->conns, r);
+	struct pipeline *p = ctx;
+
+	if (r->half)
+		halves_push_conn_sock(p->halves, r);
+	else
+		conns_push_conn_sock(p->conns, r);
 }
 
 static void on_sock(void *ctx, const struct rec_sock *r)
 {
-	conns_push_sock(((struct pipeline *)ctx)->conns, r);
+	struct pipeline *p = ctx;
+
+	halves_push_sock(p->halves, r);
+	conns_push_sock(p->conns, r);
 }
 
 /* The old program's connections end before the process gets its new name. */
@@ -480,6 +558,7 @@ static void on_exec(void *ctx, const struct rec_exec *r)
 {
 	struct pipeline *p = ctx;
 
+	halves_push_exec(p->halves, r);
 	conns_push_exec(p->conns, r);
 	procs_push_exec(p->procs, r);
 }
@@ -495,6 +574,7 @@ static void on_exit_record(void *ctx, const struct rec_exit *r)
 {
 	struct pipeline *p = ctx;
 
+	halves_push_exit(p->halves, r);
 	conns_push_exit(p->conns, r);
 	mcp_exit(p->mcp, &r->proc, r->code, r->signal, r->ts_ns);
 	procs_push_exit(p->procs, r);
@@ -516,6 +596,16 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	struct exchange_sink exchange_sink = {.ctx = p, .on_call = on_call};
 	struct mcp_config mcp_cfg = {.stale_ns = cfg->stale_ns, .sweep_ns = cfg->sweep_ns, .content = cfg->content};
 	struct mcp_sink mcp_sink = {.ctx = p, .on_mcp = on_mcp};
+	struct halves_sink halves_sink = {
+		.ctx = p,
+		.on_open = on_whole_open,
+		.on_data = on_whole_data,
+		.on_gap = on_whole_gap,
+		.on_pos = on_whole_pos,
+		.on_handshake = on_whole_handshake,
+		.on_conn_sock = on_whole_conn_sock,
+		.on_unpaired = on_unpaired,
+	};
 	struct conn_sink conn_sink = {
 		.ctx = p,
 		.on_conn_open = on_conn_open,
@@ -552,7 +642,9 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->exchanges = exchanges_new(&exchange_cfg, &p->lost, &exchange_sink);
 	p->mcp = mcp_new(&mcp_cfg, &p->lost, &mcp_sink);
 	p->conns = conns_new(&p->lost, &conn_sink);
-	if (!p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->mcp || !p->conns) {
+	p->halves = halves_new(&p->lost, &halves_sink);
+	if (!p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->mcp || !p->conns ||
+	    !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -578,6 +670,7 @@ void pipeline_free(struct pipeline *p)
 		conns_each(p->conns, free_flow_of, NULL);
 		conns_free(p->conns);
 	}
+	halves_free(p->halves);
 	exchanges_free(p->exchanges);
 	agents_free(p->agents);
 	mcp_free(p->mcp);
@@ -602,6 +695,7 @@ static void tick_flow(void *ctx, struct conn *c)
 
 void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 {
+	halves_tick(p->halves, now_ns);
 	conns_tick(p->conns, now_ns);
 	conns_each(p->conns, tick_flow, &now_ns);
 	exchanges_tick(p->exchanges, now_ns);
@@ -611,6 +705,7 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 
 void pipeline_finish(struct pipeline *p, uint64_t now_ns)
 {
+	halves_finish(p->halves);
 	conns_finish(p->conns, now_ns);
 	exchanges_tick(p->exchanges, now_ns);
 	agents_finish(p->agents, now_ns);
@@ -637,7 +732,8 @@ unsigned pipeline_open_calls(const struct pipeline *p)
 	return exchanges_open_count(p->exchanges);
 }
 
-/* --- the verdict ----------------------------------------------------------------------------------------------------
+/* --- the verdict
+ * ----------------------------------------------------------------------------------------------------
  */
 
 static void verdict_of(const struct agents_run *run, const struct lost *lost, struct verdict_facts *out)
@@ -682,7 +778,8 @@ static int write_verdict(struct pipeline *p, uint64_t now_ns, struct buf *out)
 	return j.err;
 }
 
-/* --- the trace ------------------------------------------------------------------------------------------------------
+/* --- the trace
+ * ------------------------------------------------------------------------------------------------------
  */
 
 struct snapshot {

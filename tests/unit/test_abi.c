@@ -59,6 +59,8 @@ static void test_numbers(void **state)
 	assert_int_equal(EV_F_IGNORED, 128);
 	assert_int_equal(EV_F_STDIO, 256);
 	assert_int_equal(EV_SOCK_ITSELF, 4);
+	assert_int_equal(EV_SOCK_RECORDS, 5);
+	assert_int_equal(EV_F_HALF, 512);
 	assert_int_equal(ST_RING_RECORDS, 0);
 	assert_int_equal(ST_UNSEEN, 6);
 }
@@ -71,6 +73,12 @@ static void test_cookie(void **state)
 	assert_int_equal(TLS_COOKIE_ROLE(cookie), TLS_ROLE_WRITE);
 	assert_int_equal(TLS_COOKIE_LEN_ARG(cookie), 5);
 	assert_int_equal(TLS_COOKIE_LEN_ARG(TLS_COOKIE(TLS_ROLE_READ, TLS_LEN_RET, TLS_ABI_C)), TLS_LEN_RET);
+	cookie = TLS_COOKIE(TLS_ROLE_READ, 3, TLS_ABI_AEAD) | TLS_COOKIE_PLACE(LIMIT_PROBED_FILES - 1, 1);
+	assert_int_equal(TLS_COOKIE_ROLE(cookie), TLS_ROLE_READ);
+	assert_int_equal(TLS_COOKIE_ABI(cookie), TLS_ABI_AEAD);
+	assert_int_equal(TLS_COOKIE_FILE(cookie), LIMIT_PROBED_FILES - 1);
+	assert_int_equal(TLS_COOKIE_UNFREED(cookie), 1);
+	assert_int_equal(TLS_COOKIE_UNFREED(TLS_COOKIE_PLACE(0xffff, 0)), 0);
 }
 
 static const char *find_object(void)

@@ -341,6 +341,88 @@ static void plain_connection(void **state)
 	close_world(&w);
 }
 
+static unsigned halves_seen;
+
+static void count_half_data(void *ctx, const struct rec_data *r)
+{
+	(void)ctx;
+	halves_seen += r->half;
+}
+
+static void count_half_gap(void *ctx, const struct rec_gap *r)
+{
+	(void)ctx;
+	halves_seen += r->half;
+}
+
+static void count_half_open(void *ctx, const struct rec_open *r)
+{
+	(void)ctx;
+	halves_seen += r->half;
+}
+
+static void count_half_pos(void *ctx, const struct rec_pos *r)
+{
+	(void)ctx;
+	halves_seen += r->half;
+}
+
+static void count_half_handshake(void *ctx, const struct rec_handshake *r)
+{
+	(void)ctx;
+	halves_seen += r->half;
+}
+
+static void count_half_sock(void *ctx, const struct rec_conn_sock *r)
+{
+	(void)ctx;
+	halves_seen += r->half;
+	assert_int_equal(r->how, SOCK_RECORDS);
+	assert_int_equal(r->fresh, r->half);
+}
+
+/* Each kind of record says whether it is of half a connection, and no other flag is taken for that. */
+static void half_connection(void **state)
+{
+	const struct record_sink sink = {
+		.on_data = count_half_data,
+		.on_gap = count_half_gap,
+		.on_open = count_half_open,
+		.on_pos = count_half_pos,
+		.on_handshake = count_half_handshake,
+		.on_conn_sock = count_half_sock,
+	};
+	struct ev_data d = {.conn = conn};
+	struct ev_gap g = {.conn = conn};
+	struct ev_conn_open o = {.conn = conn};
+	struct ev_conn_close c = {.conn = conn};
+	struct ev_handshake h = {.conn = conn};
+	struct ev_conn_sock s = {.conn = conn, .cookie = 99, .how = EV_SOCK_RECORDS};
+	struct lost lost = {.n = {0}};
+	struct record r;
+
+	(void)state;
+	record_init(&r, &lost, &sink);
+	for (int half = 0; half <= 1; half++) {
+		uint16_t flags = half ? EV_F_HALF : (uint16_t) ~(EV_F_HALF | EV_F_FRESH);
+		uint16_t tied = half ? EV_F_HALF | EV_F_FRESH : 0;
+		struct packet all[] = {
+			packet(EV_DATA, flags, &d, sizeof(d), NULL, 0),
+			packet(EV_GAP, flags, &g, sizeof(g), NULL, 0),
+			packet(EV_CONN_OPEN, flags, &o, sizeof(o), NULL, 0),
+			packet(EV_CONN_POS, flags, &c, sizeof(c), NULL, 0),
+			packet(EV_HANDSHAKE, flags, &h, sizeof(h), NULL, 0),
+			packet(EV_CONN_SOCK, tied, &s, sizeof(s), NULL, 0),
+		};
+
+		halves_seen = 0;
+		for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+			record_push(&r, all[i].bytes, all[i].len);
+		assert_int_equal(halves_seen, half ? ARRAY_SIZE(all) : 0);
+	}
+	assert_int_equal(lost.n[LOST_BAD_RECORDS], 0);
+}
+
 static void unaligned(void **state)
 {
 	struct packet all[16];
@@ -433,7 +515,7 @@ static void contradictions(void **state)
 	struct ev_gap gap[] = {{.dir = 2}, {.pos = UINT64_MAX}};
 	struct ev_conn_close closed = {.pos = {0, UINT64_MAX}};
 	struct ev_handshake handshake = {.begin_ns = 778};
-	struct ev_conn_sock conn_sock[] = {{.how = 0}, {.how = 5}, {.how = 1, .dir = 2}};
+	struct ev_conn_sock conn_sock[] = {{.how = 0}, {.how = 6}, {.how = 1, .dir = 2}};
 	struct ev_sock sock[] = {{.what = 0}, {.what = 10}};
 
 	(void)state;
@@ -507,17 +589,12 @@ static void no_sink(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_kind),
-		cmocka_unit_test(counters_are_absolute),
-		cmocka_unit_test(data_flags),
-		cmocka_unit_test(ignored_flag),
-		cmocka_unit_test(plain_connection),
-		cmocka_unit_test(unaligned),
-		cmocka_unit_test(cut_short),
-		cmocka_unit_test(shrunk),
-		cmocka_unit_test(contradictions),
-		cmocka_unit_test(unknown_kinds),
-		cmocka_unit_test(sizes),
+		cmocka_unit_test(every_kind),	    cmocka_unit_test(counters_are_absolute),
+		cmocka_unit_test(data_flags),	    cmocka_unit_test(ignored_flag),
+		cmocka_unit_test(plain_connection), cmocka_unit_test(half_connection),
+		cmocka_unit_test(unaligned),	    cmocka_unit_test(cut_short),
+		cmocka_unit_test(shrunk),	    cmocka_unit_test(contradictions),
+		cmocka_unit_test(unknown_kinds),    cmocka_unit_test(sizes),
 		cmocka_unit_test(no_sink),
 	};
 

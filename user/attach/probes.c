@@ -632,9 +632,6 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
 		return 0;
 	if (found->count > TLSFIND_MAX)
 		return -EINVAL;
-	for (unsigned i = 0; i < found->count; i++)
-		if (found->funcs[i].abi == TLS_ABI_AEAD)
-			return -EOPNOTSUPP;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;

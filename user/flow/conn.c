@@ -782,6 +782,7 @@ void conns_push_open(struct conns *t, const struct rec_open *r)
 	if (r->ts_ns < e->c.open_ns)
 		e->c.open_ns = r->ts_ns;
 	e->c.plain = r->plain;
+	e->c.halves = r->half;
 	e->c.stdio = r->stdio;
 }
 

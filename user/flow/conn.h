@@ -70,6 +70,7 @@ struct conn {
 	uint64_t id; /* unique in the run, from 1 */
 	bool fresh;  /* seen from its first byte; else attached in the middle */
 	bool plain;  /* no TLS */
+	bool halves; /* put together of halves: the kernel knows it by other names than its key */
 	bool stdio;  /* plain, and JSON-RPC with a child over its standard input and output: never bound */
 	uint64_t open_ns;
 	struct conn_setup setup;

@@ -16,7 +16,7 @@ static const enum lost_id stat_lost[ST_COUNT] = {
 	[ST_UNSEEN] = LOST_UNSEEN_BYTES,
 };
 
-_Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_ITSELF == EV_SOCK_ITSELF, "enum sock_how follows the ABI");
+_Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_RECORDS == EV_SOCK_RECORDS, "enum sock_how follows the ABI");
 _Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_RTT == EV_SK_RTT, "enum sock_what follows the ABI");
 _Static_assert(DIR_TX == EV_DIR_TX && DIR_RX == EV_DIR_RX, "enum dir follows the ABI");
 
@@ -87,6 +87,7 @@ static bool push_data(struct record *r, const uint8_t *p, size_t len)
 		.orig_len = e.orig_len,
 		.fresh = (e.h.flags & EV_F_FRESH) != 0,
 		.capped = (e.h.flags & (EV_F_CAPPED | EV_F_IGNORED)) && !(e.h.flags & EV_F_FAULT),
+		.half = (e.h.flags & EV_F_HALF) != 0,
 	};
 	if (d.capped && (e.h.flags & EV_F_IGNORED))
 		r->lost->ignored_bytes += d.orig_len - d.len;
@@ -105,7 +106,13 @@ static bool push_gap(struct record *r, const uint8_t *p)
 	memcpy(&e, p, sizeof(e));
 	if (e.dir > EV_DIR_RX || e.pos > POS_MAX)
 		return false;
-	g = (struct rec_gap){.conn = key_of(&e.h, &e.conn), .dir = (enum dir)e.dir, .pos = e.pos, .ts_ns = e.h.ts_ns};
+	g = (struct rec_gap){
+		.conn = key_of(&e.h, &e.conn),
+		.dir = (enum dir)e.dir,
+		.pos = e.pos,
+		.ts_ns = e.h.ts_ns,
+		.half = (e.h.flags & EV_F_HALF) != 0,
+	};
 	if (r->sink.on_gap)
 		r->sink.on_gap(r->sink.ctx, &g);
 	return true;
@@ -122,6 +129,7 @@ static bool push_open(struct record *r, const uint8_t *p)
 		.ts_ns = e.h.ts_ns,
 		.fresh = (e.h.flags & EV_F_FRESH) != 0,
 		.plain = (e.h.flags & EV_F_PLAIN) != 0,
+		.half = (e.h.flags & EV_F_HALF) != 0,
 		.stdio = (e.h.flags & EV_F_STDIO) != 0,
 	};
 	if (r->sink.on_open)
@@ -156,7 +164,12 @@ static bool push_pos(struct record *r, const uint8_t *p)
 	memcpy(&e, p, sizeof(e));
 	if (e.pos[0] > POS_MAX || e.pos[1] > POS_MAX)
 		return false;
-	s = (struct rec_pos){.conn = key_of(&e.h, &e.conn), .ts_ns = e.h.ts_ns, .pos = {e.pos[0], e.pos[1]}};
+	s = (struct rec_pos){
+		.conn = key_of(&e.h, &e.conn),
+		.ts_ns = e.h.ts_ns,
+		.pos = {e.pos[0], e.pos[1]},
+		.half = (e.h.flags & EV_F_HALF) != 0,
+	};
 	if (r->sink.on_pos)
 		r->sink.on_pos(r->sink.ctx, &s);
 	return true;
@@ -175,6 +188,7 @@ static bool push_handshake(struct record *r, const uint8_t *p)
 		.begin_ns = e.begin_ns,
 		.end_ns = e.h.ts_ns,
 		.approximate = (e.h.flags & EV_F_APPROX) != 0,
+		.half = (e.h.flags & EV_F_HALF) != 0,
 	};
 	if (r->sink.on_handshake)
 		r->sink.on_handshake(r->sink.ctx, &s);
@@ -187,7 +201,7 @@ static bool push_conn_sock(struct record *r, const uint8_t *p)
 	struct rec_conn_sock s;
 
 	memcpy(&e, p, sizeof(e));
-	if (e.how < EV_SOCK_INSIDE || e.how > EV_SOCK_ITSELF || e.dir > EV_DIR_RX)
+	if (e.how < EV_SOCK_INSIDE || e.how > EV_SOCK_RECORDS || e.dir > EV_DIR_RX)
 		return false;
 	s = (struct rec_conn_sock){
 		.conn = key_of(&e.h, &e.conn),
@@ -199,6 +213,8 @@ static bool push_conn_sock(struct record *r, const uint8_t *p)
 		.plain_len = e.plain_len,
 		.how = (enum sock_how)e.how,
 		.dir = (enum dir)e.dir,
+		.half = (e.h.flags & EV_F_HALF) != 0,
+		.fresh = (e.h.flags & EV_F_FRESH) != 0,
 	};
 	if (r->sink.on_conn_sock)
 		r->sink.on_conn_sock(r->sink.ctx, &s);

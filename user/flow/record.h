@@ -21,6 +21,7 @@ struct rec_data {
 	uint32_t orig_len; /* > len: the rest is missing */
 	bool fresh;	   /* the connection was seen from its first byte: CONN_OPEN may be lost */
 	bool capped;	   /* missing by choice (request cap, or the connection is ignored), not lost */
+	bool half;	   /* of half a connection: to be put together by the halves stage */
 };
 
 struct rec_gap {
@@ -28,6 +29,7 @@ struct rec_gap {
 	enum dir dir;
 	uint64_t pos;
 	uint64_t ts_ns;
+	bool half;
 };
 
 struct rec_open {
@@ -36,6 +38,7 @@ struct rec_open {
 	bool fresh; /* seen from its first byte */
 	bool plain; /* no TLS: a socket that carries plain HTTP, conn.obj is its cookie; or stdio */
 	bool stdio; /* JSON-RPC with a child over its standard input (TX) and output (RX) */
+	bool half;  /* put together of halves, or one of them */
 };
 
 struct rec_close {
@@ -49,6 +52,7 @@ struct rec_handshake {
 	struct conn_key conn;
 	uint64_t begin_ns, end_ns;
 	bool approximate;
+	bool half;
 };
 
 /* How far a connection has come, where the last bytes were lost. Not its end. */
@@ -56,10 +60,11 @@ struct rec_pos {
 	struct conn_key conn;
 	uint64_t ts_ns;
 	uint64_t pos[2];
+	bool half;
 };
 
-/* ITSELF: the connection is this socket. */
-enum sock_how { SOCK_INSIDE = 1, SOCK_AFTER_WRITE = 2, SOCK_BEFORE_READ = 3, SOCK_ITSELF = 4 };
+/* ITSELF: the connection is this socket. RECORDS: half a connection, by the lengths of its records; proof. */
+enum sock_how { SOCK_INSIDE = 1, SOCK_AFTER_WRITE = 2, SOCK_BEFORE_READ = 3, SOCK_ITSELF = 4, SOCK_RECORDS = 5 };
 
 struct rec_conn_sock {
 	struct conn_key conn;
@@ -69,6 +74,8 @@ struct rec_conn_sock {
 	uint32_t wire_len, plain_len;
 	enum sock_how how;
 	enum dir dir;
+	bool half;
+	bool fresh; /* RECORDS: the socket was seen from its first byte */
 };
 
 enum sock_what {
