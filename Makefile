@@ -133,6 +133,7 @@ UNIT_site := $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.
 UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/gotable.c user/attach/debugdata.c user/attach/insn.c \
 	user/attach/elf.c
 UNIT_tlsfind_go := $(UNIT_tlsfind)
+UNIT_tlsfind_anchor := $(UNIT_tlsfind)
 UNIT_target := user/attach/target.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
 UNIT_options := user/options.c
 UNIT_targets := user/targets.c user/attach/target.c user/attach/elf.c
@@ -187,7 +188,30 @@ $(O)/tests/shapes/minidebug.so: tests/unit/shapes/internal.S tests/unit/shapes/s
 	$(Q)objcopy --add-section .gnu_debugdata=$@.debug.xz $@.bare $@
 SHAPES += $(if $(SHAPES),$(O)/tests/shapes/minidebug.so)
 
-$(foreach t,elf debugdata site tlsfind,$(O)/tests/unit/$(t) $(O)/san/tests/unit/$(t)): | $(SHAPES)
+# Stripped libraries that are known by their error reports; .sym: before they were stripped.
+STRING_SHAPES := pic os oz nopie peek aead aead_only aead_same two_writes two_reads no_write stray
+STRING_COMPILER_oz := $(CLANG)
+STRING_SHARED := -O2 -fPIC -shared
+STRING_FLAGS_pic := $(STRING_SHARED)
+STRING_FLAGS_os := -Os -fPIC -shared -fcf-protection=none -Wl,-z,noseparate-code
+STRING_FLAGS_oz := -Oz -fPIC -shared -DAEAD
+STRING_FLAGS_nopie := -O2 -fno-pie -no-pie -static -Wl,-e,use -DAEAD
+STRING_FLAGS_peek := $(STRING_SHARED) -DWITH_PEEK
+STRING_FLAGS_aead := $(STRING_SHARED) -DAEAD
+STRING_FLAGS_aead_only := $(STRING_SHARED) -DAEAD -DNO_SSL
+STRING_FLAGS_aead_same := $(STRING_SHARED) -DAEAD '-DAEAD_ROOT="/src/boringssl/"'
+STRING_FLAGS_two_writes := $(STRING_SHARED) -DTWO_WRITES
+STRING_FLAGS_two_reads := $(STRING_SHARED) -DTWO_READS
+STRING_FLAGS_no_write := $(STRING_SHARED) -DNO_WRITE
+STRING_FLAGS_stray := $(STRING_SHARED) -DSTRAY
+$(O)/tests/shapes/strings_%.sym: tests/unit/shapes/strings.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,SHAPE,$@)$(or $(STRING_COMPILER_$*),$(CC)) $(WARN) $(STRING_FLAGS_$*) -nostdlib -Wl,--build-id -o $@ $<
+$(O)/tests/shapes/strings_%.so: $(O)/tests/shapes/strings_%.sym
+	$(call say,STRIP,$@)strip -o $@ $<
+SHAPES += $(if $(SHAPES),$(STRING_SHAPES:%=$(O)/tests/shapes/strings_%.so) $(STRING_SHAPES:%=$(O)/tests/shapes/strings_%.sym))
+
+$(foreach t,elf debugdata site tlsfind tlsfind_anchor,$(O)/tests/unit/$(t) $(O)/san/tests/unit/$(t)): | $(SHAPES)
 
 unit: $(UNIT_TESTS:%=$(O)/tests/unit/%) $(UNIT_TESTS:%=$(O)/san/tests/unit/%)
 .PHONY: unit
@@ -231,7 +255,7 @@ $(O)/tests/modelclient_%.sym: $(O)/tests/tools/modelclient.o $(BASE_SRCS:%.c=$(O
 $(STATIC_CLIENTS): %: %.sym
 	$(call say,STRIP,$@)strip -o $@ $<
 .SECONDARY: $(STATIC_CLIENTS:%=%.sym)
-$(O)/tests/unit/tlsfind $(O)/san/tests/unit/tlsfind: | $(STATIC_CLIENTS)
+$(O)/tests/unit/tlsfind_anchor $(O)/san/tests/unit/tlsfind_anchor: | $(STATIC_CLIENTS)
 $(O)/tests/sockbench: $(O)/tests/bench/sockbench.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^

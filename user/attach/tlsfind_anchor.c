@@ -427,33 +427,49 @@ static bool sets_argument(const cs_insn *i)
 	       i->id == X86_INS_LEA;
 }
 
-/* The arguments of the report: what is set on the straight line from the reference on … */
+/* The arguments of the report: what is set from the reference on until the call, behind one jump too (reports share
+ * their end) … */
 static void collect_after(struct anchors *a, struct anchor_ref *r)
 {
+	bool jumped = false;
 	uint64_t off = r->off;
 	int64_t target;
 
 	for (unsigned n = 0; n < CONSTANTS_AFTER_MAX && decode_insn(&a->d, off); n++) {
+		enum flow flow = flow_of(&a->d, &target);
+
 		if (off != r->off)
 			add_constant(r, a->d.insn);
-		if (flow_of(&a->d, &target) != FLOW_NEXT)
+		if (flow != FLOW_NEXT && (flow != FLOW_JUMP || target < 0 || jumped))
 			break;
-		off += a->d.insn->size;
+		jumped |= flow == FLOW_JUMP;
+		off = flow == FLOW_JUMP ? (uint64_t)target : off + a->d.insn->size;
 	}
 }
 
-/* … and before it. */
-static void collect_before(struct anchors *a, const struct body *b, struct anchor_ref *r)
+/* The straight line that ends at an offset; where it begins. */
+static uint64_t collect_line(struct anchors *a, const struct body *b, uint64_t off, struct anchor_ref *r)
 {
-	uint64_t off = r->off;
 	int i;
 
 	for (unsigned n = 0; n < CONSTANTS_BEFORE_MAX && (i = insn_before(b, off)) >= 0; n++) {
-		off = b->insns[i].off;
-		if (b->insns[i].flow != FLOW_NEXT || !decode_insn(&a->d, off) || !sets_argument(a->d.insn))
+		if (b->insns[i].flow != FLOW_NEXT || !decode_insn(&a->d, b->insns[i].off) || !sets_argument(a->d.insn))
 			break;
+		off = b->insns[i].off;
 		add_constant(r, a->d.insn);
 	}
+	return off;
+}
+
+/* … and before it. Reports that end alike share their end: what differs is set where the code jumps there. */
+static void collect_before(struct anchors *a, const struct body *b, struct anchor_ref *r)
+{
+	uint64_t begin = collect_line(a, b, r->off, r);
+
+	for (unsigned i = 0; i < b->count; i++)
+		if (b->insns[i].flow == FLOW_JUMP && b->insns[i].target >= (int64_t)begin &&
+		    b->insns[i].target <= (int64_t)r->off)
+			collect_line(a, b, b->insns[i].off, r);
 }
 
 /* The reference as an instruction of the body: it may have a prefix that the search did not look for. */

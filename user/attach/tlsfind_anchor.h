@@ -30,7 +30,7 @@ enum anchor {
 #define ANCHOR_STRINGS_MAX   32	  /* in a file; more: anchors.reason */
 #define ANCHOR_REFS_MAX	     512  /* in its code; likewise */
 #define ANCHOR_FUNCTIONS_MAX 1024 /* looked at */
-#define ANCHOR_CONSTANTS_MAX 8	  /* around a reference; the first ones count */
+#define ANCHOR_CONSTANTS_MAX 24	  /* around a reference; the first ones count */
 #define ANCHOR_SITES_MAX     6	  /* error reports in a function that gets a role: more are several functions */
 
 struct anchor_string {
