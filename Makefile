@@ -116,6 +116,7 @@ UNIT_dialect := $(wildcard user/flow/llm/dialect*.c) user/flow/llm/call.c user/f
 UNIT_exchange := $(wildcard user/flow/llm/*.c) $(DECODE_SRCS) user/flow/proto/sse.c user/flow/proto/http.c \
 	user/flow/proto/ndjson.c user/flow/proto/jsonarray.c user/flow/proto/eventstream.c
 UNIT_exchange_wire := $(UNIT_exchange)
+UNIT_suffix := $(UNIT_exchange)
 UNIT_exchange_ws := $(UNIT_exchange)
 UNIT_mcp := $(UNIT_exchange)
 UNIT_walltime := user/flow/agent/walltime.c

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "body.h"
 #include "exchange.h"
+#include "pace.h"
 #include "text.h"
 
 /* Documents looked at before an unknown response is no model's answer. */
@@ -26,9 +27,9 @@ struct answer {
 	/* tokens; times of reads */
 	const struct stamp *at; /* of the event at hand, NULL in a unary document */
 	bool event_has_token;
-	uint64_t first_ns, visible_ns, last_ns, last_chunk_ns;
+	uint64_t first_ns, visible_ns, last_ns;
 	enum token_kind first_kind;
-	int64_t chunks, stalls, max_gap_ns;
+	struct pace pace;
 	bool broken;	   /* parts of the body are missing: counts and silences are not known */
 	bool broken_first; /* ... before the first token */
 	bool broken_visible;
@@ -88,8 +89,12 @@ static void on_token(void *ctx, enum token_kind kind, struct sv text)
 		keep_text(a, text);
 	if (!a->at)
 		return;
+	if (pace_push(&a->pace, kind, a->at->ts_ns, !a->event_has_token))
+		a->lost->n[LOST_NO_MEMORY]++;
 	a->event_has_token = true;
 	a->last_ns = a->at->ts_ns;
+	if (kind == TOKEN_TOOL && a->tool_count)
+		a->tools[a->tool_count - 1].end_ns = a->at->ts_ns;
 	if (a->first_ns == UNKNOWN_NS && !a->broken_first) {
 		a->first_ns = a->at->ts_ns;
 		a->first_kind = kind;
@@ -149,6 +154,7 @@ static bool tool_is_known(const struct answer *a, struct sv id)
 static void on_tool(void *ctx, struct sv id, struct sv name)
 {
 	struct answer *a = ctx;
+	uint64_t at_ns = a->at ? a->at->ts_ns : UNKNOWN_NS;
 	struct tool_call *tools;
 
 	a->confirmed = true;
@@ -160,7 +166,7 @@ static void on_tool(void *ctx, struct sv id, struct sv name)
 		return;
 	}
 	a->tools = tools;
-	tools[a->tool_count] = (struct tool_call){.begin_ns = UNKNOWN_NS, .end_ns = UNKNOWN_NS};
+	tools[a->tool_count] = (struct tool_call){.begin_ns = at_ns, .end_ns = at_ns};
 	keep(a, &tools[a->tool_count].id, id);
 	keep(a, &tools[a->tool_count].name, name);
 	a->tool_count++;
@@ -232,18 +238,6 @@ static bool identify(struct answer *a, struct sv type, const cJSON *doc)
 	return a->dialect != NULL;
 }
 
-static void count_chunk(struct answer *a, uint64_t ts_ns)
-{
-	if (a->chunks++ && ts_ns >= a->last_chunk_ns) {
-		int64_t gap = (int64_t)(ts_ns - a->last_chunk_ns);
-
-		if (gap > a->max_gap_ns)
-			a->max_gap_ns = gap;
-		a->stalls += gap > CALL_STALL_NS;
-	}
-	a->last_chunk_ns = ts_ns;
-}
-
 void answer_event(struct answer *a, struct sv type, const cJSON *doc, struct sv raw, const struct stamp *at)
 {
 	if (!identify(a, type, doc))
@@ -251,8 +245,6 @@ void answer_event(struct answer *a, struct sv type, const cJSON *doc, struct sv 
 	a->at = at;
 	a->event_has_token = false;
 	a->dialect->on_event(type, doc, raw, &a->sink);
-	if (a->event_has_token)
-		count_chunk(a, at->ts_ns);
 	a->at = NULL;
 }
 
@@ -323,8 +315,7 @@ struct answer *answer_new(const struct answer_config *cfg, const struct http_hea
 	a->dialect = cfg->dialect;
 	a->tentative = cfg->dialect && cfg->guessed;
 	a->lost = lost;
-	a->first_ns = a->visible_ns = a->last_ns = a->last_chunk_ns = UNKNOWN_NS;
-	a->max_gap_ns = -1;
+	a->first_ns = a->visible_ns = a->last_ns = UNKNOWN_NS;
 	a->usage = USAGE_PART_NONE;
 	a->server = CALL_SERVER_NONE;
 	buf_init(&a->text, EXCHANGE_TEXT_MAX + 1);
@@ -347,6 +338,7 @@ void answer_free(struct answer *a)
 	if (!a)
 		return;
 	body_free(a->body);
+	pace_release(&a->pace);
 	buf_release(&a->text);
 	free(a->model);
 	free(a->stop_reason);
@@ -493,9 +485,7 @@ static void report_tokens(const struct answer *a, struct call *c)
 	c->hidden_reasoning = (a->usage.reasoning > 0 || a->reasoning_begun) && !a->reasoning_shown;
 	if (a->broken)
 		return;
-	c->chunks = a->chunks;
-	c->stalls = a->stalls;
-	c->max_gap_ns = a->max_gap_ns >= 0 ? a->max_gap_ns : UNKNOWN_COUNT;
+	pace_report(&a->pace, c);
 }
 
 void answer_report(const struct answer *a, struct call *c)

@@ -26,10 +26,63 @@ static const char *const parent_headers[] = {
 	"x-opencode-parent-session-id",
 };
 
+static const char *const turn_headers[] = {
+	"x-claude-code-prompt-id",
+};
+static const char *const agent_name_headers[] = {
+	"x-claude-code-agent-type", "x-openai-subagent", /* Codex */
+};
+
+/* User agents that say who drives them; the first prefix that fits, else nobody knows. */
+static int interactive(struct sv user_agent)
+{
+	static const struct {
+		struct sv prefix, mark; /* mark: also in it */
+		int value;
+	} rows[] = {
+		{SV("claude-cli/"), SV("(external, cli"), 1},
+		{SV("claude-cli/"), SV("sdk-"), 0},
+		{SV("codex_exec/"), SV(""), 0},
+		{SV("codex_cli_rs/"), SV(""), 1},
+		{SV("codex-tui/"), SV(""), 1},
+		{SV("GeminiCLI-tui/"), SV(""), 1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (sv_starts(user_agent, rows[i].prefix) &&
+		    memmem(user_agent.ptr, user_agent.len, rows[i].mark.ptr, rows[i].mark.len))
+			return rows[i].value;
+	return -1;
+}
+
+/* Copilot CLI marks the first call of a turn. */
+static enum call_trigger stated_trigger(struct sv initiator)
+{
+	if (sv_eq(initiator, SV("user")))
+		return CALL_TRIGGER_HUMAN;
+	return sv_eq(initiator, SV("agent")) ? CALL_TRIGGER_TOOL_RESULTS : CALL_TRIGGER_UNKNOWN;
+}
+
 static void copy_first(const struct http_head *h, const char *const *names, size_t count, char *out)
 {
 	for (size_t i = 0; i < count && !out[0]; i++)
 		text_copy(out, CLIENT_ID_BYTES, http_header_get(h, names[i]));
+}
+
+static void identify_turn(const struct http_head *h, struct client *out)
+{
+	struct sv metadata = http_header_get(h, "x-codex-turn-metadata");
+
+	copy_first(h, turn_headers, ARRAY_SIZE(turn_headers), out->turn);
+	copy_first(h, agent_name_headers, ARRAY_SIZE(agent_name_headers), out->agent_name);
+	if (!out->turn[0])
+		text_copy(out->turn, sizeof(out->turn), text_json_member(metadata, "turn_id"));
+	if (!out->agent_name[0])
+		text_copy(out->agent_name, sizeof(out->agent_name), text_json_member(metadata, "agent_name"));
+	if (!out->agent_name[0])
+		text_copy(out->agent_name, sizeof(out->agent_name), text_json_member(metadata, "subagent_kind"));
+	out->interactive = interactive(http_header_get(h, "user-agent"));
+	out->trigger = stated_trigger(http_header_get(h, "x-initiator"));
 }
 
 bool client_class_of_kind(struct sv kind, enum call_class *class)
@@ -70,10 +123,11 @@ void client_identify(const struct http_head *h, struct client *out)
 {
 	struct sv retries = http_header_get(h, "x-stainless-retry-count");
 
-	*out = (struct client){.retry_count = -1};
+	*out = (struct client){.retry_count = -1, .interactive = -1};
 	copy_first(h, session_headers, ARRAY_SIZE(session_headers), out->session);
 	copy_first(h, agent_headers, ARRAY_SIZE(agent_headers), out->agent);
 	copy_first(h, parent_headers, ARRAY_SIZE(parent_headers), out->parent_agent);
+	identify_turn(h, out);
 	out->class_stated = stated_class(h, &out->class);
 	out->class_of_turn = client_class_of_kind(
 		text_json_member(http_header_get(h, "x-codex-turn-metadata"), "request_kind"), &(enum call_class){0});

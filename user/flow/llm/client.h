@@ -17,8 +17,12 @@ struct client {
 	bool class_stated;  /* `class` is the client's own word */
 	bool class_of_turn; /* ... of this request only, whatever follows on the connection */
 	enum call_class class;
-	bool subagent;	 /* the agent is not the session's main one */
-	int retry_count; /* attempts before this one by the client's count, -1 unknown */
+	bool subagent;			  /* the agent is not the session's main one */
+	char agent_name[CLIENT_ID_BYTES]; /* kind of sub-agent */
+	char turn[CLIENT_ID_BYTES];	  /* id of the turn */
+	int interactive;		  /* a person (1) or a script (0) drives it; -1 not said */
+	enum call_trigger trigger;	  /* what the client says of it, CALL_TRIGGER_UNKNOWN: nothing */
+	int retry_count;		  /* attempts before this one by the client's count, -1 unknown */
 };
 
 void client_identify(const struct http_head *h, struct client *out);

@@ -134,6 +134,21 @@ static void report_request(const struct pending *p, struct call *c)
 		c->session_id = (char *)f->session;
 }
 
+static void report_turn(const struct pending *p, struct call *c)
+{
+	const struct client *client = &p->client;
+
+	if (client->agent_name[0])
+		c->agent_name = (char *)client->agent_name;
+	if (p->facts.turn[0])
+		c->turn_id = (char *)p->facts.turn;
+	else if (client->turn[0])
+		c->turn_id = (char *)client->turn;
+	c->interactive = client->interactive;
+	if (client->trigger != CALL_TRIGGER_UNKNOWN && c->trigger != CALL_TRIGGER_TOOL_RESULTS)
+		c->trigger = client->trigger;
+}
+
 /* A guess by the request's shape may have been told better. */
 static const struct dialect *dialect_of(const struct pending *p)
 {
@@ -185,6 +200,7 @@ void pending_report(const struct pending *p, enum end_reason end, uint64_t end_n
 	report_what(p, out);
 	report_unseen(conn, out);
 	report_request(p, out);
+	report_turn(p, out);
 	if (p->answer)
 		answer_report(p->answer, out);
 	report_times(out);

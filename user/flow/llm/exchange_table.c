@@ -67,7 +67,7 @@ struct pending *pending_new(struct exchange_flow *f, uint64_t xid)
 	call_init(&p->call);
 	p->facts = (struct request_facts){.counts = {-1, -1, -1, -1, -1}, .stream = -1};
 	p->path = DIALECT_PATH_NONE;
-	p->client.retry_count = -1;
+	p->client = (struct client){.retry_count = -1, .interactive = -1};
 	p->last_ns = t->now_ns;
 	DL_APPEND(t->silent, p);
 	t->pending_count++;
@@ -158,6 +158,7 @@ void pending_request_done(struct pending *p, bool ended)
 	} else if (!p->upgrade) {
 		p->denied = readable && !p->dialect->path_sure && lacks_marks(p);
 	}
+	request_take_suffix(p->request, &p->call);
 	request_free(p->request);
 	p->request = NULL;
 	if (!p->denied && p->dialect)

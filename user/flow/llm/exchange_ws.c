@@ -318,7 +318,7 @@ static const struct dialect *dialect_of_create(const struct ws_session *s, const
 	return f->marks & (MARK_INPUT | MARK_MODEL) ? &dialect_openai_responses : &dialect_openai_realtime;
 }
 
-static void create(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m,
+static void create(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, struct request *r,
 		   const struct request_facts *facts)
 {
 	struct ws_call *c;
@@ -332,6 +332,7 @@ static void create(struct exchange_flow *f, struct ws_session *s, const struct w
 	p = c->entry->pending;
 	memcpy(c->lane, facts->lane, sizeof(c->lane));
 	p->facts = *facts;
+	request_take_suffix(r, &p->call);
 	/* what Realtime is asked was said before, in other messages: the same words are no second attempt */
 	if (s->dialect == &dialect_openai_realtime)
 		p->facts.hash = 0;
@@ -354,15 +355,15 @@ static void from_client(struct exchange_flow *f, struct ws_session *s, const str
 	if (!whole)
 		request_gap(r, UINT64_MAX, true);
 	request_report(r, whole, &facts);
-	request_free(r);
 	if (strcmp(facts.type, "response.create") == 0) {
 		end_unread(f, s);
-		create(f, s, m, &facts);
+		create(f, s, m, r, &facts);
 	} else if (!whole && !facts.marks && !facts.type[0]) {
 		unread_from_client(f, s, m);
 	} else if (unread_call(s) && unread_call(s)->answered) {
 		end_unread(f, s);
 	}
+	request_free(r);
 	s->compressed |= !whole && m->compressed;
 }
 

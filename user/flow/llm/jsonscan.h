@@ -34,6 +34,12 @@ struct jsonscan_value {
 	uint64_t bytes; /* strings: whole decoded length; containers (on_end): members or elements */
 };
 
+/* Whether the step at that level of the path is this key of an object. */
+static inline bool jsonscan_key_is(const struct jsonscan_value *v, unsigned level, struct sv key)
+{
+	return level < v->depth && v->path[level].key.ptr && sv_eq(v->path[level].key, key);
+}
+
 struct jsonscan_sink {
 	void *ctx;
 	void (*on_value)(void *ctx, const struct jsonscan_value *v); /* a scalar is complete; a container begins */

@@ -55,6 +55,7 @@ void request_free(struct request *r)
 		return;
 	decode_free(r->decode);
 	jsonscan_free(r->scan);
+	request_scan_release(&r->scanned);
 	free(r);
 }
 
@@ -124,6 +125,22 @@ static void report_defaults(const struct request *r, struct request_facts *out)
 	/* Anthropic's default; OpenAI's depends on the model. */
 	if (out->counts.thinking < 0 && family(r) == DIALECT_REQUEST_ANTHROPIC)
 		out->counts.thinking = 0;
+}
+
+void request_take_suffix(struct request *r, struct call *c)
+{
+	struct suffix *s = &r->scanned.suffix;
+	struct request_facts *f = &r->scanned.facts;
+
+	if (!f->complete || c->results)
+		return;
+	r->lost->n[LOST_NO_MEMORY] += s->no_memory;
+	c->trigger = suffix_trigger(s);
+	c->conversation = suffix_conversation(s);
+	c->results = s->results;
+	c->result_count = s->result_count;
+	s->results = NULL;
+	s->result_count = 0;
 }
 
 void request_report(struct request *r, bool ended, struct request_facts *out)

@@ -17,6 +17,7 @@ struct request_facts {
 	int stream;			  /* -1 unknown */
 	char model[REQUEST_NAME_BYTES];	  /* "" unknown */
 	char session[REQUEST_NAME_BYTES]; /* where the body names one */
+	char turn[REQUEST_NAME_BYTES];	  /* Codex: turn_id of its turn metadata */
 	char kind[32];			  /* Codex: request_kind of its turn metadata */
 	bool no_generate;		  /* generate:false */
 	bool json_schema;		  /* the answer has to follow a schema */
@@ -38,6 +39,8 @@ void request_free(struct request *r);
 void request_push(struct request *r, const uint8_t *ptr, size_t len, const struct stamp *at);
 void request_gap(struct request *r, uint64_t len, bool capped);
 size_t request_held(const struct request *r); /* bytes of memory that grow with the body */
+/* Moves what the newest part of a body that was read to its end is into c: trigger, results, conversation. */
+void request_take_suffix(struct request *r, struct call *c);
 /* What is known so far; `ended`: the body is at its end. */
 void request_report(struct request *r, bool ended, struct request_facts *out);
 

@@ -4,15 +4,10 @@
 #include "base/err.h"
 #include "text.h"
 
-static bool key_is(const struct jsonscan_value *v, unsigned level, struct sv key)
-{
-	return level < v->depth && v->path[level].key.ptr && sv_eq(v->path[level].key, key);
-}
-
 static bool key_in(const struct jsonscan_value *v, unsigned level, const struct sv *keys, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		if (key_is(v, level, keys[i]))
+		if (jsonscan_key_is(v, level, keys[i]))
 			return true;
 	}
 	return false;
@@ -88,7 +83,7 @@ static const struct mark_row {
 static void mark(struct request_scan *s, const struct jsonscan_value *v)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(mark_rows); i++) {
-		if (mark_rows[i].types >> v->type & 1 && key_is(v, 0, mark_rows[i].key))
+		if (mark_rows[i].types >> v->type & 1 && jsonscan_key_is(v, 0, mark_rows[i].key))
 			s->facts.marks |= mark_rows[i].mark;
 	}
 }
@@ -99,22 +94,22 @@ static void top_string(struct request_scan *s, const struct jsonscan_value *v)
 {
 	struct request_facts *f = &s->facts;
 
-	if (key_is(v, 0, SV("model"))) {
+	if (jsonscan_key_is(v, 0, SV("model"))) {
 		text_copy(f->model, sizeof(f->model), v->text);
-	} else if (key_is(v, 0, SV("input"))) {
+	} else if (jsonscan_key_is(v, 0, SV("input"))) {
 		f->counts.messages = 1;
-	} else if (key_is(v, 0, SV("system")) || key_is(v, 0, SV("instructions"))) {
+	} else if (jsonscan_key_is(v, 0, SV("system")) || jsonscan_key_is(v, 0, SV("instructions"))) {
 		s->system_bytes += (int64_t)v->bytes;
 		s->system_ended = true;
-	} else if (key_is(v, 0, SV("reasoning_effort")) || key_is(v, 0, SV("think"))) {
+	} else if (jsonscan_key_is(v, 0, SV("reasoning_effort")) || jsonscan_key_is(v, 0, SV("think"))) {
 		f->counts.thinking = !sv_eq(v->text, SV("none"));
-	} else if (key_is(v, 0, SV("prompt_cache_key"))) {
+	} else if (jsonscan_key_is(v, 0, SV("prompt_cache_key"))) {
 		text_copy(s->cache_key, sizeof(s->cache_key), v->text);
-	} else if (key_is(v, 0, SV("type"))) {
+	} else if (jsonscan_key_is(v, 0, SV("type"))) {
 		text_copy(f->type, sizeof(f->type), v->text);
-	} else if (key_is(v, 0, SV("stream_id"))) {
+	} else if (jsonscan_key_is(v, 0, SV("stream_id"))) {
 		text_copy(f->lane, sizeof(f->lane), v->text);
-	} else if (key_is(v, 0, SV("format"))) {
+	} else if (jsonscan_key_is(v, 0, SV("format"))) {
 		f->json_schema = sv_eq(v->text, SV("json")); /* Ollama */
 	}
 }
@@ -132,11 +127,11 @@ static void top_bool(struct request_scan *s, const struct jsonscan_value *v)
 {
 	struct request_facts *f = &s->facts;
 
-	if (key_is(v, 0, SV("stream")))
+	if (jsonscan_key_is(v, 0, SV("stream")))
 		f->stream = v->type == JSON_TRUE;
-	else if (key_is(v, 0, SV("generate")))
+	else if (jsonscan_key_is(v, 0, SV("generate")))
 		f->no_generate = v->type == JSON_FALSE;
-	else if (key_is(v, 0, SV("think")))
+	else if (jsonscan_key_is(v, 0, SV("think")))
 		f->counts.thinking = v->type == JSON_TRUE;
 }
 
@@ -155,11 +150,11 @@ static void top_value(struct request_scan *s, const struct jsonscan_value *v)
 		top_bool(s, v);
 		break;
 	case JSON_OBJECT:
-		if (key_is(v, 0, SV("client_metadata")))
+		if (jsonscan_key_is(v, 0, SV("client_metadata")))
 			s->codex = true;
-		else if (key_is(v, 0, SV("reasoning")))
+		else if (jsonscan_key_is(v, 0, SV("reasoning")))
 			s->facts.counts.thinking = 1;
-		else if (key_is(v, 0, SV("format")))
+		else if (jsonscan_key_is(v, 0, SV("format")))
 			s->facts.json_schema = true; /* Ollama */
 		break;
 	default:
@@ -174,22 +169,23 @@ static void member_string(struct request_scan *s, const struct jsonscan_value *v
 {
 	struct request_facts *f = &s->facts;
 
-	if (key_is(v, 0, SV("thinking")) && key_is(v, 1, SV("type"))) {
+	if (jsonscan_key_is(v, 0, SV("thinking")) && jsonscan_key_is(v, 1, SV("type"))) {
 		f->counts.thinking = !sv_eq(v->text, SV("disabled"));
-	} else if (key_is(v, 0, SV("reasoning")) && key_is(v, 1, SV("effort"))) {
+	} else if (jsonscan_key_is(v, 0, SV("reasoning")) && jsonscan_key_is(v, 1, SV("effort"))) {
 		f->counts.thinking = !sv_eq(v->text, SV("none"));
-	} else if (key_is(v, 0, SV("metadata")) && key_is(v, 1, SV("user_id"))) {
+	} else if (jsonscan_key_is(v, 0, SV("metadata")) && jsonscan_key_is(v, 1, SV("user_id"))) {
 		session_of_user_id(f, v->text);
-	} else if (key_is(v, 0, SV("client_metadata")) && key_is(v, 1, SV("session_id"))) {
+	} else if (jsonscan_key_is(v, 0, SV("client_metadata")) && jsonscan_key_is(v, 1, SV("session_id"))) {
 		text_copy(f->session, sizeof(f->session), v->text);
-	} else if (key_is(v, 0, SV("client_metadata")) && key_is(v, 1, SV("x-codex-turn-metadata"))) {
+	} else if (jsonscan_key_is(v, 0, SV("client_metadata")) && jsonscan_key_is(v, 1, SV("x-codex-turn-metadata"))) {
 		text_copy(f->kind, sizeof(f->kind), text_json_member(v->text, "request_kind"));
-	} else if ((key_is(v, 0, SV("response_format")) || key_is(v, 0, SV("output_format"))) &&
-		   key_is(v, 1, SV("type"))) {
+		text_copy(f->turn, sizeof(f->turn), text_json_member(v->text, "turn_id"));
+	} else if ((jsonscan_key_is(v, 0, SV("response_format")) || jsonscan_key_is(v, 0, SV("output_format"))) &&
+		   jsonscan_key_is(v, 1, SV("type"))) {
 		f->json_schema = sv_starts(v->text, SV("json_"));
-	} else if (key_is(v, 0, SV("generationConfig")) && key_is(v, 1, SV("responseMimeType"))) {
+	} else if (jsonscan_key_is(v, 0, SV("generationConfig")) && jsonscan_key_is(v, 1, SV("responseMimeType"))) {
 		f->json_schema = sv_eq(v->text, SV("application/json"));
-	} else if (v->path[0].key.ptr == NULL && key_is(v, 1, SV("jsonrpc"))) {
+	} else if (v->path[0].key.ptr == NULL && jsonscan_key_is(v, 1, SV("jsonrpc"))) {
 		f->marks |= MARK_JSONRPC; /* a batch */
 	}
 }
@@ -206,14 +202,14 @@ static void member_number(struct request_scan *s, const struct jsonscan_value *v
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
-		if (key_is(v, 0, limits[i].object) && key_is(v, 1, limits[i].key))
+		if (jsonscan_key_is(v, 0, limits[i].object) && jsonscan_key_is(v, 1, limits[i].key))
 			s->facts.counts.max_tokens = count_of(v->text);
 	}
 }
 
 static bool is_message_list(const struct jsonscan_value *v)
 {
-	return key_is(v, 0, SV("messages")) || key_is(v, 0, SV("input"));
+	return jsonscan_key_is(v, 0, SV("messages")) || jsonscan_key_is(v, 0, SV("input"));
 }
 
 static void member_value(struct request_scan *s, const struct jsonscan_value *v)
@@ -221,7 +217,7 @@ static void member_value(struct request_scan *s, const struct jsonscan_value *v)
 	if (v->type == JSON_OBJECT && is_message_list(v)) {
 		s->message_bytes = 0;
 		s->message_is_system = false;
-	} else if (v->type == JSON_OBJECT && key_is(v, 0, SV("tools"))) {
+	} else if (v->type == JSON_OBJECT && jsonscan_key_is(v, 0, SV("tools"))) {
 		s->tool_is_list = false;
 	} else if (v->type == JSON_STRING) {
 		member_string(s, v);
@@ -234,24 +230,25 @@ static void member_value(struct request_scan *s, const struct jsonscan_value *v)
 
 static bool is_gemini_system(const struct jsonscan_value *v)
 {
-	return key_is(v, 0, SV("systemInstruction")) || key_is(v, 0, SV("system_instruction"));
+	return jsonscan_key_is(v, 0, SV("systemInstruction")) || jsonscan_key_is(v, 0, SV("system_instruction"));
 }
 
 /* Text of system prompts: system[].text, and of messages with a system role, whose role may come last. */
 static void deep_string(struct request_scan *s, const struct jsonscan_value *v)
 {
-	if (v->depth == 3 && key_is(v, 0, SV("system")) && key_is(v, 2, SV("text"))) {
+	if (v->depth == 3 && jsonscan_key_is(v, 0, SV("system")) && jsonscan_key_is(v, 2, SV("text"))) {
 		s->system_bytes += (int64_t)v->bytes;
-	} else if (v->depth == 4 && is_gemini_system(v) && key_is(v, 1, SV("parts")) && key_is(v, 3, SV("text"))) {
+	} else if (v->depth == 4 && is_gemini_system(v) && jsonscan_key_is(v, 1, SV("parts")) &&
+		   jsonscan_key_is(v, 3, SV("text"))) {
 		s->system_bytes += (int64_t)v->bytes;
-	} else if (v->depth == 3 && (key_is(v, 0, SV("output_config")) || key_is(v, 0, SV("text"))) &&
-		   key_is(v, 1, SV("format")) && key_is(v, 2, SV("type"))) {
+	} else if (v->depth == 3 && (jsonscan_key_is(v, 0, SV("output_config")) || jsonscan_key_is(v, 0, SV("text"))) &&
+		   jsonscan_key_is(v, 1, SV("format")) && jsonscan_key_is(v, 2, SV("type"))) {
 		s->facts.json_schema = sv_starts(v->text, SV("json_"));
-	} else if (v->depth == 3 && is_message_list(v) && key_is(v, 2, SV("role"))) {
+	} else if (v->depth == 3 && is_message_list(v) && jsonscan_key_is(v, 2, SV("role"))) {
 		s->facts.marks |= MARK_ROLE;
 		s->message_is_system = sv_eq(v->text, SV("system")) || sv_eq(v->text, SV("developer"));
-	} else if (is_message_list(v) && key_is(v, 2, SV("content")) &&
-		   (v->depth == 3 || (v->depth == 5 && key_is(v, 4, SV("text"))))) {
+	} else if (is_message_list(v) && jsonscan_key_is(v, 2, SV("content")) &&
+		   (v->depth == 3 || (v->depth == 5 && jsonscan_key_is(v, 4, SV("text"))))) {
 		s->message_bytes += (int64_t)v->bytes;
 	}
 }
@@ -259,11 +256,12 @@ static void deep_string(struct request_scan *s, const struct jsonscan_value *v)
 /* generationConfig.thinkingConfig.{includeThoughts,thinkingBudget,thinkingLevel} */
 static void thinking_config(struct request_scan *s, const struct jsonscan_value *v)
 {
-	if (v->depth != 3 || !key_is(v, 0, SV("generationConfig")) || !key_is(v, 1, SV("thinkingConfig")))
+	if (v->depth != 3 || !jsonscan_key_is(v, 0, SV("generationConfig")) ||
+	    !jsonscan_key_is(v, 1, SV("thinkingConfig")))
 		return;
-	if (key_is(v, 2, SV("thinkingBudget")) && v->type == JSON_NUMBER)
+	if (jsonscan_key_is(v, 2, SV("thinkingBudget")) && v->type == JSON_NUMBER)
 		s->facts.counts.thinking = !sv_eq(v->text, SV("0"));
-	else if (s->facts.counts.thinking < 0 && (v->type == JSON_TRUE || key_is(v, 2, SV("thinkingLevel"))))
+	else if (s->facts.counts.thinking < 0 && (v->type == JSON_TRUE || jsonscan_key_is(v, 2, SV("thinkingLevel"))))
 		s->facts.counts.thinking = 1;
 }
 
@@ -272,10 +270,11 @@ static void deep_value(struct request_scan *s, const struct jsonscan_value *v)
 	thinking_config(s, v);
 	if (v->type == JSON_STRING)
 		deep_string(s, v);
-	else if (v->depth == 3 && v->type == JSON_ARRAY && key_is(v, 0, SV("contents")) && key_is(v, 2, SV("parts")))
+	else if (v->depth == 3 && v->type == JSON_ARRAY && jsonscan_key_is(v, 0, SV("contents")) &&
+		 jsonscan_key_is(v, 2, SV("parts")))
 		s->facts.marks |= MARK_PARTS;
-	else if (v->depth == 3 && v->type == JSON_OBJECT && key_is(v, 0, SV("additionalModelRequestFields")))
-		s->facts.counts.thinking = key_is(v, 1, SV("thinking")) ? 1 : s->facts.counts.thinking;
+	else if (v->depth == 3 && v->type == JSON_OBJECT && jsonscan_key_is(v, 0, SV("additionalModelRequestFields")))
+		s->facts.counts.thinking = jsonscan_key_is(v, 1, SV("thinking")) ? 1 : s->facts.counts.thinking;
 }
 
 /* --- scan -------------------------------------------------------------------------------------------------------- */
@@ -283,7 +282,7 @@ static void deep_value(struct request_scan *s, const struct jsonscan_value *v)
 /* Code Assist keeps the request in a member of that name, and the model beside it. */
 static bool unwrap(const struct request_scan *s, const struct jsonscan_value *v, struct jsonscan_value *out)
 {
-	if (!is_gemini(s) || v->depth < 2 || !key_is(v, 0, SV("request")))
+	if (!is_gemini(s) || v->depth < 2 || !jsonscan_key_is(v, 0, SV("request")))
 		return false;
 	*out = *v;
 	out->path++;
@@ -298,9 +297,10 @@ static void on_value(void *ctx, const struct jsonscan_value *v)
 
 	if (unwrap(s, v, &inner)) {
 		v = &inner;
-		if (v->depth == 1 && v->type == JSON_STRING && key_is(v, 0, SV("session_id")))
+		if (v->depth == 1 && v->type == JSON_STRING && jsonscan_key_is(v, 0, SV("session_id")))
 			text_copy(s->facts.session, sizeof(s->facts.session), v->text);
 	}
+	suffix_value(&s->suffix, v);
 	if (v->depth == 1)
 		top_value(s, v);
 	else if (v->depth == 2)
@@ -312,8 +312,8 @@ static void on_value(void *ctx, const struct jsonscan_value *v)
 /* Gemini's tools are lists of declarations; one without counts as one. */
 static void gemini_tool_end(struct request_scan *s, const struct jsonscan_value *v)
 {
-	bool list = v->depth == 3 &&
-		    (key_is(v, 2, SV("functionDeclarations")) || key_is(v, 2, SV("function_declarations")));
+	bool list = v->depth == 3 && (jsonscan_key_is(v, 2, SV("functionDeclarations")) ||
+				      jsonscan_key_is(v, 2, SV("function_declarations")));
 
 	if (list)
 		s->declarations += (int64_t)v->bytes;
@@ -329,20 +329,21 @@ static void on_end(void *ctx, const struct jsonscan_value *v)
 
 	if (unwrap(s, v, &inner))
 		v = &inner;
+	suffix_end(&s->suffix, v);
 	if (v->depth == 1 && v->type == JSON_ARRAY) {
-		s->has_tools |= key_is(v, 0, SV("tools"));
-		if (is_message_list(v) || key_is(v, 0, SV("contents")))
+		s->has_tools |= jsonscan_key_is(v, 0, SV("tools"));
+		if (is_message_list(v) || jsonscan_key_is(v, 0, SV("contents")))
 			s->facts.counts.messages = (int64_t)v->bytes;
-		else if (key_is(v, 0, SV("tools")))
+		else if (jsonscan_key_is(v, 0, SV("tools")))
 			s->facts.counts.tools = is_gemini(s) ? s->declarations : (int64_t)v->bytes;
-		else if (key_is(v, 0, SV("system")))
+		else if (jsonscan_key_is(v, 0, SV("system")))
 			s->system_ended = true;
 	} else if (v->depth == 1 && is_gemini_system(v)) {
 		s->system_ended = true;
-	} else if (v->depth >= 2 && is_gemini(s) && key_is(v, 0, SV("tools"))) {
+	} else if (v->depth >= 2 && is_gemini(s) && jsonscan_key_is(v, 0, SV("tools"))) {
 		gemini_tool_end(s, v);
-	} else if (v->depth == 2 && v->type == JSON_ARRAY && key_is(v, 0, SV("toolConfig")) &&
-		   key_is(v, 1, SV("tools"))) {
+	} else if (v->depth == 2 && v->type == JSON_ARRAY && jsonscan_key_is(v, 0, SV("toolConfig")) &&
+		   jsonscan_key_is(v, 1, SV("tools"))) {
 		s->facts.counts.tools = (int64_t)v->bytes; /* Converse */
 		s->has_tools = true;
 	} else if (v->depth == 2 && v->type == JSON_OBJECT && is_message_list(v) && s->message_is_system) {
@@ -355,6 +356,11 @@ void request_scan_init(struct request_scan *s, const struct dialect *d)
 	*s = (struct request_scan){.dialect = d};
 	s->facts.counts = (struct call_request){-1, -1, -1, -1, -1};
 	s->facts.stream = -1;
+}
+
+void request_scan_release(struct request_scan *s)
+{
+	suffix_release(&s->suffix);
 }
 
 struct jsonscan_sink request_scan_sink(struct request_scan *s)

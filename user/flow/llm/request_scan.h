@@ -6,6 +6,7 @@
 
 #include "jsonscan.h"
 #include "request.h"
+#include "suffix.h"
 
 struct request_scan {
 	struct request_facts facts;
@@ -20,9 +21,11 @@ struct request_scan {
 	bool tool_is_list;    /* the tool at hand is a list of them */
 	bool codex;	      /* has client_metadata */
 	char cache_key[REQUEST_NAME_BYTES];
+	struct suffix suffix;
 };
 
 void request_scan_init(struct request_scan *s, const struct dialect *d);
+void request_scan_release(struct request_scan *s);
 struct jsonscan_sink request_scan_sink(struct request_scan *s);
 
 #endif

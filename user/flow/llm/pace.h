@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_PACE_H
+#define FLOW_LLM_PACE_H
+
+/* How an answer came: chunks of content, the silences between them, and its stretches by content kind. Private child of
+ * answer. */
+
+#include "base/quantile.h"
+#include "call.h"
+
+struct pace { /* zero: nothing came */
+	int64_t chunks, stalls, max_gap_ns;
+	uint64_t last_ns;
+	struct quantile *gaps;	       /* owned; from the second chunk on */
+	struct interval *stall_at;     /* owned */
+	struct call_segment *segments; /* owned */
+	size_t stall_count, segment_count;
+	int64_t segments_left_out;
+	enum token_kind kind; /* of the latest content */
+};
+
+void pace_release(struct pace *p);
+/* Content of that kind came at ts_ns; several kinds at once are several pushes. Without memory the details are left
+ * out: -ENOMEM. */
+int pace_push(struct pace *p, enum token_kind kind, uint64_t ts_ns, bool new_chunk);
+/* Fills chunks, stalls, gaps and segments of c. Arrays stay owned by p. */
+void pace_report(const struct pace *p, struct call *c);
+
+#endif
