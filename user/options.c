@@ -58,7 +58,7 @@ static const struct argp_option output_options[] = {
 	{"calls", 'c', "FILE", 0, "one JSON object a finished call; - = standard output", 3},
 	{"max-events", KEY_MAX_EVENTS, "N", 0, "trace events kept (100000)", 3},
 	{"stale", KEY_STALE, "SEC", 0, "a span open this long without a byte is closed as evicted (1800)", 3},
-	{"sweep", KEY_SWEEP, "SEC", 0, "how often stale spans are looked for (60)", 3},
+	{"sweep", KEY_SWEEP, "SEC", 0, "how often stale spans and unused probes are looked for (60)", 3},
 	{"content", KEY_CONTENT, NULL, 0, "keep prompt and answer text in the outputs", 3},
 	{"strict", KEY_STRICT, NULL, 0, "exit 3 when anything was lost or a target could not be traced", 3},
 	{0},

@@ -156,6 +156,7 @@ static void tap_exec(void *ctx, const struct rec_exec *r)
 	s->ours = v != TARGETS_OTHER;
 	if (r->already_running)
 		return;
+	discover_forget(s->discover, (pid_t)r->proc.tgid);
 	if (v == TARGETS_OTHER) {
 		probes_drop_target(s->probes, (pid_t)r->proc.tgid);
 		return;
@@ -172,6 +173,7 @@ static void tap_fork(void *ctx, const struct rec_fork *r)
 	struct session *s = ctx;
 
 	s->ours = targets_fork(s->targets, r);
+	discover_fork(s->discover, (pid_t)r->parent_tgid, (pid_t)r->child_tgid);
 }
 
 static void tap_exit(void *ctx, const struct rec_exit *r)
@@ -179,6 +181,7 @@ static void tap_exit(void *ctx, const struct rec_exit *r)
 	struct session *s = ctx;
 
 	targets_remove(s->targets, r->proc.tgid);
+	discover_forget(s->discover, (pid_t)r->proc.tgid);
 }
 
 /* --- targets at the start
@@ -306,6 +309,7 @@ static int add_all(struct session *s)
 		log_error("cannot list the processes of this machine: %s", strerror(-err));
 		return err;
 	}
+	discover_keep(s->discover); /* any process may map any of them tomorrow */
 	discover_haste(s->discover, true);
 	scan_all(s, clock_boot_ns());
 	discover_haste(s->discover, false);
@@ -409,6 +413,7 @@ static void on_tick(void *ctx)
 	capture_make_tick(now_ns, keep_record, s);
 	if (discover_next(s->discover, &r))
 		count_untraced(s, &r);
+	discover_tick(s->discover, now_ns, (uint64_t)(s->o->sweep_s * 1e9));
 	if (s->maps_lost && now_ns - s->scanned_ns >= SCAN_NS)
 		scan_all(s, now_ns);
 	if (s->o->argv ? cmd_is_done(s, now_ns) : !s->o->name && !s->o->all && targets_count(s->targets) == 0)
@@ -420,8 +425,10 @@ static void drop_if_gone(void *ctx, uint32_t tgid)
 	struct session *s = ctx;
 
 	/* The EXIT record may have been lost. */
-	if (!target_alive((pid_t)tgid))
-		targets_remove(s->targets, tgid);
+	if (target_alive((pid_t)tgid))
+		return;
+	targets_remove(s->targets, tgid);
+	discover_forget(s->discover, (pid_t)tgid);
 }
 
 static void push_stats(struct session *s)
@@ -431,8 +438,11 @@ static void push_stats(struct session *s)
 	if (!stats)
 		return;
 	probes_stats(s->probes, stats);
-	capture_make_lost(stats, clock_boot_ns(), keep_record, s);
+	capture_make_lost(stats, clock_boot_ns(), on_record, s);
 	free(stats);
+	/* A child that nobody told of may map what it likes. */
+	if (s->tap_lost.n[LOST_RING_RECORDS] || s->tap_lost.n[LOST_STATE_FULL])
+		discover_keep(s->discover);
 }
 
 static void on_stats(void *ctx)

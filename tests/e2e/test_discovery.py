@@ -269,6 +269,76 @@ def other_pids():
     check_nothing_lost(perfbpf)
 
 
+# --- probes come and go ----------------------------------------------------------------------------------------------------
+
+
+def links_of(perfbpf):
+    """How many BPF links of uprobes this perfbpf holds."""
+    folder = f"/proc/{perfbpf.child.pid}/fdinfo"
+    return sum("link_type:\tuprobe_multi" in e2e.read_text(f"{folder}/{fd}") for fd in os.listdir(folder))
+
+
+@case
+def last_one_gone():
+    """probes of a file are shared, and removed when the last process that maps it is gone"""
+    server = Server()
+    libraries = private_libraries()
+    stays = Client(["sh", "-c", "echo pid $$; read line"])
+    alone = Perfbpf("-p", stays.pid)
+    before = links_of(alone)
+    if not before:
+        raise Skip("this kernel has no uprobe_multi links")
+    clients = [waiting_client(server, f"user{i}", 2, env={"LD_LIBRARY_PATH": libraries}) for i in range(2)]
+    perfbpf = Perfbpf("-v", "--sweep", "0.5", "-p", ",".join(str(c.pid) for c in [stays, *clients]))
+    assert links_of(perfbpf) == before + 1, "one link for both"
+    for client in clients:
+        assert "probes are removed" not in perfbpf.err(), perfbpf.err()
+        client.go()
+        assert client.finish() == 0
+        time.sleep(1)
+    e2e.until(lambda: f"{libraries}/libssl.so.3: no traced process maps it" in perfbpf.err(), what="the probes are removed")
+    assert links_of(perfbpf) == before
+    stays.go()
+    assert perfbpf.end() == 0, perfbpf.err()
+    assert alone.end() == 0, alone.err()
+    check_calls(perfbpf, server, 4, COLD_MS)
+    check_nothing_lost(perfbpf)
+
+
+@case
+def set_again():
+    """a program that ends and is started again: the second time its probes are set again"""
+    server = Server()
+    one = f"LD_LIBRARY_PATH={private_libraries()} {CLIENT} --port {server.port} --cacert {server.cert} -n 2 --quiet --wait --id"
+    script = f"for name in a b; do {AFTER_A_WHILE} | {one} $name; sleep 1.5; done"
+    perfbpf = Perfbpf("-v", "--sweep", "0.2", command=["sh", "-c", script], stdout=subprocess.DEVNULL)
+    assert perfbpf.end() == 0, perfbpf.err()
+    assert perfbpf.err().count("its probes are removed") == 2, perfbpf.err()
+    check_calls(perfbpf, server, 4, COLD_MS)
+    check_nothing_lost(perfbpf)
+
+
+@case
+def forked_users():
+    """a child still maps what its parent mapped when that one is gone"""
+    server = Server()
+    folder = private_libraries()
+    script = (
+        "import os, sys, time, ssl, http.client\n"
+        "if os.fork(): os._exit(0)\n"
+        "time.sleep(2)\n"
+        f"c = http.client.HTTPSConnection('127.0.0.1', {server.port}, context=ssl._create_unverified_context())\n"
+        "c.request('POST', '/forked/v1/messages?tokens=4', '{\"model\":\"m\",\"stream\":true,\"messages\":[]}')\n"
+        "c.getresponse().read()\n"
+    )
+    command = ["sh", "-c", 'LD_LIBRARY_PATH=$0 /usr/bin/python3 -c "$1"; sleep 4', folder, script]
+    perfbpf = Perfbpf("-v", "--sweep", "0.2", command=command)
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_calls(perfbpf, server, 1, COLD_MS)
+    check_nothing_lost(perfbpf)
+    assert perfbpf.err().count("its probes are removed") == 1, perfbpf.err()
+
+
 # --- what it costs ---------------------------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,24 @@ struct verdict { /* both: a file with two TLS stacks */
 struct file {
 	struct file_key key;
 	struct verdict verdict;
+	struct file *real; /* of a view (overlayfs): the inode that it shows; else itself */
+	unsigned users;	   /* processes that map it */
+	bool kept;	   /* probed to the end */
+	bool idle;	   /* in discover.idle, since idle_ns */
+	bool detached;
+	uint64_t idle_ns;
+	struct file *prev, *next;
+	UT_hash_handle hh;
+};
+
+struct use {
+	struct file *file;
+	struct use *next;
+};
+
+struct user { /* a process that maps probed files */
+	pid_t pid;
+	struct use *uses;
 	UT_hash_handle hh;
 };
 
@@ -47,6 +65,10 @@ struct waiting {
 struct discover {
 	struct probes *probes;
 	struct file *files;
+	struct file *idle; /* probed, and mapped by nobody; longest first */
+	struct user *users;
+	unsigned use_count;
+	bool keep; /* discover_keep() */
 	struct waiting *waiting;
 	unsigned waiting_count;
 	bool haste;
@@ -71,12 +93,27 @@ static void waiting_free(struct discover *d, struct waiting *w)
 	free(w);
 }
 
+static void user_free(struct discover *d, struct user *u)
+{
+	struct use *use, *next;
+
+	LL_FOREACH_SAFE (u->uses, use, next) {
+		free(use);
+		d->use_count--;
+	}
+	HASH_DEL(d->users, u);
+	free(u);
+}
+
 void discover_free(struct discover *d)
 {
 	struct file *f, *tmp;
+	struct user *u, *next;
 
 	if (!d)
 		return;
+	HASH_ITER (hh, d->users, u, next)
+		user_free(d, u);
 	while (d->waiting)
 		waiting_free(d, d->waiting);
 	HASH_ITER (hh, d->files, f, tmp) {
@@ -86,17 +123,21 @@ void discover_free(struct discover *d)
 	free(d);
 }
 
-static void remember(struct discover *d, const struct file_key *key, struct verdict verdict)
+/* NULL: it is not remembered. */
+static struct file *remember(struct discover *d, const struct file_key *key, struct verdict verdict)
 {
 	struct file *f = HASH_COUNT(d->files) < DISCOVER_FILES_MAX ? calloc(1, sizeof(*f)) : NULL;
 
 	if (!f)
-		return;
+		return NULL;
 	f->key = *key;
 	f->verdict = verdict;
+	f->real = f;
 	HASH_ADD(hh, d->files, key, sizeof(f->key), f);
-	if (!f->hh.tbl)
-		free(f);
+	if (f->hh.tbl)
+		return f;
+	free(f);
+	return NULL;
 }
 
 static void attach_stack(struct discover *d, const char *path, const char *shown, const struct elf *elf,
@@ -143,10 +184,11 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 	return v;
 }
 
-/* Opens; a file that was looked at by another view of its inode (containers of one image) is not looked at again. */
-static struct verdict probe(struct discover *d, const char *path, const char *shown, const struct file_key *key)
+/* Opens; a file that was looked at by another view of its inode (containers of one image) is not looked at again.
+ * Remembers and returns the inode when the key is only a view of it; else NULL. */
+static struct file *probe(struct discover *d, const char *path, const char *shown, const struct file_key *key,
+			  struct verdict *v)
 {
-	struct verdict v = {false, false};
 	struct file_key real = *key;
 	struct file *f = NULL;
 	char text[256];
@@ -155,19 +197,158 @@ static struct verdict probe(struct discover *d, const char *path, const char *sh
 
 	if (err) {
 		log_debug("%s: %s", log_safe(text, sizeof(text), sv_of(shown)), strerror(-err));
-		return v;
+		return NULL;
 	}
 	probes_real_file(d->probes, &elf);
 	real.dev = elf.dev;
 	real.ino = elf.ino;
 	if (memcmp(&real, key, sizeof(real)))
 		f = recall(d, &real);
-	v = f ? f->verdict : probe_elf(d, path, shown, &elf);
+	*v = f ? f->verdict : probe_elf(d, path, shown, &elf);
 	if (!f && memcmp(&real, key, sizeof(real)))
-		remember(d, &real, v);
+		f = remember(d, &real, *v);
 	elf_unmap(&elf);
-	return v;
+	return f;
 }
+
+/* --- who maps a file -----------------------------------------------------------------------------------------------
+ */
+
+static void keep_file(struct discover *d, struct file *f)
+{
+	f->kept = true;
+	if (f->idle)
+		DL_DELETE(d->idle, f);
+	f->idle = false;
+}
+
+static struct user *user_of(struct discover *d, pid_t pid)
+{
+	struct user *u;
+
+	HASH_FIND(hh, d->users, &pid, sizeof(pid), u);
+	if (u)
+		return u;
+	u = calloc(1, sizeof(*u));
+	if (!u)
+		return NULL;
+	u->pid = pid;
+	HASH_ADD(hh, d->users, pid, sizeof(pid), u);
+	if (u->hh.tbl)
+		return u;
+	free(u);
+	return NULL;
+}
+
+static bool has_use(const struct user *u, const struct file *f)
+{
+	const struct use *use;
+
+	LL_FOREACH (u->uses, use)
+		if (use->file == f)
+			return true;
+	return false;
+}
+
+/* What cannot be noted is kept. */
+static void add_use(struct discover *d, struct file *f, pid_t pid)
+{
+	struct user *u = d->use_count < DISCOVER_USES_MAX ? user_of(d, pid) : NULL;
+	struct use *use;
+
+	if (u && has_use(u, f))
+		return;
+	use = u ? malloc(sizeof(*use)) : NULL;
+	if (!use) {
+		keep_file(d, f);
+		return;
+	}
+	use->file = f;
+	LL_PREPEND(u->uses, use);
+	d->use_count++;
+	f->users++;
+	if (f->idle)
+		DL_DELETE(d->idle, f);
+	f->idle = false;
+}
+
+/* Probes that were removed come back: what the finder said is still known. */
+static void attach_again(struct discover *d, struct file *f, const char *path, const char *shown)
+{
+	char text[256];
+	int err = probes_attach_again(d->probes, path, f->key.dev, f->key.ino);
+
+	f->detached = false;
+	if (!err)
+		return;
+	f->verdict = (struct verdict){.refused = true};
+	log_warn("%s: it cannot be probed again: %s", log_safe(text, sizeof(text), sv_of(shown)), strerror(-err));
+}
+
+/* pid 0: no process, but somebody may run it any time. */
+static void note_use(struct discover *d, struct file *f, pid_t pid, const char *path, const char *shown)
+{
+	if (f->detached)
+		attach_again(d, f, path, shown);
+	if (!f->verdict.probed || f->kept)
+		return;
+	if (!pid || d->keep)
+		keep_file(d, f);
+	else
+		add_use(d, f, pid);
+}
+
+void discover_fork(struct discover *d, pid_t parent, pid_t child)
+{
+	struct user *u;
+	struct use *use;
+
+	HASH_FIND(hh, d->users, &parent, sizeof(parent), u);
+	if (!u || parent == child)
+		return;
+	LL_FOREACH (u->uses, use)
+		add_use(d, use->file, child);
+}
+
+void discover_forget(struct discover *d, pid_t pid)
+{
+	struct user *u;
+	struct use *use;
+
+	HASH_FIND(hh, d->users, &pid, sizeof(pid), u);
+	if (!u)
+		return;
+	LL_FOREACH (u->uses, use) {
+		struct file *f = use->file;
+
+		if (--f->users || f->kept)
+			continue;
+		f->idle = true;
+		f->idle_ns = clock_boot_ns();
+		DL_APPEND(d->idle, f);
+	}
+	user_free(d, u);
+}
+
+void discover_keep(struct discover *d)
+{
+	d->keep = true;
+}
+
+void discover_tick(struct discover *d, uint64_t now_ns, uint64_t idle_ns)
+{
+	struct file *f = d->idle;
+
+	if (!f || d->keep || now_ns < f->idle_ns || now_ns - f->idle_ns < idle_ns)
+		return;
+	DL_DELETE(d->idle, f);
+	f->idle = false;
+	f->detached = true;
+	probes_detach_file(d->probes, f->key.dev, f->key.ino);
+}
+
+/* --- files one after the other ---------------------------------------------------------------------------------------
+ */
 
 void discover_haste(struct discover *d, bool on)
 {
@@ -202,29 +383,33 @@ static bool put_off(struct discover *d, const struct file_key *key, const char *
 bool discover_next(struct discover *d, struct discover_result *r)
 {
 	struct waiting *w = d->waiting;
-	struct verdict verdict;
-	struct file *f;
+	struct verdict verdict = {false, false};
+	struct file *f, *real;
 	char path[32];
 
 	*r = (struct discover_result){0};
 	if (!w)
 		return false;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", w->fd);
-	verdict = probe(d, path, w->shown, &w->key);
+	real = probe(d, path, w->shown, &w->key, &verdict);
 	f = recall(d, &w->key);
-	if (f)
+	if (f) {
 		f->verdict = verdict;
+		f->real = real ? real : f;
+		note_use(d, f->real, 0, path, w->shown); /* who mapped it meanwhile is not known */
+	}
 	r->tls_files = verdict.probed;
 	r->refused = verdict.refused;
 	waiting_free(d, w);
 	return true;
 }
 
-static void look_at(struct discover *d, const char *path, const char *shown, struct discover_result *r)
+/* pid: who maps it, 0: nobody yet. */
+static void look_at(struct discover *d, pid_t pid, const char *path, const char *shown, struct discover_result *r)
 {
 	struct file_key key = {0};
 	struct verdict verdict = {false, false};
-	struct file *f;
+	struct file *f, *real = NULL;
 	struct stat st;
 
 	/* Not a regular file: a FIFO or device that is mapped or named must not be opened. */
@@ -236,12 +421,16 @@ static void look_at(struct discover *d, const char *path, const char *shown, str
 	key.mtime_s = st.st_mtim.tv_sec;
 	key.mtime_ns = st.st_mtim.tv_nsec;
 	f = recall(d, &key);
-	if (f) {
-		verdict = f->verdict;
-	} else {
+	if (!f) {
 		if (!put_off(d, &key, path, shown))
-			verdict = probe(d, path, shown, &key);
-		remember(d, &key, verdict);
+			real = probe(d, path, shown, &key, &verdict);
+		f = remember(d, &key, verdict);
+		if (f && real)
+			f->real = real;
+	}
+	if (f) {
+		note_use(d, f->real, pid, path, shown);
+		verdict = f->real->verdict;
 	}
 	r->tls_files += verdict.probed;
 	r->refused += verdict.refused;
@@ -258,7 +447,7 @@ static void on_map(void *ctx, const struct map_entry *m)
 	struct walk *w = ctx;
 	char path[MAPS_PATH_BYTES];
 
-	look_at(w->d, maps_path(w->pid, m, path), m->path, &w->r);
+	look_at(w->d, w->pid, maps_path(w->pid, m, path), m->path, &w->r);
 }
 
 struct discover_result discover_process(struct discover *d, pid_t pid)
@@ -281,7 +470,7 @@ static void on_path(void *ctx, const char *path)
 {
 	struct walk *w = ctx;
 
-	look_at(w->d, path, path, &w->r);
+	look_at(w->d, 0, path, path, &w->r);
 }
 
 struct discover_result discover_command(struct discover *d, const char *program)

@@ -43,4 +43,17 @@ struct discover_result discover_command(struct discover *d, const char *program)
 /* TLS libraries of the system: what interpreters load later. */
 struct discover_result discover_system(struct discover *d);
 
+/*
+ * Probes of a file are shared by all processes that map it, and removed some time after the last one is gone: every
+ * program that maps it pays for them. Files that discover_command() and discover_system() found stay probed.
+ */
+#define DISCOVER_USES_MAX 65536 /* pairs of process and file; files of later ones stay probed */
+/* A child maps what its parent maps; a process that ended, or that executes another program, maps nothing any more. */
+void discover_fork(struct discover *d, pid_t parent, pid_t child);
+void discover_forget(struct discover *d, pid_t pid);
+/* From now on nothing is removed: not every fork may be known. */
+void discover_keep(struct discover *d);
+/* Removes the probes of at most one file, one that nobody has mapped for idle_ns: it takes some 10 ms. */
+void discover_tick(struct discover *d, uint64_t now_ns, uint64_t idle_ns);
+
 #endif

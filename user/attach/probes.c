@@ -652,6 +652,36 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
 	return attach_all(p, f, path);
 }
 
+void probes_detach_file(struct probes *p, uint64_t dev, uint64_t ino)
+{
+	char text[256];
+
+	for (struct file *f = p->files; f; f = f->next) {
+		if (f->pub.dev != dev || f->pub.ino != ino)
+			continue;
+		file_detach(f);
+		p->skel->bss->attached_ns[f->slot] = 0;
+		log_verbose("%s: no traced process maps it any more: its probes are removed",
+			    log_safe(text, sizeof(text), sv_of(f->shown_path)));
+	}
+}
+
+int probes_attach_again(struct probes *p, const char *path, uint64_t dev, uint64_t ino)
+{
+	int err = 0;
+
+	for (struct file *f = p->files; f; f = f->next) {
+		int now = 0;
+
+		if (f->pub.dev == dev && f->pub.ino == ino && !f->fd_count && !f->link_count) {
+			memset(f->pub.status, 0, sizeof(f->pub.status));
+			now = attach_all(p, f, path);
+		}
+		err = now ? now : err;
+	}
+	return err;
+}
+
 void probes_each_file(const struct probes *p, void (*fn)(void *ctx, const struct probes_file *f), void *ctx)
 {
 	const struct file *f;

@@ -57,6 +57,11 @@ void probes_real_file(struct probes *p, struct elf *e);
 int probes_attach_file(struct probes *p, const char *path, const char *shown_path, const struct elf *e,
 		       const struct tls_find *found);
 
+/* Removes the probes of all stacks of a file, and sets them again: device and inode as of its elf. What was found is
+ * kept. 0 or -errno. */
+void probes_detach_file(struct probes *p, uint64_t dev, uint64_t ino);
+int probes_attach_again(struct probes *p, const char *path, uint64_t dev, uint64_t ino);
+
 struct probes_file { /* one for each stack of a file */
 	const char *shown_path;
 	uint64_t dev, ino;
