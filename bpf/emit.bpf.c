@@ -29,6 +29,11 @@ __u32 stdio_any = 0;
 /* Not 0: syscall.bpf.c is attached. User space writes it, after it attached and before it detaches. */
 __u32 syscalls_seen = 0;
 
+/* Where system calls are needed to see sockets: when there was a reason last, and how many TCP sockets of targets are
+ * open that carry plain HTTP or have not shown what they carry. User space reads them. */
+__u64 sockets_ns = 0;
+__u32 sockets_open = 0;
+
 struct ring_map rb SEC(".maps");
 struct targets_map targets SEC(".maps");
 struct conns_map conns SEC(".maps");
@@ -36,6 +41,7 @@ struct threads_map threads SEC(".maps");
 struct go_calls_map go_calls SEC(".maps");
 struct socks_map socks SEC(".maps");
 struct plains_map plains SEC(".maps");
+struct called_map called SEC(".maps");
 struct stdios_map stdios SEC(".maps");
 struct stdio_ends_map stdio_ends SEC(".maps");
 struct stats_map stats SEC(".maps");

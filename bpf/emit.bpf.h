@@ -203,6 +203,22 @@ struct plain {
 	struct conn_map_key key;
 };
 
+/* A socket of a target where only system calls show its bytes, which do not hand over the socket itself: no storage of
+ * its own, but this. */
+struct called {
+	__u64 ino; /* of the socket: an address is used again */
+	struct sock_info info;
+	struct plain plain;
+};
+
+struct called_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LIMIT_CONNS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64); /* address of struct sock */
+	__type(value, struct called);
+};
+
 /* Standard input and output of a child: see stdio.bpf.h. */
 struct stdio {
 	struct stdio_head head;
@@ -261,7 +277,10 @@ extern struct socks_map socks SEC(".maps");
 extern struct plains_map plains SEC(".maps");
 extern struct stdios_map stdios SEC(".maps");
 extern struct stdio_ends_map stdio_ends SEC(".maps");
+extern struct called_map called SEC(".maps");
 extern __u32 stdio_any;
+extern __u64 sockets_ns;
+extern __u32 sockets_open;
 extern __u32 syscalls_seen;
 extern struct stats_map stats SEC(".maps");
 extern struct tails_map tails SEC(".maps");

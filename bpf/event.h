@@ -280,7 +280,7 @@ struct stdio_head {
 	__u32 looks;
 	__u32 tgid; /* the parent */
 };
-#define STDIO_F_PIPE	  1 /* one of both is a pipe: its bytes are seen in system calls only */
+#define STDIO_F_SYSCALLS  1 /* its bytes are seen in system calls only: one of both is a pipe */
 #define STDIO_F_FRESH	  2 /* nothing moved before it was known */
 #define STDIO_F_BY_READER 4 /* bytes for the child are told when it reads them: system calls were not seen before */
 #define STDIO_UNDECIDED	  0

@@ -258,7 +258,7 @@ int scatter_step(struct scatter *s)
 	if (n > LIMIT_CHUNK_BYTES)
 		n = LIMIT_CHUNK_BYTES;
 	s->run.left = n;
-	run_step(0, &s->run);
+	run_turn(&s->run); /* inline: calls nest eight deep at most */
 	s->part_len -= n;
 	s->copy -= n;
 	return s->copy == 0;

@@ -21,8 +21,8 @@ struct plain_move {
 	__u32 found;	 /* 0: no probe sees these bytes */
 	__u32 returned;	 /* 1: the system call is over, and has its result */
 	__u32 tid;	 /* 0: the current thread's */
-	__u32 pad;
-	__u64 stdio; /* by stdio.bpf.c: key of `stdios`, 0: not to be copied */
+	__u32 tcp;	 /* 1: over TCP, 0: over a Unix socket or a pipe */
+	__u64 stdio;	 /* by stdio.bpf.c: key of `stdios`, 0: not to be copied */
 };
 
 /* Finds the user's buffers. */
@@ -35,5 +35,8 @@ int plain_is_tls(const struct plain_move *m);
 int plain_copy(struct plain *plain, const struct plain_move *m);
 /* A call of the current thread ended with an error or at the end of the file. */
 int plain_call_ended(void);
+/* A call of the current thread on a socket (struct file *) has ended: in sock.bpf.c, where no tracepoint tells of it.
+ */
+int sock_called(__u64 file, struct plain_move *m);
 
 #endif

@@ -23,12 +23,11 @@ struct run {
 int run_put(struct run *run);
 int run_put_head(struct run *run);
 
-/* One record; 1 when the run is at its end. Called directly or by bpf_loop(). */
-static __noinline long run_step(__u32 index, struct run *run)
+/* One record; 1 when the run is at its end. */
+static __always_inline long run_turn(struct run *run)
 {
 	__u64 n = run->left;
 
-	(void)index;
 	if (n > LIMIT_CHUNK_BYTES)
 		n = LIMIT_CHUNK_BYTES;
 	if (!n)
@@ -40,6 +39,13 @@ static __noinline long run_step(__u32 index, struct run *run)
 	run->buf += n;
 	run->head.pos += n;
 	return run->left == 0;
+}
+
+/* The same, called directly or by bpf_loop(). */
+static __noinline long run_step(__u32 index, struct run *run)
+{
+	(void)index;
+	return run_turn(run);
 }
 
 /* --- connections that carry nothing of interest ------------------------------------------------------------------ */

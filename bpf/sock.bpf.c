@@ -17,16 +17,17 @@
 
 #define MSG_OOB		    1
 #define MSG_PEEK	    2
+#define MSG_ERRQUEUE	    0x2000
 #define RTT_MIN_INTERVAL_NS 100000000ull
 
-/* IPv4 in an IPv6 socket is reported as IPv4. */
+/* IPv4 in an IPv6 socket is reported as IPv4. The socket may be a mere address. */
 static __always_inline void addr_read(struct ev_addr *a, struct sock *sk)
 {
-	__u16 family = sk->__sk_common.skc_family;
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
 
 	__builtin_memset(a, 0, sizeof(*a));
-	a->lport = sk->__sk_common.skc_num;
-	a->rport = bpf_ntohs(sk->__sk_common.skc_dport);
+	a->lport = BPF_CORE_READ(sk, __sk_common.skc_num);
+	a->rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
 	if (family == AF_INET6 && bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
 		__u32 *r = (__u32 *)a->raddr;
 
@@ -41,8 +42,8 @@ static __always_inline void addr_read(struct ev_addr *a, struct sock *sk)
 		return;
 	}
 	a->family = AF_INET;
-	*(__u32 *)a->laddr = sk->__sk_common.skc_rcv_saddr;
-	*(__u32 *)a->raddr = sk->__sk_common.skc_daddr;
+	*(__u32 *)a->laddr = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+	*(__u32 *)a->raddr = BPF_CORE_READ(sk, __sk_common.skc_daddr);
 }
 
 /* A socket that a target uses: its storage, made at the first sight. The first owner stays. */
@@ -71,7 +72,7 @@ static __always_inline __u32 sock_srtt_us(struct sock *sk)
 /* System-wide, what becomes of a socket is told once it is known to carry what may be a model's call. */
 static __always_inline bool is_told(const struct sock_info *info, __u32 what)
 {
-	return !cfg.all || info->tls || info->plain == PLAIN_HTTP || what == EV_SK_CONNECTED;
+	return !cfg.all || !cfg.sock_length || info->tls || info->plain == PLAIN_HTTP || what == EV_SK_CONNECTED;
 }
 
 static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, __u32 what, __u32 srtt_us)
@@ -112,15 +113,14 @@ static __always_inline bool is_unix_stream(const struct sock *sk)
 }
 
 /* Nothing but these bytes has moved over the socket yet. Only TCP keeps count (of a SYN and a FIN too). */
-static __always_inline bool is_fresh(struct sock *sk, const struct plain_move *m)
+static __always_inline bool is_fresh(struct tcp_sock *tp, const struct plain_move *m)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	__u64 tx, rx;
 
 	if (!tp)
 		return false;
-	tx = tp->bytes_acked + (__u32)(tp->write_seq - tp->snd_una);
-	rx = tp->bytes_received - (__u32)(tp->rcv_nxt - tp->copied_seq);
+	tx = BPF_CORE_READ(tp, bytes_acked) + (__u32)(BPF_CORE_READ(tp, write_seq) - BPF_CORE_READ(tp, snd_una));
+	rx = BPF_CORE_READ(tp, bytes_received) - (__u32)(BPF_CORE_READ(tp, rcv_nxt) - BPF_CORE_READ(tp, copied_seq));
 	if (m->dir == EV_DIR_TX)
 		tx -= m->len;
 	else
@@ -139,6 +139,19 @@ static __noinline int plain_begin(struct plain *plain, struct sock_info *info, _
 	what.addr = info->addr;
 	what.how = EV_SOCK_ITSELF;
 	return conn_emit_sock(&plain->key, &what);
+}
+
+/* The same of a socket that has no storage. */
+static __noinline int plain_make_called(struct called *c, __u64 ts_ns, bool fresh)
+{
+	__u32 gen = __sync_fetch_and_add(&last_gen, 1) + 1;
+
+	conn_key(&c->plain.key, bpf_get_current_task_btf(), c->info.cookie);
+	c->plain.conn.flags = fresh ? CONN_F_FRESH : 0;
+	c->info.plain = PLAIN_HTTP;
+	if (!__sync_val_compare_and_swap(&c->plain.conn.gen, 0, gen)) /* else another thread was faster */
+		plain_begin(&c->plain, &c->info, ts_ns, fresh);
+	return 0;
 }
 
 /* Not inline: its stack is not needed any more when bytes are copied. */
@@ -184,29 +197,49 @@ static __noinline int plain_inherit(struct plain *plain, struct sock_info *info,
 	return plain_begin(plain, info, ts_ns, 0);
 }
 
-static __always_inline void plain_end(struct sock *sk)
+/* `c` in the place of the socket's storage, else NULL. */
+static __always_inline struct plain *plain_of(struct sock *sk, struct called *c)
 {
-	struct plain *plain = bpf_sk_storage_get(&plains, sk, NULL, 0);
+	return c ? &c->plain : bpf_sk_storage_get(&plains, sk, NULL, 0);
+}
 
+static __always_inline void plain_end(struct plain *plain)
+{
 	if (!plain)
 		return;
 	skip_tell(&plain->conn, &plain->key);
 	conn_emit_close(&plain->conn, &plain->key, bpf_ktime_get_boot_ns());
 }
 
-/* A parent's end of the standard input or output of a child. (Some runtimes give these Unix sockets, not pipes.) */
-static __always_inline struct stdio_end *stdio_of(struct sock *sk)
+/* Perhaps it is a parent's end of the standard input or output of a child. (Some runtimes give these Unix sockets.) */
+static __always_inline void look_for_stdio(struct sock_info *info, __u64 ino)
 {
-	__u64 ino;
+	struct stdio_end *end = bpf_map_lookup_elem(&stdio_ends, &ino);
 
-	if (!stdio_any || !is_unix_stream(sk))
-		return NULL;
-	ino = sk->sk_socket->file->f_inode->i_ino;
-	return bpf_map_lookup_elem(&stdio_ends, &ino);
+	if (!end)
+		return;
+	info->plain = PLAIN_STDIO;
+	info->stdio = end->obj;
+}
+
+/* What they are, if that was not known. */
+static __always_inline void plain_decide(struct sock *sk, struct called *c, struct sock_info *info,
+					 const struct plain_move *m)
+{
+	struct tcp_sock *tp = c ? (m->tcp ? (struct tcp_sock *)sk : NULL) : bpf_skc_to_tcp_sock(sk);
+	bool fresh = !info->looks[0] && !info->looks[1] && is_fresh(tp, m);
+
+	info->plain = plain_look(info, m, fresh);
+	if (info->plain != PLAIN_HTTP)
+		return;
+	if (c)
+		plain_make_called(c, m->now, fresh);
+	else
+		plain_make(sk, info, m->now, fresh);
 }
 
 /* Bytes that moved over the socket, if they are plain HTTP or JSON-RPC with a child. */
-static __always_inline void plain_moved(struct sock *sk, struct sock_info *info, struct plain_move *m)
+static __always_inline void plain_moved(struct sock *sk, struct called *c, struct sock_info *info, struct plain_move *m)
 {
 	struct plain *plain;
 
@@ -215,33 +248,77 @@ static __always_inline void plain_moved(struct sock *sk, struct sock_info *info,
 	m->now = bpf_ktime_get_boot_ns();
 	m->cookie = info->cookie;
 	plain_find(m);
-	if (info->plain == PLAIN_UNDECIDED) {
-		struct stdio_end *end = stdio_of(sk);
-
-		if (end) {
-			info->plain = PLAIN_STDIO;
-			info->stdio = end->obj;
-		}
-	}
+	if (info->plain == PLAIN_UNDECIDED && stdio_any && !m->tcp)
+		look_for_stdio(info, c ? c->ino : sk->sk_socket->file->f_inode->i_ino);
 	if (info->plain == PLAIN_STDIO) {
 		if (stdio_moved(info->stdio, m) == STDIO_NEVER)
 			info->plain = PLAIN_NEVER;
 		stdio_copy(m);
 		return;
 	}
-	if (info->plain == PLAIN_UNDECIDED) {
-		bool fresh = !info->looks[0] && !info->looks[1] && is_fresh(sk, m);
-
-		info->plain = plain_look(info, m, fresh);
-		if (info->plain != PLAIN_HTTP)
-			return;
-		plain_make(sk, info, m->now, fresh);
-	}
-	plain = bpf_sk_storage_get(&plains, sk, NULL, 0);
+	if (info->plain == PLAIN_UNDECIDED)
+		plain_decide(sk, c, info, m);
+	plain = info->plain == PLAIN_HTTP ? plain_of(sk, c) : NULL;
 	if (!plain)
 		return;
 	plain_inherit(plain, info, m->now);
 	plain_copy(plain, m);
+}
+
+/* --- sockets without tracepoints of their own ----------------------------------------------------------------------
+ */
+
+static __always_inline __u64 ino_of(struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+}
+
+static __always_inline void sockets_closed(const struct called *c, bool tcp)
+{
+	if (tcp && c->info.plain != PLAIN_NEVER)
+		__sync_fetch_and_add(&sockets_open, -1);
+}
+
+/* info: what is known of it already, or NULL. */
+static __noinline int called_make(__u64 at, __u64 ino, const struct sock_info *info, __u32 tcp)
+{
+	struct called init = {}, *stale = bpf_map_lookup_elem(&called, &at);
+
+	if (stale)
+		sockets_closed(stale, tcp);
+	init.ino = ino;
+	if (info) {
+		init.info = *info;
+	} else {
+		init.info.tgid = bpf_get_current_pid_tgid() >> 32;
+		init.info.cookie = BPF_CORE_READ((struct sock *)at, __sk_common.skc_cookie.counter);
+		if (!init.info.cookie) /* nobody can give it one here: no cookie is as large */
+			init.info.cookie = 1ull << 63 | ino;
+	}
+	if (bpf_map_update_elem(&called, &at, &init, BPF_ANY))
+		stat_add(ST_STATE_FULL, 1);
+	else if (tcp)
+		__sync_fetch_and_add(&sockets_open, 1);
+	return 0;
+}
+
+static __noinline int called_closed(__u64 at)
+{
+	struct called *c = bpf_map_lookup_elem(&called, &at);
+
+	if (!c)
+		return 0;
+	if (c->info.plain == PLAIN_HTTP)
+		plain_end(&c->plain);
+	sockets_closed(c, true);
+	bpf_map_delete_elem(&called, &at);
+	return 0;
+}
+
+/* A reason to look at system calls, for user space. */
+static __always_inline void sockets_wanted(void)
+{
+	sockets_ns = bpf_ktime_get_boot_ns();
 }
 
 /* --- life -------------------------------------------------------------------------------------------------------- */
@@ -263,6 +340,31 @@ static __always_inline void connect_began(struct sock *sk)
 	info->tied = 0;
 	info->srtt_us = 0;
 	info->addr.family = 0;
+	if (!cfg.sock_length)
+		sockets_wanted();
+}
+
+static __always_inline void state_changed(struct sock *sk, struct sock_info *info, int old, int new)
+{
+	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
+		info->srtt_us = sock_srtt_us(sk);
+		info->rtt_ns = bpf_ktime_get_boot_ns();
+		info->established_ns = info->rtt_ns;
+		addr_read(&info->addr, sk);
+		emit_sock(info, sk, EV_SK_CONNECTED, info->srtt_us);
+		if (!cfg.sock_length)
+			called_make((__u64)sk, ino_of(sk), info, 1);
+	} else if (old == TCP_SYN_SENT && new == TCP_CLOSE) {
+		emit_sock(info, sk, EV_SK_CONNECT_FAILED, 0);
+	} else if (old == TCP_ESTABLISHED && new == TCP_FIN_WAIT1) {
+		emit_sock(info, sk, EV_SK_CLOSE_LOCAL, sock_srtt_us(sk));
+	} else if (old == TCP_ESTABLISHED && new == TCP_CLOSE_WAIT) {
+		emit_sock(info, sk, EV_SK_CLOSE_REMOTE, sock_srtt_us(sk));
+	} else if (new == TCP_CLOSE && old != TCP_CLOSE) {
+		emit_sock(info, sk, EV_SK_CLOSED, sock_srtt_us(sk));
+		if (info->plain == PLAIN_HTTP)
+			plain_end(plain_of(sk, NULL));
+	}
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -277,25 +379,10 @@ int BPF_PROG(sock_state, struct sock *sk, int old, int new)
 		return 0;
 	}
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
-	if (!info)
-		return 0;
-	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
-		info->srtt_us = sock_srtt_us(sk);
-		info->rtt_ns = bpf_ktime_get_boot_ns();
-		info->established_ns = info->rtt_ns;
-		addr_read(&info->addr, sk);
-		emit_sock(info, sk, EV_SK_CONNECTED, info->srtt_us);
-	} else if (old == TCP_SYN_SENT && new == TCP_CLOSE) {
-		emit_sock(info, sk, EV_SK_CONNECT_FAILED, 0);
-	} else if (old == TCP_ESTABLISHED && new == TCP_FIN_WAIT1) {
-		emit_sock(info, sk, EV_SK_CLOSE_LOCAL, sock_srtt_us(sk));
-	} else if (old == TCP_ESTABLISHED && new == TCP_CLOSE_WAIT) {
-		emit_sock(info, sk, EV_SK_CLOSE_REMOTE, sock_srtt_us(sk));
-	} else if (new == TCP_CLOSE && old != TCP_CLOSE) {
-		emit_sock(info, sk, EV_SK_CLOSED, sock_srtt_us(sk));
-		if (info->plain == PLAIN_HTTP)
-			plain_end(sk);
-	}
+	if (info)
+		state_changed(sk, info, old, new);
+	if (new == TCP_CLOSE && !cfg.sock_length)
+		called_closed((__u64)sk);
 	return 0;
 }
 
@@ -474,44 +561,51 @@ static __always_inline bool turns_to_tls(struct task_struct *task, const struct 
 	return t && call_around(task, t) && plain_is_tls(m);
 }
 
-/* Bytes moved over a socket in a system call of the current thread. */
-static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __u32 flags)
+/* Bytes moved over a socket of a target in a system call of the current thread. */
+static __always_inline void bytes_moved(struct sock *sk, struct called *c, struct sock_info *info, struct plain_move *m)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct plain_move m = {.len = len, .dir = dir, .flags = flags};
-	struct sock_info *info;
 	struct tls_call *call;
 	struct thread *t;
 
-	if (!target_of(task))
+	if (info->plain == PLAIN_NEVER && !m->tcp)
 		return;
-	info = sock_own(sk, task->tgid);
-	if (!info)
-		return;
-	if (info->plain == PLAIN_NEVER && !is_tcp(sk))
-		return;
-	if (!info->addr.family)
+	if (!info->addr.family && m->tcp)
 		addr_read(&info->addr, sk);
-	if (len)
-		plain_moved(sk, info, &m);
-	if (info->plain == PLAIN_HTTP && turns_to_tls(task, &m)) {
-		plain_end(sk);
+	if (m->len)
+		plain_moved(sk, c, info, m);
+	if (info->plain == PLAIN_HTTP && turns_to_tls(task, m)) {
+		plain_end(plain_of(sk, c));
 		info->plain = PLAIN_NEVER;
 	}
 	if (info->plain == PLAIN_HTTP)
 		info->established_ns = 0;
-	if (info->plain == PLAIN_HTTP || !is_tcp(sk))
+	if (info->plain == PLAIN_HTTP || !m->tcp)
 		return;
 	call = go_call_around(task);
-	t = call ? NULL : thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	t = call ? NULL : thread_of(task, m->dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 	if (call) {
 		info->plain = PLAIN_NEVER;
-		bind_inside(call, info, dir, len);
+		bind_inside(call, info, m->dir, m->len);
 	} else if (t) {
-		tls_moved(task, t, info, dir, len);
+		tls_moved(task, t, info, m->dir, m->len);
 	}
 	if (!info->tied && info->established_ns)
 		info->moved_ns = bpf_ktime_get_boot_ns();
+}
+
+/* As the tracepoints of the socket tell it. */
+static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __u32 flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct plain_move m = {.len = len, .dir = dir, .flags = flags, .tcp = is_tcp(sk)};
+	struct sock_info *info;
+
+	if (!target_of(task))
+		return;
+	info = sock_own(sk, task->tgid);
+	if (info)
+		bytes_moved(sk, NULL, info, &m);
 }
 
 /* The other end of a Unix socket is gone: its last bytes were read, and nothing can be written any more. */
@@ -523,9 +617,52 @@ static __always_inline void unix_ended(struct sock *sk)
 		return;
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	if (info && info->plain == PLAIN_HTTP)
-		plain_end(sk);
+		plain_end(plain_of(sk, NULL));
 	if (info && info->plain == PLAIN_STDIO)
 		stdio_ended(info->stdio);
+}
+
+static __always_inline int called_ended(struct sock *sk, struct called *c, const struct plain_move *m)
+{
+	if (m->tcp || m->dir != EV_DIR_RX || BPF_CORE_READ(sk, sk_shutdown) != SHUTDOWN_MASK)
+		return 0;
+	if (c->info.plain == PLAIN_HTTP)
+		plain_end(&c->plain);
+	if (c->info.plain == PLAIN_STDIO)
+		stdio_ended(c->info.stdio);
+	return 0;
+}
+
+int sock_called(__u64 file, struct plain_move *m)
+{
+	struct socket *socket = BPF_CORE_READ((struct file *)file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	__u64 at = (__u64)sk, ino = BPF_CORE_READ((struct file *)file, f_inode, i_ino);
+	struct called *c;
+	__u32 before;
+
+	if (!m || (m->dir == EV_DIR_RX && (m->flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE))))
+		return 0;
+	m->tcp = family != AF_UNIX && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
+	if (!m->tcp && (family != AF_UNIX || BPF_CORE_READ(sk, sk_type) != SOCK_STREAM))
+		return 0;
+	c = bpf_map_lookup_elem(&called, &at);
+	if (!c || c->ino != ino) {
+		called_make(at, ino, NULL, m->tcp);
+		c = bpf_map_lookup_elem(&called, &at);
+	}
+	if (!c)
+		return 0;
+	if (!m->len)
+		return called_ended(sk, c, m);
+	before = c->info.plain;
+	bytes_moved(sk, c, &c->info, m);
+	if (c->info.plain != PLAIN_NEVER)
+		sockets_wanted();
+	else if (before != PLAIN_NEVER && m->tcp)
+		__sync_fetch_and_add(&sockets_open, -1);
+	return 0;
 }
 
 SEC("tp_btf/sock_send_length")
@@ -565,6 +702,13 @@ static __noinline __u64 stdio_held(__u64 ino, __u32 tgid)
 	return s && s->head.tgid == tgid ? end->obj : 0;
 }
 
+static __always_inline struct plain *called_plain(__u64 at)
+{
+	struct called *c = bpf_map_lookup_elem(&called, &at);
+
+	return c && c->info.plain == PLAIN_HTTP ? &c->plain : NULL;
+}
+
 /* Read by probes_tick(): ev_conn.obj of the connections over Unix sockets and pipes that a target holds. No tracepoint
  * tells when one is closed. */
 SEC("iter/task_file")
@@ -588,13 +732,24 @@ int plain_list(struct bpf_iter__task_file *ctx)
 	sk = socket->sk;
 	if (!sk || !is_unix_stream(sk))
 		return 0;
-	plain = bpf_sk_storage_get(&plains, sk, NULL, 0);
+	plain = cfg.sock_length ? bpf_sk_storage_get(&plains, sk, NULL, 0) : called_plain((__u64)sk);
 	if (plain)
 		bpf_seq_write(ctx->meta->seq, &plain->key.obj, sizeof(plain->key.obj));
 	return 0;
 }
 
 /* --- round trip -------------------------------------------------------------------------------------------------- */
+
+/* At least receives bind; and user space should look at system calls again. */
+static __always_inline void received_unseen(struct sock *sk)
+{
+	__u64 at = (__u64)sk;
+	struct called *c = bpf_map_lookup_elem(&called, &at);
+
+	if (target_of(bpf_get_current_task_btf()) && (!c || c->info.plain != PLAIN_NEVER))
+		sockets_wanted();
+	sock_moved(sk, EV_DIR_RX, 0, 0);
+}
 
 /* Runs in the reader's own context, once a receive: rarer than tcp_probe, which runs once a packet. */
 SEC("tp_btf/tcp_rcv_space_adjust")
@@ -606,8 +761,8 @@ int BPF_PROG(sock_rtt, struct sock *sk)
 
 	if (!sk)
 		return 0;
-	if (!cfg.sock_length && sk->sk_protocol == IPPROTO_TCP)
-		sock_moved(sk, EV_DIR_RX, 0, 0); /* Linux 6.1: at least receives bind */
+	if (!cfg.sock_length && !syscalls_seen && sk->sk_protocol == IPPROTO_TCP)
+		received_unseen(sk);
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	if (!info)
 		return 0;

@@ -7,7 +7,15 @@
 struct end {
 	__u64 ino; /* of the pipe, or of the parent's end of the Unix socket; 0: neither */
 	__u64 pipe;
+	__u64 waiting; /* not 0: bytes were written and not read yet */
 };
+
+static __always_inline bool pipe_holds_bytes(__u64 pipe)
+{
+	struct pipe_inode_info *p = (struct pipe_inode_info *)pipe;
+
+	return BPF_CORE_READ(p, head) != BPF_CORE_READ(p, tail);
+}
 
 static __always_inline __u64 socket_ino(struct sock *sk)
 {
@@ -23,6 +31,7 @@ static __noinline int end_of_socket(struct end *e, __u64 file)
 		return 0;
 	if (bpf_core_field_exists(struct unix_sock, peer)) /* else Unix sockets are a module */
 		e->ino = socket_ino(BPF_CORE_READ((struct unix_sock *)sk, peer));
+	e->waiting = BPF_CORE_READ(sk, sk_receive_queue.qlen);
 	return 0;
 }
 
@@ -36,6 +45,7 @@ static __noinline int end_of(struct end *e, __u64 files, __u32 n, __u32 mode)
 
 	e->ino = 0;
 	e->pipe = 0;
+	e->waiting = 0;
 	if (BPF_CORE_READ(table, max_fds) <= n || bpf_probe_read_kernel(&file, sizeof(file), fds + n) || !file)
 		return 0;
 	inode = BPF_CORE_READ(file, f_inode);
@@ -47,6 +57,7 @@ static __noinline int end_of(struct end *e, __u64 files, __u32 n, __u32 mode)
 		return 0;
 	e->ino = BPF_CORE_READ(inode, i_ino);
 	e->pipe = (__u64)BPF_CORE_READ(file, private_data);
+	e->waiting = pipe_holds_bytes(e->pipe);
 	return 0;
 }
 
@@ -106,11 +117,11 @@ static __noinline int add_pair(const struct conn_map_key *parent, const struct e
 	init.plain.key = *parent;
 	init.plain.key.obj = obj;
 	init.head.tgid = parent->tgid;
-	if (in->pipe || out->pipe)
-		init.head.flags |= STDIO_F_PIPE;
-	if (!running)
+	if (in->pipe || out->pipe || !cfg.sock_length)
+		init.head.flags |= STDIO_F_SYSCALLS;
+	if (!running && (in->pipe || !in->waiting))
 		init.head.flags |= STDIO_F_FRESH;
-	if (!running && in->pipe && !syscalls_seen)
+	if (!running && in->pipe && (in->waiting || !syscalls_seen))
 		init.head.flags |= STDIO_F_BY_READER;
 	/* Known already: a wrapper that passes its own on to the real program. */
 	if (bpf_map_lookup_elem(&stdios, &obj))
@@ -123,7 +134,7 @@ static __noinline int add_pair(const struct conn_map_key *parent, const struct e
 	add_end(in->ino, obj, 0);
 	if (in->ino != out->ino)
 		add_end(out->ino, obj, 1);
-	return init.head.flags & STDIO_F_PIPE;
+	return init.head.flags & STDIO_F_SYSCALLS;
 }
 
 int stdio_note(__u64 files, __u64 parent_files, const struct conn_map_key *parent, __u32 running)
@@ -266,10 +277,7 @@ int stdio_ended(__u64 obj)
 /* An answer was read: from here on the parent's own writes are told. */
 static __always_inline void answered(struct stdio *s)
 {
-	struct pipe_inode_info *pipe = (struct pipe_inode_info *)s->pipe;
-
-	if ((s->head.flags & STDIO_F_BY_READER) && s->plain.conn.pos[EV_DIR_TX] &&
-	    BPF_CORE_READ(pipe, head) == BPF_CORE_READ(pipe, tail))
+	if ((s->head.flags & STDIO_F_BY_READER) && s->plain.conn.pos[EV_DIR_TX] && !pipe_holds_bytes(s->pipe))
 		__sync_fetch_and_and(&s->head.flags, ~STDIO_F_BY_READER);
 }
 

@@ -38,7 +38,9 @@ static __always_inline void call_moved(struct plain_move *m, __u64 fd)
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	__u32 type = BPF_CORE_READ(inode, i_mode) & S_IFMT;
 
-	if (type == S_IFIFO && stdio_any) {
+	if (type == S_IFSOCK && !cfg.sock_length) {
+		sock_called((__u64)file, m);
+	} else if (type == S_IFIFO && stdio_any) {
 		plain_find(m);
 		stdio_pipe_moved(BPF_CORE_READ(inode, i_ino), m);
 		stdio_copy(m);
@@ -60,6 +62,10 @@ int BPF_PROG(call_returned, struct pt_regs *regs, long ret)
 	m.len = ret;
 	m.dir = dir;
 	m.returned = 1;
+	if (call_number(regs) == NR_RECVFROM)
+		m.flags = CALL_ARG4(regs);
+	else if (call_number(regs) == NR_RECVMSG)
+		m.flags = CALL_ARG3(regs);
 	call_moved(&m, CALL_ARG1(regs));
 	return 0;
 }

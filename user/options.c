@@ -26,6 +26,7 @@ enum {
 	KEY_STRICT,
 	KEY_ATTACH,
 	KEY_NO_DYNPTR,
+	KEY_NO_SOCK_LENGTH,
 	KEY_VERSION,
 	KEY_UNBUILT,
 };
@@ -43,6 +44,7 @@ static const struct argp_option live_options[] = {
 	{"duration", 'd', "SEC", 0, "stop by itself", 2},
 	{"write-interval", KEY_WRITE_INTERVAL, "SEC", 0, "also rewrite the trace file this often (0: on exit only)", 2},
 	{"attach", KEY_ATTACH, "MODE", OPTION_HIDDEN, "session, multi or perf: the best attach mode to try", 2},
+	{"no-sock-length", KEY_NO_SOCK_LENGTH, NULL, OPTION_HIDDEN, "as on kernels without sock_send_length", 2},
 	{"no-dynptr", KEY_NO_DYNPTR, NULL, OPTION_HIDDEN, "as on kernels without bpf_probe_read_user_dynptr", 2},
 	{"cpu", KEY_UNBUILT, "HZ", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, NULL, 2},
 	{"off-cpu", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
@@ -192,6 +194,9 @@ static error_t parse_live(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_NO_DYNPTR:
 		o->no_dynptr = true;
+		return 0;
+	case KEY_NO_SOCK_LENGTH:
+		o->no_sock_length = true;
 		return 0;
 	case KEY_UNBUILT:
 	case 'f':

@@ -26,8 +26,9 @@ struct options {
 	double stale_s, sweep_s, write_interval_s;
 	bool content, quiet, strict;
 	int verbose;
-	int attach_mode; /* hidden --attach, for tests: enum probes_mode, the best one to try */
-	bool no_dynptr;	 /* hidden --no-dynptr, for tests */
+	int attach_mode;     /* hidden --attach, for tests: enum probes_mode, the best one to try */
+	bool no_dynptr;	     /* hidden --no-dynptr, for tests */
+	bool no_sock_length; /* hidden --no-sock-length, for tests */
 };
 
 /* 0: go on. Otherwise exit now with *status (--help, --version: 0; usage: 2). */

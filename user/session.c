@@ -591,6 +591,7 @@ static int open_probes(struct session *s)
 		.all = s->o->all,
 		.mode_max = (enum probes_mode)s->o->attach_mode,
 		.force_no_dynptr = s->o->no_dynptr,
+		.force_no_sock_length = s->o->no_sock_length,
 		.on_record = on_record,
 		.ctx = s,
 	};

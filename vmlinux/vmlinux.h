@@ -89,7 +89,12 @@ struct in6_addr {
 	} in6_u;
 };
 
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
 struct sock_common {
+	atomic64_t skc_cookie; /* 0: nobody asked for it yet */
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
@@ -101,8 +106,13 @@ struct sock_common {
 
 struct socket;
 
+struct sk_buff_head {
+	u32 qlen;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
 	struct socket *sk_socket;
 	u8 sk_shutdown;
 	u16 sk_type;

@@ -3,7 +3,7 @@
  * The BPF side, for real: loads the object in one flavour, probes functions of this very program (whose return values
  * are scripted) and of libssl, lets child processes call them, and compares the records with golden texts.
  *
- *   bpftest session|multi|perf [no-dynptr]
+ *   bpftest session|multi|perf [no-dynptr] [no-sock-length]
  *
  * Speaks TAP. Needs root and BPF; says SKIP where there is none, or where the kernel has no such flavour.
  */
@@ -383,7 +383,10 @@ static void on_record(void *ctx, const void *bytes, size_t len)
 		note_conn("open", h, c);
 		if (h->flags & EV_F_FRESH)
 			fresh_gens[c->gen % ARRAY_SIZE(fresh_gens)] = c->gen;
-		note("%s%s\n", h->flags & EV_F_FRESH ? " fresh" : "", h->flags & EV_F_PLAIN ? " plain" : "");
+		note("%s%s\n", h->flags & EV_F_FRESH ? " fresh" : "",
+		     h->flags & EV_F_STDIO   ? " stdio"
+		     : h->flags & EV_F_PLAIN ? " plain"
+					     : "");
 	} else if (h->kind == EV_CONN_CLOSE) {
 		const struct ev_conn_close *c = bytes;
 
@@ -1229,7 +1232,6 @@ static void case_plain_calls(void)
 	char buf[64], more[64];
 	struct iovec out[3] = {IOV("POST", 4), IOV("", 0), IOV(" /3 ", 4)}, in[2] = {IOV(buf, 3), IOV(more, 60)};
 	struct msghdr m = {.msg_iov = out, .msg_iovlen = 3}, r = {.msg_iov = in, .msg_iovlen = 2};
-	struct mmsghdr many[2] = {{.msg_hdr = m}, {.msg_hdr = m}};
 	int fd = connect_to(port);
 
 	need(write(fd, "POST /1 ", 8), 8);
@@ -1243,6 +1245,34 @@ static void case_plain_calls(void)
 	need(readv(fd, in, 2), 8);
 	need(sendmsg(fd, &m, 0), 8);
 	need(recvmsg(fd, &r, 0), 8);
+	close_and_settle(fd);
+}
+
+static const char golden_plain_calls[] = PLAIN_OPEN "data x1 tx 0+8 'POST /1 '\n"
+						    "data x1 rx 0+8 'POST /1 '\n"
+						    "data x1 tx 8+8 'POST /2 '\n"
+						    "data x1 rx 8+8 'POST /2 '\n"
+						    "data x1 tx 16+9 'POST /2b '\n"
+						    "data x1 rx 16+9 'POST /2b '\n"
+						    "data x1 tx 25+4 'POST'\n" /* writev */
+						    "data x1 tx 29+4 ' /3 '\n"
+						    "data x1 rx 25+3 'POS'\n"
+						    "data x1 rx 28+5 'T /3 '\n"
+						    "data x1 tx 33+4 'POST'\n" /* sendmsg */
+						    "data x1 tx 37+4 ' /3 '\n"
+						    "data x1 rx 33+3 'POS'\n"
+						    "data x1 rx 36+5 'T /3 '\n" PLAIN_CLOSE "close x1 tx=41 rx=41\n"
+						    "exit 0 signal 0\n";
+
+/* Those that only the tracepoints of sockets show. */
+static void case_newer_calls(void)
+{
+	char buf[64], more[64];
+	struct iovec out[3] = {IOV("POST", 4), IOV("", 0), IOV(" /3 ", 4)}, in[2] = {IOV(buf, 3), IOV(more, 60)};
+	struct msghdr m = {.msg_iov = out, .msg_iovlen = 3}, r = {.msg_iov = in, .msg_iovlen = 2};
+	struct mmsghdr many[2] = {{.msg_hdr = m}, {.msg_hdr = m}};
+	int fd = connect_to(port);
+
 	need(pwritev2(fd, out, 3, -1, 0), 8);
 	need(preadv2(fd, in, 2, -1, 0), 8);
 	/* two messages twice, one message of two; then one more, which must not be taken for the second */
@@ -1260,37 +1290,23 @@ static void case_plain_calls(void)
 	close_and_settle(fd);
 }
 
-static const char golden_plain_calls[] = PLAIN_OPEN "data x1 tx 0+8 'POST /1 '\n"
-						    "data x1 rx 0+8 'POST /1 '\n"
-						    "data x1 tx 8+8 'POST /2 '\n"
-						    "data x1 rx 8+8 'POST /2 '\n"
-						    "data x1 tx 16+9 'POST /2b '\n"
-						    "data x1 rx 16+9 'POST /2b '\n"
-						    "data x1 tx 25+4 'POST'\n" /* writev */
-						    "data x1 tx 29+4 ' /3 '\n"
-						    "data x1 rx 25+3 'POS'\n"
-						    "data x1 rx 28+5 'T /3 '\n"
-						    "data x1 tx 33+4 'POST'\n" /* sendmsg */
-						    "data x1 tx 37+4 ' /3 '\n"
-						    "data x1 rx 33+3 'POS'\n"
-						    "data x1 rx 36+5 'T /3 '\n"
-						    "data x1 tx 41+4 'POST'\n" /* pwritev2 */
-						    "data x1 tx 45+4 ' /3 '\n"
-						    "data x1 rx 41+3 'POS'\n"
-						    "data x1 rx 44+5 'T /3 '\n"
-						    "data x1 tx 49+4 'POST'\n" /* sendmmsg */
-						    "data x1 tx 53+4 ' /3 '\n"
-						    "data x1 tx 57+4 'POST'\n"
-						    "data x1 tx 61+4 ' /3 '\n"
-						    "data x1 rx 49+3 'POS'\n"
-						    "data x1 rx 52+5 'T /3 '\n"
-						    "data x1 rx 57+3 'POS'\n"
-						    "data x1 rx 60+5 'T /3 '\n"
-						    "data x1 tx 65+3 'abc'\n"
-						    "data x1 rx 65+3 'abc'\n"
-						    "data x1 tx 68+6 'ABCDEF'\n"
-						    "data x1 rx 68+3 'ABC'\n"
-						    "data x1 rx 71+3 'DEF'\n" PLAIN_CLOSE "close x1 tx=74 rx=74\n"
+static const char golden_newer_calls[] = PLAIN_OPEN "data x1 tx 0+4 'POST'\n"
+						    "data x1 tx 4+4 ' /3 '\n"
+						    "data x1 rx 0+3 'POS'\n"
+						    "data x1 rx 3+5 'T /3 '\n"
+						    "data x1 tx 8+4 'POST'\n" /* sendmmsg */
+						    "data x1 tx 12+4 ' /3 '\n"
+						    "data x1 tx 16+4 'POST'\n"
+						    "data x1 tx 20+4 ' /3 '\n"
+						    "data x1 rx 8+3 'POS'\n"
+						    "data x1 rx 11+5 'T /3 '\n"
+						    "data x1 rx 16+3 'POS'\n"
+						    "data x1 rx 19+5 'T /3 '\n"
+						    "data x1 tx 24+3 'abc'\n"
+						    "data x1 rx 24+3 'abc'\n"
+						    "data x1 tx 27+6 'ABCDEF'\n"
+						    "data x1 rx 27+3 'ABC'\n"
+						    "data x1 rx 30+3 'DEF'\n" PLAIN_CLOSE "close x1 tx=33 rx=33\n"
 						    "exit 0 signal 0\n";
 
 /* Bytes that no register speaks of. */
@@ -2121,6 +2137,153 @@ static void test_identity(void)
 		       (unsigned long long)self_ns, self_exec_id);
 }
 
+/* --- case: standard input and output of a child ------------------------------------------------------------------- */
+
+static bool stdio_sockets; /* which kind of ends */
+static const char *stdio_first;
+
+#define PING   "{\"method\":\"ping\",\"jsonrpc\":\"2.0\"}"
+#define RESULT "{\"jsonrpc\":\"2.0\",\"result\":{}}"
+
+/* A server that a shell could be: a program that reads its input and answers each piece. */
+static int serve_stdio(void)
+{
+	char buf[4096];
+	ssize_t n;
+
+	while ((n = read(0, buf, sizeof(buf))) > 0)
+		if (write(1, buf[0] == '{' ? RESULT : "words", buf[0] == '{' ? sizeof(RESULT) - 1 : 5) < 0)
+			return 1;
+	return 0;
+}
+
+static void stdio_pair(int ends[2], bool child_reads)
+{
+	int sv[2];
+
+	if (!stdio_sockets) {
+		need(pipe2(ends, O_CLOEXEC), 0);
+		return;
+	}
+	need(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv), 0);
+	ends[0] = sv[!child_reads];
+	ends[1] = sv[child_reads];
+}
+
+/* in and out are the parent's ends. Over sockets it waits for the exec, as subprocess.Popen and the like do. */
+static pid_t start_server(int *in, int *out)
+{
+	int to[2], from[2], ran[2];
+	pid_t pid;
+	char c;
+
+	need(pipe2(ran, O_CLOEXEC), 0);
+	stdio_pair(to, true);
+	stdio_pair(from, false);
+	pid = fork();
+	if (pid == 0) {
+		dup2(to[0], 0);
+		dup2(from[1], 1);
+		execl("/proc/self/exe", "bpftest", "serve-stdio", (char *)NULL);
+		_exit(99);
+	}
+	close(to[0]);
+	close(from[1]);
+	close(ran[1]);
+	if (stdio_sockets) {
+		need(read(ran[0], &c, 1), 0);
+		usleep(50000); /* a moment after that it is known here */
+	}
+	close(ran[0]);
+	*in = to[1];
+	*out = from[0];
+	return pid;
+}
+
+static void ask(int in, int out, const char *what, const char *answer)
+{
+	char buf[64];
+
+	need(write(in, what, strlen(what)), (ssize_t)strlen(what));
+	need(read(out, buf, sizeof(buf)), (ssize_t)strlen(answer));
+}
+
+static void case_stdio(void)
+{
+	struct iovec parts[2] = {IOV(PING, sizeof(PING) - 1), IOV("\n", 1)};
+	int in, out, status;
+	pid_t pid = start_server(&in, &out);
+	char buf[64];
+
+	ask(in, out, stdio_first, *stdio_first == '{' ? RESULT : "words");
+	usleep(50000);
+	ask(in, out, PING "\n", RESULT);
+	need(writev(in, parts, 2), sizeof(PING));
+	need(read(out, buf, 10), 10);
+	need(read(out, buf, sizeof(buf)), sizeof(RESULT) - 11);
+	fcntl(out, F_SETFL, O_NONBLOCK);
+	need(read(out, buf, sizeof(buf)), -1);
+	fcntl(out, F_SETFL, 0);
+	close(in);
+	need(read(out, buf, sizeof(buf)), 0);
+	close(out);
+	waitpid(pid, &status, 0);
+}
+
+#define STDIO_BEGIN "fork\nexec /proc/self/exe bpftest|serve-stdio\n"
+#define STDIO_END   "exit child 0 signal 0\nexit 0 signal 0\n"
+
+static const char golden_stdio[] = STDIO_BEGIN "open x1 fresh stdio\n"
+					       "data x1 tx 0+33 '" PING "'\n"
+					       "data x1 rx 0+29 '" RESULT "'\n"
+					       "data x1 tx 33+34 '" PING "\n'\n"
+					       "data x1 rx 29+29 '" RESULT "'\n"
+					       "data x1 tx 67+33 '" PING "'\n"
+					       "data x1 tx 100+1 '\n'\n"
+					       "data x1 rx 58+10 '{\"jsonrpc\"'\n"
+					       "data x1 rx 68+19 ':\"2.0\",\"result\":{}}'\n"
+					       "close x1 tx=101 rx=87\n" STDIO_END;
+
+/* The exit of the child and the end of the file are told in either order. */
+static void sort_end(void)
+{
+	char *exit_at = got ? strstr(got, "exit child 0 signal 0\nclose x1") : NULL, *close_at;
+	char line[64];
+	size_t len;
+
+	if (!exit_at)
+		return;
+	close_at = strstr(exit_at, "close");
+	len = strcspn(close_at, "\n") + 1;
+	if (len >= sizeof(line))
+		return;
+	memcpy(line, close_at, len);
+	memmove(exit_at + len, exit_at, (size_t)(close_at - exit_at));
+	memcpy(exit_at, line, len);
+}
+
+static void test_stdio(void)
+{
+	const bool with_syscalls = !probes_features(probes)->sock_length;
+
+	for (int sockets = 0; sockets <= 1; sockets++) {
+		stdio_sockets = sockets;
+		stdio_first = PING;
+		run_child(case_stdio, true);
+		sort_end();
+		expect(sockets ? "JSON-RPC with a child over Unix sockets" : "JSON-RPC with a child over pipes",
+		       golden_stdio);
+		stdio_first = "hello";
+		run_child(case_stdio, true);
+		expect(sockets ? "other words over Unix sockets stay unseen" : "other words over pipes stay unseen",
+		       STDIO_BEGIN STDIO_END);
+	}
+	if (with_syscalls)
+		return;
+	probes_tick(probes, clock_boot_ns() + 10000000000ull);
+	verdict(!probes_sees_syscalls(probes), "and system calls cost nothing any more");
+}
+
 static void check_unseen(const char *name, const char *golden, void (*fn)(void), uint64_t add)
 {
 	uint64_t before = stat_of(ST_UNSEEN);
@@ -2204,9 +2367,12 @@ static void run_plain_tests(void)
 	share_memory();
 	listen_unix();
 	check_served("plain HTTP over every system call", golden_plain_calls, case_plain_calls, serve_echo, 1);
-	check_unseen("bytes that no register speaks of are counted", golden_unseen, case_unseen, 218);
-	if (has_call32())
-		check_unseen("and those of 32-bit callers", golden_32_bit, case_32_bit, 7);
+	if (probes_features(probes)->sock_length) {
+		check_served("and over newer ones", golden_newer_calls, case_newer_calls, serve_echo, 1);
+		check_unseen("bytes that no register speaks of are counted", golden_unseen, case_unseen, 218);
+		if (has_call32())
+			check_unseen("and those of 32-bit callers", golden_32_bit, case_32_bit, 7);
+	}
 	check_served("what is no HTTP stays unseen", golden_not_plain, case_not_plain, serve_echo, 4);
 	test_old_connection("a connection met in the middle", golden_in_the_middle, case_in_the_middle);
 	test_old_connection("is given up after some looks", "exit 0 signal 0\n", case_given_up);
@@ -2214,6 +2380,7 @@ static void run_plain_tests(void)
 	check_served("Unix stream sockets", golden_unix, case_unix, serve_unix, 1);
 	test_unix_closed();
 	test_partial();
+	test_stdio();
 	on_data_hook = ignore_this;
 	*ignore_step = 0;
 	check_served("an ignored plain connection", golden_ignored_plain, case_ignored_plain, serve_echo, 1);
@@ -2312,20 +2479,8 @@ static void test_follow_exec(void)
 		print_lines("got", got);
 }
 
-static void replace(char *text_at, size_t size, const char *from, const char *to)
-{
-	char *p = strstr(text_at, from);
-	size_t from_len = strlen(from), to_len = strlen(to);
-
-	if (!p || strlen(text_at) + to_len - from_len + 1 > size)
-		abort();
-	memmove(p + to_len, p + from_len, strlen(p + from_len) + 1);
-	memcpy(p, to, to_len);
-}
-
 static void run_libssl_tests(void)
 {
-	char socket_text[2048], memory_text[2048];
 	int err = attach_libssl();
 	pid_t server;
 
@@ -2333,13 +2488,6 @@ static void run_libssl_tests(void)
 		verdict(false, "attach to libssl");
 		printf("# %s\n", strerror(-err));
 		return;
-	}
-	snprintf(socket_text, sizeof(socket_text), "%s", golden_libssl);
-	snprintf(memory_text, sizeof(memory_text), "%s", golden_memory_bio);
-	if (!probes_features(probes)->sock_length) { /* only receives are seen, without their lengths */
-		replace(socket_text, sizeof(socket_text), "inside x1 tx wire=W", "inside x1 rx wire=0");
-		replace(memory_text, sizeof(memory_text), "after x1 tx wire=W plain=5 127.0.0.1:L>127.0.0.1:R\n", "");
-		replace(memory_text, sizeof(memory_text), "before x1 rx wire=W", "before x1 rx wire=0");
 	}
 	make_certificate();
 	server = fork();
@@ -2349,10 +2497,10 @@ static void run_libssl_tests(void)
 	}
 	run_child(case_libssl, true);
 	hide_wire();
-	expect("libssl over a socket", socket_text);
+	expect("libssl over a socket", golden_libssl);
 	run_child(case_memory_bio, true);
 	hide_wire();
-	expect("libssl over memory (BR-034)", memory_text);
+	expect("libssl over memory (BR-034)", golden_memory_bio);
 	kill(server, SIGKILL);
 	waitpid(server, NULL, 0);
 }
@@ -2401,9 +2549,14 @@ static enum probes_mode parse_flavour(int argc, char **argv)
 {
 	static char name[64];
 
-	snprintf(name, sizeof(name), "%s%s", argc > 1 ? argv[1] : "session", argc > 2 ? " without dynptr" : "");
+	for (int i = 2; i < argc; i++) {
+		config.force_no_dynptr |= strcmp(argv[i], "no-dynptr") == 0;
+		config.force_no_sock_length |= strcmp(argv[i], "no-sock-length") == 0;
+	}
+	snprintf(name, sizeof(name), "%s%s%s", argc > 1 ? argv[1] : "session",
+		 config.force_no_dynptr ? " without dynptr" : "",
+		 config.force_no_sock_length ? " without sock_send_length" : "");
 	flavour = name;
-	config.force_no_dynptr = argc > 2;
 	if (argc > 1 && strcmp(argv[1], "multi") == 0)
 		return PROBES_MULTI;
 	if (argc > 1 && strcmp(argv[1], "perf") == 0)
@@ -2426,6 +2579,8 @@ static void make_bytes(void)
 
 int main(int argc, char **argv)
 {
+	if (argc == 2 && strcmp(argv[1], "serve-stdio") == 0)
+		return serve_stdio();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	config.mode_max = parse_flavour(argc, argv);
 	if (getenv("BPFTEST_VERBOSE"))
@@ -2443,26 +2598,16 @@ int main(int argc, char **argv)
 	}
 	if (probes_features(probes)->mode != config.mode_max)
 		skip_all("this kernel does not have it");
-	verdict(probes_features(probes)->read_dynptr || argc > 2 || config.mode_max != PROBES_SESSION,
+	verdict(probes_features(probes)->read_dynptr || config.force_no_dynptr || config.mode_max != PROBES_SESSION,
 		"load and attach");
 	if (probes_features(probes)->degraded[0])
 		printf("# degraded: %s\n", probes_features(probes)->degraded);
 	run_data_tests();
 	run_conn_tests();
-	if (probes_features(probes)->sock_length) {
-		run_sock_tests();
-		run_plain_tests();
-		test_votes();
-		test_owners();
-	} else {
-		share_memory();
-		on_data_hook = ignore_this;
-		check("an ignored TLS connection", golden_ignored_tls, case_ignored_tls);
-		*ignore_step = 0;
-		check("an ignored HTTP/2 connection", golden_ignored_http2, case_ignored_http2);
-		on_data_hook = NULL;
-		listen_somewhere();
-	}
+	run_sock_tests();
+	run_plain_tests();
+	test_votes();
+	test_owners();
 	run_libssl_tests();
 	probes_close(probes);
 	config.ring_bytes = 65536;

@@ -159,7 +159,7 @@ def c_client(how):
     finish(perfbpf, server, 12, skip=skip if how == "open" else ())
 
 
-@cases([("perf", "--attach=perf"), ("no dynptr", "--no-dynptr")])
+@cases([("perf", "--attach=perf"), ("no dynptr", "--no-dynptr"), ("no sock_send_length", "--no-sock-length")])
 def degraded(option):
     """plain, as on an older kernel"""
     server = Server("--plain")

@@ -225,15 +225,16 @@ static void find_features(struct probes *p, const struct btf *btf)
 
 	find_mode(p, btf);
 	f->read_dynptr = !p->cfg.force_no_dynptr && btf_has(btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC);
-	f->sock_length = has_tracepoint(btf, "sock_send_length") && has_tracepoint(btf, "sock_recv_length");
+	f->sock_length = !p->cfg.force_no_sock_length && has_tracepoint(btf, "sock_send_length") &&
+			 has_tracepoint(btf, "sock_recv_length");
 	f->tcp_rtt = has_tracepoint(btf, "tcp_rcv_space_adjust");
 	f->tcp_retransmit = has_tracepoint(btf, "tcp_retransmit_skb");
 	f->tcp_reset = has_tracepoint(btf, "tcp_send_reset") && has_tracepoint(btf, "tcp_receive_reset");
 	if (f->mode == PROBES_PERF)
 		add_degraded(f, "no uprobe_multi links: attaching and detaching are slow");
 	if (!f->sock_length)
-		add_degraded(f, "no sock_send_length: connections that the program did not open itself, or that use "
-				"memory buffers, are rarely tied to a socket; plain HTTP is not traced");
+		add_degraded(f, "no sock_send_length: system calls are traced in its place, while a target may use "
+				"plain HTTP");
 	if (!f->tcp_rtt)
 		add_degraded(f, "no TCP round trip times");
 	if (!f->tcp_retransmit)
@@ -263,7 +264,6 @@ static void prepare(struct probes *p)
 	}
 	bpf_program__set_autoload(skel->progs.sock_sent, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_received, f->sock_length);
-	bpf_program__set_autoload(skel->progs.plain_list, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_rtt, f->tcp_rtt);
 	bpf_program__set_autoload(skel->progs.sock_retransmit, f->tcp_retransmit);
 	bpf_program__set_autoload(skel->progs.sock_reset_sent, f->tcp_reset);
@@ -323,8 +323,10 @@ static int on_sample(void *ctx, void *bytes, size_t len)
 	}
 	reclaim_note(p->reclaim, bytes, len);
 	/* Before the new program speaks to its parent over pipes. */
-	if (len >= sizeof(*h) && h->kind == EV_EXEC)
+	if (len >= sizeof(*h) && h->kind == EV_EXEC) {
+		syscalls_expect(p->syscalls, h->ts_ns);
 		syscalls_update(p->syscalls, h->ts_ns);
+	}
 	p->cfg.on_record(p->cfg.ctx, bytes, len);
 	return 0;
 }
@@ -360,8 +362,11 @@ static int load(struct probes *p)
 		.program = p->skel->progs.call_returned,
 		.stdios_fd = bpf_map__fd(p->skel->maps.stdios),
 		.ends_fd = bpf_map__fd(p->skel->maps.stdio_ends),
-		.seen = &p->skel->bss->syscalls_seen,
 		.stdio_size = bpf_map__value_size(p->skel->maps.stdios),
+		.sockets = !p->features.sock_length,
+		.seen = &p->skel->bss->syscalls_seen,
+		.sockets_open = &p->skel->bss->sockets_open,
+		.sockets_ns = &p->skel->bss->sockets_ns,
 	});
 	return p->reclaim && p->tails && p->syscalls ? 0 : -ENOMEM;
 }
@@ -763,6 +768,8 @@ int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns)
 		return -ESRCH; /* the pid was given to another process */
 	t.start_ns = exact_ns;
 	p->skel->bss->target_hints[key % LIMIT_TARGET_HINTS] = 1;
+	syscalls_expect(p->syscalls, clock_boot_ns());
+	syscalls_update(p->syscalls, clock_boot_ns());
 	return bpf_map_update_elem(bpf_map__fd(p->skel->maps.targets), &key, &t, BPF_ANY) ? -errno : 0;
 }
 
@@ -836,6 +843,11 @@ int probes_ignore(struct probes *p, uint32_t gen, bool on)
 	if (__atomic_compare_exchange_n(slot, &from, on ? gen : 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		return 0;
 	return !on || from == gen ? 0 : -EBUSY;
+}
+
+bool probes_sees_syscalls(const struct probes *p)
+{
+	return syscalls_attached(p->syscalls);
 }
 
 /* --- records ----------------------------------------------------------------------------------------------------- */
@@ -928,6 +940,8 @@ static void sweep_unix(struct probes *p, uint64_t now_ns)
 void probes_tick(struct probes *p, uint64_t now_ns)
 {
 	reclaim_tick(p->reclaim, now_ns);
+	if (reclaim_unix_count(p->reclaim))
+		syscalls_expect(p->syscalls, now_ns);
 	syscalls_update(p->syscalls, now_ns);
 	if ((reclaim_unix_count(p->reclaim) || p->skel->bss->stdio_any) && now_ns >= p->next_unix_ns) {
 		sweep_unix(p, now_ns);

@@ -22,6 +22,7 @@ struct probes_config {
 	bool all;		   /* -a: every process that forks or execs from now on is traced: probes_add_all() */
 	enum probes_mode mode_max; /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
 	bool force_no_dynptr;	   /* for tests */
+	bool force_no_sock_length; /* for tests */
 	/* Called from probes_consume() once a record. Bytes are read-only and borrowed. */
 	void (*on_record)(void *ctx, const void *bytes, size_t len);
 	void *ctx;
@@ -85,6 +86,9 @@ int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *
  * limits.h. The kernel takes it back by itself at an HTTP/1 request that may be a call. 0, -EBUSY (another one is in
  * its place: it goes on being copied). */
 int probes_ignore(struct probes *p, uint32_t gen, bool on);
+
+/* Whether the end of every system call is traced now (attach/syscalls.h says when). */
+bool probes_sees_syscalls(const struct probes *p);
 
 int probes_fd(const struct probes *p);		      /* epoll-able: woken only on urgent records */
 int probes_consume(struct probes *p);		      /* drains all; number of records or -errno. Call on a timer too */

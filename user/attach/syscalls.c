@@ -15,7 +15,8 @@
 struct syscalls {
 	struct syscalls_config cfg;
 	struct bpf_link *link;
-	uint64_t needed_ns; /* last time */
+	uint64_t needed_ns;   /* last time, for pipes */
+	uint64_t expected_ns; /* last syscalls_expect() */
 	bool refused;
 	uint8_t value[]; /* of `stdios` */
 };
@@ -49,8 +50,8 @@ static void attach(struct syscalls *s)
 	s->link = bpf_program__attach(s->cfg.program);
 	if (!s->link) {
 		s->refused = true;
-		log_warn("system calls cannot be traced (%s): what children say over pipes is not seen",
-			 strerror(errno));
+		log_warn("system calls cannot be traced (%s): what children say over pipes%s is not seen",
+			 strerror(errno), s->cfg.sockets ? ", and plain HTTP," : "");
 		return;
 	}
 	__atomic_store_n(s->cfg.seen, 1, __ATOMIC_SEQ_CST);
@@ -75,10 +76,10 @@ static bool needs(struct syscalls *s, const uint64_t *key)
 	if (bpf_map_lookup_elem(s->cfg.stdios_fd, key, s->value))
 		return false;
 	memcpy(&head, s->value, sizeof(head));
-	return (head.flags & STDIO_F_PIPE) && (head.verdict == STDIO_UNDECIDED || head.verdict == STDIO_JSONRPC);
+	return (head.flags & STDIO_F_SYSCALLS) && (head.verdict == STDIO_UNDECIDED || head.verdict == STDIO_JSONRPC);
 }
 
-static bool needed(struct syscalls *s)
+static bool pipes_need(struct syscalls *s)
 {
 	uint64_t key, next;
 	bool more = bpf_map_get_next_key(s->cfg.stdios_fd, NULL, &next) == 0;
@@ -92,14 +93,31 @@ static bool needed(struct syscalls *s)
 	return false;
 }
 
+static bool sockets_need(const struct syscalls *s, uint64_t now_ns)
+{
+	uint64_t reason_ns = __atomic_load_n(s->cfg.sockets_ns, __ATOMIC_RELAXED);
+
+	if (!s->cfg.sockets)
+		return false;
+	if (reason_ns < s->expected_ns)
+		reason_ns = s->expected_ns;
+	return (reason_ns && now_ns < reason_ns + SYSCALLS_SOCKETS_LINGER_NS) ||
+	       (int32_t)__atomic_load_n(s->cfg.sockets_open, __ATOMIC_RELAXED) > 0;
+}
+
 void syscalls_update(struct syscalls *s, uint64_t now_ns)
 {
-	if (needed(s)) {
+	if (pipes_need(s))
 		s->needed_ns = now_ns;
+	if ((s->needed_ns && now_ns < s->needed_ns + SYSCALLS_LINGER_NS) || sockets_need(s, now_ns))
 		attach(s);
-	} else if (s->link && now_ns >= s->needed_ns + SYSCALLS_LINGER_NS) {
+	else
 		syscalls_detach(s);
-	}
+}
+
+void syscalls_expect(struct syscalls *s, uint64_t now_ns)
+{
+	s->expected_ns = now_ns;
 }
 
 uint64_t *syscalls_pairs(struct syscalls *s, size_t *count)

@@ -4,23 +4,32 @@
 
 /*
  * The one program at the end of every system call (bpf/syscall.bpf.c): attached while something needs it, and not
- * longer, because every program of the machine pays for it. Needed while a target and a child of its are joined by a
- * pipe over which JSON-RPC is spoken, or nothing yet. Private child of probes.c.
+ * longer, because every program of the machine pays for it. Needed
+ *   - while a target and a child of it are joined by a pipe over which JSON-RPC is spoken, or nothing yet;
+ *   - where the kernel does not tell what sockets send and receive (before 6.3): while a target has a stream socket
+ * that carries plain HTTP or has not shown what it carries, and for a while after a start, an exec, a connect, or bytes
+ *     over such a socket. What moved before is not seen.
+ * Private child of probes.c.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define SYSCALLS_LINGER_NS 1000000000ull /* how long it stays attached after it was needed */
+#define SYSCALLS_LINGER_NS	   1000000000ull  /* how long it stays attached after it was needed for pipes */
+#define SYSCALLS_SOCKETS_LINGER_NS 30000000000ull /* and for sockets */
 
 struct bpf_program;
 
 struct syscalls_config {
 	struct bpf_program *program;
 	int stdios_fd, ends_fd; /* maps, borrowed */
-	uint32_t *seen;		/* the kernel's syscalls_seen */
 	uint32_t stdio_size;	/* bytes of a value of `stdios` */
+	bool sockets;		/* it must show what sockets carry too */
+	/* The kernel's variables of these names. */
+	uint32_t *seen; /* syscalls_seen */
+	const uint32_t *sockets_open;
+	const unsigned long long *sockets_ns;
 };
 
 struct syscalls;
@@ -30,6 +39,8 @@ void syscalls_free(struct syscalls *s);				  /* detaches; NULL is fine */
 
 /* Attaches or detaches. Cheap: after every exec, and now and then. */
 void syscalls_update(struct syscalls *s, uint64_t now_ns);
+/* A process is new to us, or runs a new program: its sockets are to be seen from now on. */
+void syscalls_expect(struct syscalls *s, uint64_t now_ns);
 void syscalls_detach(struct syscalls *s);
 bool syscalls_attached(const struct syscalls *s);
 
