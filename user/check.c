@@ -8,10 +8,13 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
+#include <linux/types.h>
+
 #include "attach/maps.h"
 #include "attach/probes.h"
 #include "attach/target.h"
 #include "base/log.h"
+#include "bpf/event.h"
 
 /* Probes are not set here: what can be found and how it would be probed is told by the finder alone. */
 
@@ -22,39 +25,78 @@ struct check {
 	const struct target_filter *filter;
 };
 
+/* Go: one line for all the places where a function returns. */
+static unsigned print_returns(const struct tls_find *found, unsigned first)
+{
+	unsigned end = first;
+
+	while (end < found->count && found->funcs[end].abi == TLS_ABI_GO_RETURN)
+		end++;
+	printf("    %-40s at", "  and where it returns");
+	for (unsigned i = first; i < end; i++)
+		printf(" 0x%" PRIx64, found->funcs[i].site.off);
+	printf(" %s\n", site_class_name(found->funcs[first].site.class));
+	return end;
+}
+
+static void print_functions(const struct tls_find *found)
+{
+	unsigned i = 0;
+
+	while (i < found->count) {
+		const struct tls_func *f = &found->funcs[i];
+
+		if (f->abi == TLS_ABI_GO_RETURN) {
+			i = print_returns(found, i);
+			continue;
+		}
+		printf("    %-40s at 0x%-8" PRIx64 " %-14s %s\n", f->name, f->site.off, site_class_name(f->site.class),
+		       f->site.insn);
+		i++;
+	}
+}
+
 static void print_stack(struct check *c, const char *file, const struct elf *elf, const struct tls_find *found)
 {
+	static const char *const confidence[] = {[TLS_NAMED] = "named", [TLS_INFERRED] = "inferred"};
+
 	if (!found->count) {
-		printf("  %s: refused: %s (build id %s)\n", file, found->reason,
-		       *elf->build_id ? elf->build_id : "none");
+		printf("  %s: %s%srefused: %s (build id %s)\n", file, found->stack ? found->stack : "",
+		       found->stack ? ": " : "", found->reason, *elf->build_id ? elf->build_id : "none");
 		c->bad++;
 		return;
 	}
-	printf("  %s: %s, by %s\n", file, found->stack, found->method);
-	for (unsigned i = 0; i < found->count; i++) {
-		const struct tls_func *f = &found->funcs[i];
-
-		printf("    %-40s at 0x%-8" PRIx64 " %-14s %s\n", f->name, f->site.off, site_class_name(f->site.class),
-		       f->site.insn);
-	}
+	printf("  %s: %s, %s by %s\n", file, found->stack, confidence[found->confidence], found->method);
+	print_functions(found);
 	if (*found->reason)
 		printf("    note: %s\n", found->reason);
 	c->good++;
 }
 
+/* A file that is no program is none of ours; one that cannot be read may hold a TLS stack. */
 static void check_file(struct check *c, const char *path, const char *shown)
 {
 	struct tls_finds found;
 	char text[512];
 	struct elf elf;
 	struct stat st;
+	int err = stat(path, &st) ? -errno : 0;
 
-	if (stat(path, &st) || !S_ISREG(st.st_mode) || elf_map(&elf, path))
+	if (!err && !S_ISREG(st.st_mode))
+		return;
+	if (!err)
+		err = elf_map(&elf, path);
+	if (err == -ENOEXEC)
 		return;
 	log_safe(text, sizeof(text), sv_of(shown));
-	if (tlsfind(&elf, &found) == -ENOMEM) {
-		printf("  %s: not looked at: %s\n", text, strerror(ENOMEM));
+	if (!err && tlsfind(&elf, &found) == -ENOMEM) {
+		elf_unmap(&elf);
+		err = -ENOMEM;
+	}
+	if (err) {
+		printf("  %s: not looked at: %s\n", text, strerror(-err));
 		c->bad++;
+		return;
 	}
 	for (unsigned i = 0; i < found.count; i++)
 		print_stack(c, text, &elf, &found.stacks[i]);
