@@ -41,6 +41,7 @@ struct flow {
 	struct conn *conn;
 	uint64_t conn_id; /* hash key */
 	UT_hash_handle hh;
+	bool begun;	 /* bytes came */
 	bool setup_paid; /* a call drew the connection's set-up */
 	struct proto *proto;
 	struct exchange_conn view;
@@ -162,7 +163,6 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	struct flow *f = calloc(1, sizeof(*f));
 	const struct socket_sink sockets = {
 		f, on_socket_message, on_socket_opaque, on_socket_undecoded, on_socket_close, on_socket_end};
-	const struct proto_line_sink lines = {f, on_line_bytes, on_line_gap, on_line_end};
 	struct http_sink sink;
 
 	if (!f)
@@ -182,8 +182,6 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	if (!f->proto)
 		goto fail;
 	proto_set_sockets(f->proto, &sockets);
-	if (c->stdio)
-		proto_set_lines(f->proto, &lines);
 	HASH_ADD(hh, p->flows, conn_id, sizeof(f->conn_id), f);
 	if (!f->hh.tbl)
 		goto fail;
@@ -221,6 +219,16 @@ static void on_conn_open(void *ctx, struct conn *c)
 		p->lost.n[LOST_NO_MEMORY]++;
 }
 
+/* What a connection is is known when its first bytes come. */
+static void flow_begin(struct flow *f)
+{
+	const struct proto_line_sink lines = {f, on_line_bytes, on_line_gap, on_line_end};
+
+	if (!f->begun && f->conn->stdio)
+		proto_set_lines(f->proto, &lines);
+	f->begun = true;
+}
+
 static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t *ptr, size_t len,
 			  const struct stamp *at)
 {
@@ -230,6 +238,7 @@ static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t
 	if (!f)
 		return;
 	flow_refresh(f);
+	flow_begin(f);
 	if (proto_push(f->proto, dir, ptr, len, at))
 		p->lost.n[LOST_NO_MEMORY]++;
 	flow_push_interest(f, dir, len);
@@ -243,6 +252,7 @@ static void on_conn_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, e
 	if (!f)
 		return;
 	flow_refresh(f);
+	flow_begin(f);
 	if (proto_gap(f->proto, dir, len, why == GAP_CAPPED ? HTTP_GAP_CAPPED : HTTP_GAP_LOST, at))
 		p->lost.n[LOST_NO_MEMORY]++;
 }

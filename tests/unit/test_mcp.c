@@ -51,6 +51,7 @@ struct rig {
 	struct mcp *table;
 	struct mcp_flow *flow[2];
 	struct http_sink http[2];
+	uint8_t zeros[65536];
 };
 
 static void pass_request(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
@@ -604,7 +605,7 @@ static void test_other_stream(void **state)
 	answer(&r, 2, 202, "", "", 21);
 	told(&r, "");
 	answer_body(&r, 1, 1, "data: " RESULT("1") "\n\n", 40);
-	told(&r, "tools/call read 1 20-40 | server=tools.test host=tools.test status=200\n");
+	told(&r, "tools/call read 1 20-40 | server=tools.test host=tools.test status=202\n");
 	answer_end(&r, 1, 1, 41);
 	assert_int_equal(mcp_conn_open(r.flow[1]), 0);
 
@@ -615,7 +616,7 @@ static void test_other_stream(void **state)
 	answer(&r, 4, 202, "content-type: text/plain\n", "Accepted", 61);
 	ask(&r, 0, 5, "POST", "/messages?sessionId=y", "host: tools.test\n" JSON, CALL("1", "other"), 62);
 	answer_body(&r, 1, 3, "event: message\ndata: " RESULT("1") "\n\n", 70);
-	told(&r, "tools/call old 1 60-70 | server=tools.test host=tools.test status=200\n");
+	told(&r, "tools/call old 1 60-70 | server=tools.test host=tools.test status=202\n");
 	/* the process ends: so does what waits for a stream */
 	ask(&r, 0, 6, "POST", "/messages?sessionId=x", "host: tools.test\n" JSON, CALL("2", "never"), 80);
 	answer(&r, 6, 202, "", "", 81);
@@ -624,7 +625,7 @@ static void test_other_stream(void **state)
 	mcp_exit(r.table, &(struct proc_key){.tgid = 8, .start_ns = 1}, 1, 0, 85 * MS);
 	mcp_exit(r.table, &(struct proc_key){.tgid = 7, .start_ns = 1}, 1, 9, 90 * MS);
 	told(&r, "tools/call other 1 62-90 end=process_exit | server=tools.test host=tools.test exit=1/9\n"
-		 "tools/call never 2 80-90 end=process_exit | server=tools.test host=tools.test exit=1/9\n");
+		 "tools/call never 2 80-90 end=process_exit | server=tools.test host=tools.test status=202 exit=1/9\n");
 	rig_close(&r);
 }
 
@@ -696,6 +697,19 @@ static void test_http_bounds(void **state)
 	assert_int_equal(mcp_conn_open(r.flow[0]), MCP_EXCHANGES_MAX);
 	for (unsigned i = 0; i < MCP_EXCHANGES_MAX; i++)
 		r.http[0].on_abort(r.http[0].ctx, i, HTTP_ABORT_CLIENT, 0, 11 * MS);
+	/* documents that do not end: eight of 8 MiB are too many */
+	for (unsigned i = 0; i < 8; i++) {
+		post(&r, 3000 + i, "", CALL("1", "large"), 12);
+		answer_head(&r, 0, 3000 + i, 200, JSON, 13);
+		answer_body(&r, 0, 3000 + i, "{\"result\":\"", 14);
+		for (unsigned k = 0; k < 127; k++)
+			r.http[0].on_body(r.http[0].ctx, 3000 + i, HTTP_RESPONSE, r.zeros, sizeof(r.zeros), &AT(15));
+	}
+	r.log.len = 0;
+	for (unsigned i = 0; i < 8; i++)
+		answer_end(&r, 0, 3000 + i, 16);
+	assert_non_null(strstr(r.log.text, "tools/call large 1 12-16 undecoded=over 32 MiB at once |"));
+	assert_non_null(strstr(r.log.text, "tools/call large 1 12-16 end=server_abort |"));
 	/* sessions that nobody uses are forgotten */
 	for (unsigned i = 0; i < MCP_SESSIONS_MAX + 10; i++) {
 		snprintf(headers, sizeof(headers), "mcp-session-id: many-%u\n", i);

@@ -423,8 +423,6 @@ static void on_response(struct mcp *t, const struct mcp_place *at, const struct 
 			session_note_server(t, at->exchange->answer_session, m);
 		}
 	}
-	if (at->exchange)
-		r->call.status = at->exchange->status;
 	note_failure(t, &r->call, m);
 	mcp_request_end(t, r, END_COMPLETE, at->last.ts_ns);
 }

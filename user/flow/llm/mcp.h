@@ -33,9 +33,11 @@
 	4096		       /* HTTP sessions remembered; the longest unused one without open requests is forgotten  \
 				*/
 #define MCP_EXCHANGES_MAX 1024 /* HTTP exchanges of one connection looked at; more are not, and counted */
-#define MCP_RECENT_MAX	  1024 /* latest requests over stdio that are compared with the other end's */
-#define MCP_LONELY_MAX	  1024 /* ended ones that wait for the other end; more: the oldest one is told */
-#define MCP_MIRROR_NS	  1000000000ull
+/* Bodies that are being read, with their decompressors; the one that passes it is given up: "over 32 MiB at once". */
+#define MCP_HELD_MAX   (32u << 20)
+#define MCP_RECENT_MAX 1024 /* latest requests over stdio that are compared with the other end's */
+#define MCP_LONELY_MAX 1024 /* ended ones that wait for the other end; more: the oldest one is told */
+#define MCP_MIRROR_NS  1000000000ull
 
 struct mcp_config {
 	uint64_t stale_ns; /* a request open this long is evicted */

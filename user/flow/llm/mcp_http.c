@@ -77,6 +77,7 @@ static void exchange_free(struct mcp_exchange *e)
 		r->exchange = NULL;
 	}
 	f->streams -= e->stream;
+	f->table->held -= e->held;
 	HASH_DEL(f->exchanges, e);
 	mcp_session_release(f->table, e->session);
 	mcp_session_release(f->table, e->answer_session);
@@ -100,7 +101,6 @@ static void end_requests(struct mcp_exchange *e, enum end_reason end, uint64_t n
 	while (e->requests) {
 		struct mcp_request *r = e->requests;
 
-		r->call.status = e->status;
 		r->call.exit_code = f->conn->exit_code;
 		r->call.exit_signal = f->conn->exit_signal;
 		mcp_request_end(f->table, r, end, ns);
@@ -111,6 +111,29 @@ static void lose(struct mcp_exchange *e, uint64_t ns)
 {
 	for (struct mcp_request *r = e->requests; r; r = r->of_exchange)
 		mcp_request_lossy(r, ns);
+}
+
+/* What its bodies hold, against MCP_HELD_MAX of all together: over it this one is given up. */
+static void weigh(struct mcp_exchange *e)
+{
+	struct mcp *t = e->flow->table;
+
+	t->held -= e->held;
+	e->held = (e->decode ? decode_held(e->decode) : 0) + (e->body ? body_held(e->body) : 0);
+	t->held += e->held;
+	if (t->held <= MCP_HELD_MAX)
+		return;
+	if (e->body) {
+		body_give_up(e->body, SV("over 32 MiB at once"));
+	} else {
+		decode_free(e->decode);
+		e->decode = NULL;
+		mcp_scan_gap(e->scan);
+		t->lost->n[LOST_DECODE_ERRORS]++;
+	}
+	t->held -= e->held;
+	e->held = e->body ? body_held(e->body) : 0;
+	t->held += e->held;
 }
 
 /* --- sessions ---------------------------------------------------------------------------------------------------- */
@@ -302,10 +325,11 @@ static void on_request(void *ctx, uint64_t xid, const struct http_head *h, const
 
 static void push_request(struct mcp_exchange *e, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	if (!e->scan)
+	if (!e->decode)
 		return;
 	e->last = *at;
 	decode_push(e->decode, ptr, len, at);
+	weigh(e);
 	if (mcp_scan_over(e->scan) && !e->heard)
 		exchange_free(e);
 }
@@ -328,6 +352,7 @@ static void request_done(struct mcp_exchange *e)
 	decode_free(e->decode);
 	e->scan = NULL;
 	e->decode = NULL;
+	weigh(e);
 	if (e->post && !e->heard)
 		exchange_free(e);
 }
@@ -354,6 +379,8 @@ static void begin_response(struct mcp_exchange *e, const struct http_head *h, co
 
 	e->last = *first;
 	e->status = h ? h->status : 0;
+	for (struct mcp_request *r = e->requests; r; r = r->of_exchange)
+		r->call.status = e->status;
 	if (id.len && e->post) {
 		e->answer_session = mcp_session_get(t, &e->flow->conn->key, name_of_id(id));
 		if (e->answer_session)
@@ -391,6 +418,7 @@ static void push_response(struct mcp_exchange *e, const uint8_t *ptr, size_t len
 		return;
 	e->last = *at;
 	body_push(e->body, ptr, len, at);
+	weigh(e);
 	if (e->foreign)
 		exchange_free(e);
 }

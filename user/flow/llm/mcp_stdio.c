@@ -108,6 +108,8 @@ void mcp_stdio_push(struct mcp_flow *f, enum dir dir, const uint8_t *ptr, size_t
 {
 	struct mcp_lines *l = &f->lines[dir];
 
+	if (!len)
+		return;
 	mcp_advance(f->table, at->ts_ns);
 	l->flow = f;
 	l->dir = dir;

@@ -56,6 +56,7 @@ struct mcp_exchange {
 	uint64_t xid; /* key, in mcp_flow.exchanges */
 	UT_hash_handle hh;
 	struct mcp_flow *flow;
+	size_t held;			    /* bytes of it in mcp.held */
 	uint64_t serial;		    /* unique in the run */
 	struct mcp_session *session;	    /* of the request; NULL: none yet */
 	struct mcp_session *answer_session; /* of the response's Mcp-Session-Id; NULL: the same */
@@ -114,6 +115,7 @@ struct mcp {
 	struct mcp_request *lonely;   /* ended; waiting for who asked */
 	struct mcp_request *requests; /* hash */
 	unsigned open_count, lonely_count, session_count;
+	size_t held; /* bytes of memory in bodies that are being read */
 	uint64_t now_ns, next_sweep_ns, last_serial;
 	struct mcp_recent recent[MCP_RECENT_MAX];
 	unsigned recent_at;
