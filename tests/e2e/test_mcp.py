@@ -73,7 +73,9 @@ def check_all(perfbpf, truth_path, pid, count, more=()):
     assert not perfbpf.calls() and perfbpf.trace()["metadata"]["call_count"] == 0
     assert perfbpf.trace()["metadata"]["agent_count"] == 0
     assert re.search(rf"\b{len(told)} MCP requests", perfbpf.err()), perfbpf.err()
-    e2e.check_nothing_lost(perfbpf)
+    # A server may have ended before its own TLS library could be probed.
+    lost = {k: v for k, v in perfbpf.lost().items() if k != "untraced_targets"}
+    assert not lost, lost
     check_private(perfbpf)
 
 

@@ -561,6 +561,86 @@ def hostile_names():
     return c
 
 
+def rpc(**message):
+    return dict(message, jsonrpc="2.0")
+
+
+def rpc_tool(number, name, **more):
+    return rpc(method="tools/call", params=dict({"name": name, "arguments": {"text": "secret"}}, **more), id=number)
+
+
+INITIALIZE = rpc(method="initialize", id=0, params={"protocolVersion": "2025-11-25", "capabilities": {},
+                                                     "clientInfo": {"name": "agent", "version": "1"}})
+INITIALIZED = rpc(id=0, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                                "serverInfo": {"name": "files", "version": "2"}})
+FILES = {"server": "files", "server_version": "2", "protocol_version": "2025-06-18", "kind": "client", "error_message": None,
+         "end_reason": None, "lossy": None}
+
+
+def lines(*messages):
+    return b"".join(m if isinstance(m, bytes) else json.dumps(m).encode() + b"\n" for m in messages)
+
+
+def mcp_stdio():
+    c = Case("MCP over a child's standard input and output: answers out of order, an error, one without an answer")
+    c.ssl = 0x7001
+    c.other("ssl_new", 0, ssl=hex(c.ssl), stdio=True)
+    c.send(0, lines(INITIALIZE))
+    c.receive(40, b"starting\n" + lines(INITIALIZED)[:30])
+    c.receive(41, lines(INITIALIZED)[30:])
+    c.send(50, lines(rpc(method="notifications/initialized"), rpc_tool(1, "read"), rpc_tool("2", "write")))
+    c.receive(70, lines(rpc(id="2", result={"content": [{"type": "text", "text": "secret"}], "isError": True})))
+    c.receive(95, lines(rpc(id=9, method="roots/list"), rpc(id=1, result={"content": []})))
+    c.send(96, lines(rpc(id=9, result={"roots": []}), rpc_tool(3, "hang")))
+    c.object("ssl_shutdown_by_local", 300)
+    c.object("ssl_free", 301)
+    stdio = dict(FILES, transport="stdio", host=None, status=None)
+    c.more["mcp"] = [
+        dict(stdio, name="initialize", start_ms=0, dur_ms=41, error=None, request_id="0"),
+        dict(stdio, name="tools/call read", tool="read", start_ms=50, dur_ms=45, error=None, request_id="1"),
+        dict(stdio, name="tools/call write", tool="write", start_ms=50, dur_ms=20, error="tool_error", request_id="2"),
+        # told a while later, when nobody was seen to ask
+        dict(stdio, name="roots/list", start_ms=95, dur_ms=1, kind="server"),
+        dict(stdio, name="tools/call hang", start_ms=96, dur_ms=204, end_reason="client_abort"),
+    ]
+    return c
+
+
+def mcp_post(message, session=None):
+    more = {"mcp_session_id": session} if session else {}
+    return request("/mcp", message, host="tools.test", accept="application/json, text/event-stream", **more)
+
+
+def mcp_http():
+    c = Case("MCP over HTTP: no model calls; answers as a document, as events, and with an HTTP error")
+    c.send(0, mcp_post(INITIALIZE))
+    c.receive(10, stream_head(mcp_session_id="s1") + chunk(event(INITIALIZED, "message")))
+    c.receive(11, LAST)
+    c.send(20, mcp_post(rpc(method="notifications/initialized"), "s1"))
+    c.receive(21, head("202 Accepted", content_length=0))
+    c.send(30, mcp_post(rpc_tool(1, "slow", _meta={"progressToken": 1}), "s1"))
+    c.receive(31, stream_head())
+    progress = rpc(method="notifications/progress", params={"progressToken": 1, "progress": 1})
+    c.receive(60, chunk(event(progress)))
+    c.receive(230, chunk(event(rpc(id=1, result={"content": [{"type": "text", "text": "secret"}]}))))
+    c.receive(240, LAST)
+    c.send(250, mcp_post(rpc(method="tools/list", id=2), "s1"))
+    c.receive(260, json_answer(rpc(id=2, error={"code": -32603, "message": "broken"})))
+    c.send(270, mcp_post(rpc_tool(3, "gone"), "s1"))
+    c.receive(280, head("404 Not Found", content_length=0))
+    simple_stream(c, 1000, "a model's")
+    expect_simple(c, 1000, "a model's")
+    http = dict(FILES, transport="http", host="tools.test", status=200)
+    c.more["mcp"] = [
+        dict(http, name="initialize", start_ms=0, dur_ms=10, error=None),
+        dict(http, name="tools/call slow", tool="slow", start_ms=30, dur_ms=200, error=None, progress=1),
+        # --content, as the cases are replayed
+        dict(http, name="tools/list", start_ms=250, dur_ms=10, error="-32603", error_message="broken"),
+        dict(http, name="tools/call gone", tool="gone", start_ms=270, dur_ms=10, error="404", status=404),
+    ]
+    return c
+
+
 ALL = {
     "keepalive-two-calls": keepalive_two_calls, "send-in-pieces": send_in_pieces, "lost-chunk": lost_chunk,
     "two-lost-in-a-row": two_lost_in_a_row, "reordered": reordered, "late-delivery": late_delivery,
@@ -570,7 +650,8 @@ ALL = {
     "local-shutdown": local_shutdown, "capped-request": capped_request, "sse-line-endings": sse_line_endings,
     "utf8-cut": utf8_cut, "unary-usage": unary_usage, "retry-group": retry_group, "error-event": error_event,
     "tool-call-first": tool_call_first, "concurrent": concurrent, "close-delimited": close_delimited,
-    "empty-reads": empty_reads, "hostile-names": hostile_names,
+    "empty-reads": empty_reads, "hostile-names": hostile_names, "mcp-stdio": mcp_stdio,
+    "mcp-http": mcp_http,
 }
 
 

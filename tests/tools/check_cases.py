@@ -9,6 +9,7 @@ A case is a folder with events.jsonl (see tests/tools/jsonl2cap.c) and expected.
              0.001. complete "any": not asserted. optional: the call may be missing.
   group      the calls are attempts of one logical call: attempts, retry_wait_ms, ttft_from_first_attempt_ms
   counters   of metadata.lost of the trace
+  mcp        slices of MCP requests in order of start, each as its name, start_ms, dur_ms and args; likewise
   sweep      the answer cut in two at every offset must give the same calls, times aside
 Cases without loss, truncation or disorder also run with every event split into single bytes, and with neighbours of equal
 time merged: the calls must not change. Every trace file is checked for its format.
@@ -165,12 +166,24 @@ def check_group(group, calls, out):
         compare(group["ttft_from_first_attempt_ms"], have, "ttft_ms", "group: ttft from the first attempt", out)
 
 
+def check_mcp(want, trace, out):
+    spans = [e for e in trace["traceEvents"] if e.get("ph") == "X" and e.get("cat") == "mcp"]
+    have = [dict(e["args"], name=e["name"], start_ms=e["ts"] / 1000, dur_ms=e["dur"] / 1000) for e in spans]
+    have.sort(key=lambda s: (s["start_ms"], s["request_id"]))
+    if len(want) != len(have):
+        out.append("want %d MCP requests, have %d: %s" % (len(want), len(have), [s["name"] for s in have]))
+    for i, (w, h) in enumerate(zip(want, have)):
+        for k, v in w.items():
+            compare(v, h.get(k), k, "MCP request %d: %s" % (i, k), out)
+
+
 def check_whole(case, build):
     calls, trace = replay(build, case.events, True)
     out = match_calls(case.expected["calls"], calls)
     check_sanity(calls, out)
     if "group" in case.expected:
         check_group(case.expected["group"], calls, out)
+    check_mcp(case.expected.get("mcp", []), trace, out)
     lost = trace["metadata"]["lost"]
     for k, v in case.expected.get("counters", {}).items():
         if lost.get(k) != v:
@@ -259,9 +272,11 @@ def sweeps(events):
 
 
 def check_variant(case, build, events, times=True):
-    calls, _ = replay(build, events, False)
+    calls, trace = replay(build, events, "mcp" in case.expected)
     out = match_calls(case.expected["calls"], calls, times)
     check_sanity(calls, out)
+    if trace:
+        check_mcp(case.expected["mcp"], trace, out)
     return out
 
 

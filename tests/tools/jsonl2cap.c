@@ -5,7 +5,7 @@
  *
  * One JSON object a line, in the order of delivery:
  *   data               t_ns, pid, tid, comm, ssl, dir c2s|s2c, seq, len, b64; maybe t_call_ns, deliver_at_ns
- *   ssl_new, ssl_free, ssl_shutdown_by_local     t_ns, pid, ssl
+ *   ssl_new, ssl_free, ssl_shutdown_by_local     t_ns, pid, ssl; of ssl_new maybe stdio: true, JSON-RPC with a child
  *   exec               t_ns, pid, comm; maybe start_boottime_ns, argv, exe, ppid
  *   exit               t_ns, pid, code, signal
  * All lines are read first. Then, by the time of the events: an object begins a new generation (epoch) after ssl_free,
@@ -61,6 +61,7 @@ struct line {
 	uint32_t len;
 	int dir;
 	int32_t code, signal;
+	bool stdio;
 	uint8_t *bytes;
 	size_t captured;
 	const char *comm, *exe;
@@ -198,6 +199,7 @@ static void parse_line(struct line *l, const char *text, size_t at)
 	l->obj = ssl ? strtoull(ssl, NULL, 0) : number(o, "ssl", 0);
 	l->code = (int32_t)number(o, "code", 0);
 	l->signal = (int32_t)number(o, "signal", 0);
+	l->stdio = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "stdio"));
 	l->comm = string(o, "comm");
 	l->exe = string(o, "exe");
 	l->argv = cJSON_GetObjectItemCaseSensitive(o, "argv");
@@ -470,7 +472,8 @@ static void put_conn(const struct line *l)
 	const struct connection *c = l->connection;
 
 	if (l->kind == NEW) {
-		struct ev_conn_open e = {.h = head(l, EV_CONN_OPEN, EV_F_FRESH, sizeof(e), 0), .conn = conn_of(c)};
+		__u16 flags = EV_F_FRESH | (l->stdio ? EV_F_PLAIN | EV_F_STDIO : 0);
+		struct ev_conn_open e = {.h = head(l, EV_CONN_OPEN, flags, sizeof(e), 0), .conn = conn_of(c)};
 
 		put(&e, sizeof(e), "", 0);
 	} else {

@@ -382,6 +382,11 @@ static void test_others(void **state)
 	said(&r, "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"x/own\",\"params\":{\"name\":\"not told\"}}\n", 52);
 	heard(&r, RESULT("1") "\n" RESULT("3") "\n" RESULT("2") "\n", 60);
 	told(&r, "ping 1 50-60 |\nx/own 3 52-60 |\ntools/list 2 51-60 |\n");
+	/* the beginning was not seen but for the server's name */
+	heard(&r, INITIALIZED "\n", 70);
+	said(&r, LIST "\n", 71);
+	heard(&r, LISTED "\n", 72);
+	told(&r, "tools/list l-1 71-72 | server=files version=1.2 protocol=2025-06-18\n");
 	assert_int_equal(r.lost.n[LOST_DECODE_ERRORS], 0);
 	rig_close(&r);
 }

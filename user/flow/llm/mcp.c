@@ -414,8 +414,11 @@ static void on_response(struct mcp *t, const struct mcp_place *at, const struct 
 {
 	struct mcp_request *r = find_asked(t, at, at->dir == DIR_TX ? DIR_RX : DIR_TX, &m->id);
 
-	if (!r)
+	if (!r) {
+		if (m->peer[0] && m->protocol_version[0]) /* of an initialize that was not seen */
+			session_note_server(t, at->session, m);
 		return;
+	}
 	if (!strcmp(r->call.method ? r->call.method : "", "initialize") && !m->failed) {
 		session_note_server(t, r->session, m);
 		if (at->exchange && at->exchange->answer_session) {

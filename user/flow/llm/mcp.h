@@ -13,7 +13,8 @@
  *
  * Others speak JSON-RPC too (LSP, A2A, ACP, Ethereum): a session is one of MCP from the first method on that only MCP
  * has, or an `initialize` whose protocolVersion is text; what comes of a session that never is one is not told.
- * Notifications are not told. An answer whose request was not seen is not told.
+ * Notifications are not told. An answer whose request was not seen is not told; that
+ * of `initialize` names the server all the same.
  *
  * Where both ends of a stdio connection are traced a request is seen twice. The asker's is told; the other one, known
  * by the same bytes, is not. It is told after MCP_MIRROR_NS when nobody was seen to ask.
