@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The calls of a JSON file by node's fetch; the format is that of client.py. "concurrency": that many at a time.
+// The calls of a JSON file by node's fetch; the format is that of client.py. "concurrency": that many at a time. "seconds":
+// the first call again and again so long, with a number for the % in its path, and only how many at the end.
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
@@ -26,6 +27,25 @@ async function makeCall(call) {
   console.log(JSON.stringify(answer));
 }
 
+async function makeLoad() {
+  const [call] = cfg.calls;
+  const end = Date.now() + cfg.seconds * 1000;
+  let made = 0;
+  const work = async () => {
+    while (Date.now() < end) {
+      const response = await fetch(base + call.path.replace('%', made++), {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(call.body),
+      });
+      const text = await response.text();
+      if (response.status !== 200 || !text) throw new Error(`status ${response.status}`);
+    }
+  };
+  await Promise.all(Array.from({ length: cfg.concurrency }, work));
+  console.log('calls', made);
+}
+
 async function waitForLine() {
   console.log(`pid ${process.pid}`);
   const line = await lines.next();
@@ -37,7 +57,8 @@ if (cfg.open) {
   await makeCall(cfg.first);
   await waitForLine();
 }
-const queue = [...cfg.calls];
+if (cfg.seconds) await makeLoad();
+const queue = cfg.seconds ? [] : [...cfg.calls];
 const worker = async () => {
   for (let call = queue.shift(); call; call = queue.shift()) await makeCall(call);
 };

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The calls of a JSON file, made the way a Python agent makes them.
 
-client.py CALLS.json: {"mode": "urllib" | "requests" | "session" | "http", "port", "ca", "plain", "wait": before the
-first connection, "open": after a first call on the connection, "calls": [{"path", "body", "headers"}], "first": the first
-call of "open"}. urllib and requests open a connection a call; session, http and httpx keep one. httpx speaks HTTP/2, with
-"threads" calls at a time. "coding" of a call: gzip, br or zstd, of its body. One JSON line a call on stdout.
+client.py CALLS.json: {"mode": "urllib" | "requests" | "session" | "http" | "httpx" | "aiohttp", "port", "ca", "plain",
+"wait": before the first connection, "open": after a first call on the connection, "calls": [{"path", "body", "headers"}],
+"first": the first call of "open"}. urllib and requests open a connection a call; session, http, httpx and aiohttp keep one.
+httpx speaks HTTP/2. "threads": so many calls at a time, of httpx and aiohttp. "coding" of a call: gzip, br or zstd, of its
+body. One JSON line a call on stdout.
 """
+import atexit
 import ctypes
 import gzip
 import http.client
@@ -90,6 +92,42 @@ class Httpx:
             raise ConnectionError(str(error)) from error
 
 
+class Aiohttp:
+    """One session on an event loop of its own; its TLS is done in memory."""
+
+    def __init__(self, cfg):
+        import asyncio
+        import threading
+
+        import aiohttp
+
+        self.module = aiohttp
+        self.run = asyncio.run_coroutine_threadsafe
+        self.loop = asyncio.new_event_loop()
+        self.base = cfg["base"]
+        self.context = False if cfg.get("plain") else ssl.create_default_context(cafile=cfg["ca"])
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.session = None
+        atexit.register(self.close)
+
+    async def post(self, path, body, headers):
+        if not self.session:
+            self.session = self.module.ClientSession(timeout=self.module.ClientTimeout(total=60))
+        url = self.base + path
+        async with self.session.post(url, data=body, headers=headers, ssl=self.context) as response:
+            return response.status, b"".join([piece async for piece in response.content.iter_any()])
+
+    def close(self):
+        if self.session:
+            self.run(self.session.close(), self.loop).result()
+
+    def call(self, path, body, headers):
+        try:
+            return self.run(self.post(path, body, headers), self.loop).result()
+        except self.module.ClientError as error:
+            raise ConnectionError(str(error)) from error
+
+
 def compress(coding, body):
     if coding == "gzip":
         return gzip.compress(body)
@@ -132,7 +170,7 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as f:
         cfg = json.load(f)
     cfg["base"] = f"{'http' if cfg.get('plain') else 'https'}://127.0.0.1:{cfg['port']}"
-    kinds = {"urllib": Urllib, "requests": Requests, "session": Requests, "http": Http, "httpx": Httpx}
+    kinds = {"urllib": Urllib, "requests": Requests, "session": Requests, "http": Http, "httpx": Httpx, "aiohttp": Aiohttp}
     client = kinds[cfg["mode"]](cfg)
     if cfg.get("wait"):
         wait_for_line()

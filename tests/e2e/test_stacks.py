@@ -1,0 +1,240 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""TLS stacks that are not f(object, buffer, length), and those that work in memory: Go, rustls over its ciphers, asyncio.
+All calls are there and exact, alone and all programs at once, and no program notices."""
+import os
+import signal
+import subprocess
+import time
+
+import e2e
+from e2e import SLACK_MS, Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, check_trace
+from e2e import expect, request, server_ttft_ms
+
+# Runtimes start threads of their own; the first trap in each costs more.
+COLD_MS = 25.0
+# Programs share the processors with each other here: each call is checked, but its times say less.
+CROWD_MS = 150.0
+# Large programs that run already are looked through one after the other, when the tracing has begun.
+BIG_FILES_SECONDS = 3
+LOAD_SECONDS = float(os.environ.get("PERFBPF_E2E_LOAD_SECONDS", "20"))
+
+
+def calls_of(name):
+    return [
+        request("anthropic", f"{name}-1", "tokens=12&delay_ms=20&gap_ms=2&cache_read=40&cache_write=10"),
+        request("openai.chat", f"{name}-2", "tokens=6&reasoning=3&delay_ms=10&gap_ms=1&utf8=1&utf8_cut=1&split=50"),
+        request("openai.responses", f"{name}-3", "tokens=9&tool=1&burst=3&delay_ms=10&gap_ms=1&reasoning=2"),
+        request("anthropic", f"{name}-4", "tokens=400&delay_ms=15", stream=False),
+        request("openai.chat", f"{name}-5", "tokens=10&delay_ms=10&gap_ms=1&gzip=1&cache_read=64&tool=2"),
+        request("anthropic", f"{name}-6", "tokens=8&reasoning=4&gap_ms=1&pings=1&tool=1", prompt="x" * 300000),
+        request("openai.responses", f"{name}-7", "hidden_reasoning=50&chunk=100&tokens=5", stream=False),
+    ]
+
+
+# NAME: (program, its settings, protocol, method by which it is found)
+STACKS = {
+    "go": ("go client", {}, "http/1.1", "gopclntab"),
+    "go, HTTP/2": ("go client", {"http2": True}, "http/2", "gopclntab"),
+    "go, stripped": ("go client-stripped", {}, "http/1.1", "gopclntab"),
+    "go, stripped, HTTP/2": ("go client-stripped", {"http2": True}, "http/2", "gopclntab"),
+    "go, position-independent": ("go client-pie", {"http2": True}, "http/2", "gopclntab"),
+    "deno": ("deno", {}, "http/2", "aws-lc strings"),
+    "bun": ("bun", {}, "http/1.1", "boringssl strings"),
+    "aiohttp": ("aiohttp", {}, "http/1.1", "symbols"),
+    "node": ("node", {}, "http/1.1", "symbols"),
+}
+
+
+def command_of(stack, server, calls, at_once=1, **cfg):
+    program, settings, *_ = STACKS[stack]
+    cfg.update(settings, concurrency=at_once)
+    if at_once > 1:
+        cfg["threads"] = at_once
+    if program == "aiohttp" and subprocess.run([e2e.PYTHON, "-c", "import aiohttp"], capture_output=True, check=False).returncode:
+        raise Skip("no python3-aiohttp")
+    if program.startswith("go "):
+        path = e2e.write_config(port=server.port, ca=server.cert, calls=calls, **cfg)
+        return [e2e.go_program(program[3:]), path], {}
+    return e2e.client_command(program, server, calls, **cfg)
+
+
+def finish(perfbpf, server, count, slack=COLD_MS):
+    """The target has ended, and so perfbpf ends by itself."""
+    status = perfbpf.end()
+    assert status == 0, f"exit status {status}; stderr:\n{perfbpf.err()}"
+    pairs = check_calls(perfbpf, server, count, slack)
+    check_nothing_lost(perfbpf)
+    trace = check_trace(perfbpf)
+    assert len(e2e.call_slices(trace)) == count, f"{len(e2e.call_slices(trace))} call slices, not {count}"
+    return pairs
+
+
+def check_stack(perfbpf, stack, pairs, server):
+    *_, protocol, method = STACKS[stack]
+    methods = {f["method"] for f in perfbpf.trace()["metadata"]["attach"] if f["functions"]}
+    assert method in methods, f"attached by {methods}; stderr:\n{perfbpf.err()}"
+    for call, _ in pairs:
+        expect(call, "protocol", protocol)
+        expect(call, "mid_attach", False)
+        assert call["peer"] and call["peer"]["port"] == server.port, f"no peer of {call['path']}: {call['peer']}"
+    errors = sorted(abs(c["ttft_ms"] - server_ttft_ms(t)) for c, t in pairs if c["ttft_ms"] is not None)
+    e2e.note(f"{stack}: |TTFT - server| p50 {errors[len(errors) // 2]:.3f} ms, max {errors[-1]:.3f} ms, {len(errors)} calls")
+    return errors[len(errors) // 2]
+
+
+def attach(stack, *options, how="before", at_once=1, rounds=1):
+    server = Server()
+    calls = [c for i in range(rounds) for c in calls_of(f"{stack.replace(', ', '-').replace('/', '')}{i}")]
+    argv, env = command_of(stack, server, calls, at_once, wait=how == "before")
+    if how == "command":
+        perfbpf = Perfbpf(*options, command=argv, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
+    else:
+        client = Client(argv, env)
+        perfbpf = Perfbpf(*options, "-p", client.pid)
+        client.go()
+        assert client.finish() == 0, client.lines
+    pairs = finish(perfbpf, server, len(calls), COLD_MS if at_once == 1 else CROWD_MS)
+    error = check_stack(perfbpf, stack, pairs, server)
+    assert at_once > 1 or error <= SLACK_MS, f"TTFT of half the calls is off by {error:.3f} ms"
+    return pairs
+
+
+@cases([(stack, stack) for stack in STACKS if stack not in ("bun", "node")])
+def before(stack):
+    """-p before the first connection"""
+    first = attach(stack)[0][0]
+    assert first["connect_ms"] is not None and first["tls_ms"] is not None, first
+
+
+@cases([(stack, stack) for stack in ("go, stripped", "deno", "aiohttp")])
+def by_command(stack):
+    """-- CMD"""
+    first = attach(stack, how="command")[0][0]
+    assert first["connect_ms"] is not None and first["tls_ms"] is not None, first
+
+
+@cases([(stack, stack) for stack in ("go, stripped", "go, stripped, HTTP/2", "deno", "aiohttp", "node")])
+def at_once(stack):
+    """many calls at a time"""
+    attach(stack, at_once=12, rounds=8)
+
+
+@cases([(f"{stack}, {option}", stack, option) for stack in ("go, stripped, HTTP/2", "deno") for option in ("multi", "perf")])
+def older_kernel(stack, option):
+    """as on an older kernel"""
+    attach(stack, f"--attach={option}")
+
+
+@cases([("deno", "deno")])
+def opened_before(stack):
+    """-p on a connection that is open already"""
+    server = Server()
+    calls = calls_of("open")
+    argv, env = command_of(stack, server, calls, open=True, first=request("anthropic", "first"))
+    client = Client(argv, env)
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0, client.lines
+    assert perfbpf.end() == 0, perfbpf.err()
+    truth = server.truth()
+    records = perfbpf.calls()
+    assert len(records) == len(calls), [r["path"] for r in records]
+    for record in records:
+        assert record["path"] is None or e2e.key_of(record["path"]) in truth, record
+        assert record["tls_ms"] is None and record["connect_ms"] is None, f"this call paid for no connection: {record}"
+    check_nothing_lost(perfbpf)
+
+
+# --- all of them, at once --------------------------------------------------------------------------------------------------
+
+
+def start_all(server):
+    """One client of each stack that there is, waiting; how many calls they will make."""
+    clients, count = {}, 0
+    for stack in STACKS:
+        calls = calls_of("all-" + stack.replace(", ", "-").replace("/", ""))
+        try:
+            argv, env = command_of(stack, server, calls, wait=True)
+        except Skip as skip:
+            e2e.note(f"without {stack}: {skip}")
+            continue
+        clients[stack] = Client(argv, env)
+        count += len(calls)
+    return clients, count
+
+
+@cases([("by number", False), ("system-wide", True)])
+def together(system_wide):
+    """all stacks at once"""
+    server = Server()
+    clients, count = start_all(server)
+    perfbpf = Perfbpf("-a") if system_wide else Perfbpf("-p", ",".join(str(c.pid) for c in clients.values()))
+    time.sleep(BIG_FILES_SECONDS if system_wide else 0)
+    for client in clients.values():
+        client.go()
+    for stack, client in clients.items():
+        assert client.finish() == 0, f"{stack}: {client.lines}"
+    mine = {c.pid for c in clients.values()}
+    try:
+        e2e.until(lambda: sum(c["pid"] in mine for c in perfbpf.calls()) >= count, 10)
+    except AssertionError as error:
+        had = {stack: sum(c["pid"] == client.pid for c in perfbpf.calls()) for stack, client in clients.items()}
+        raise AssertionError(f"calls by stack: {had}; {perfbpf.err()[-2000:]}") from error
+    assert perfbpf.end(signal.SIGINT if system_wide else None) == 0, perfbpf.err()
+    truth = server.truth()
+    records = [c for c in perfbpf.calls() if c["pid"] in mine]
+    assert sorted(e2e.key_of(c["path"]) for c in records) == sorted(truth), "each call once"
+    for record in records:
+        e2e.check_call(record, truth[e2e.key_of(record["path"])], CROWD_MS)
+        expect(record, "mid_attach", False)
+    by_pid = {c.pid: stack for stack, c in clients.items()}
+    for record in records:
+        expect(record, "protocol", STACKS[by_pid[record["pid"]]][2])
+    if system_wide: # other programs of this machine may say what is no HTTP, and lose what they like
+        assert not set(perfbpf.lost()) & {"missed_returns", "ring_records", "state_full", "unpaired_bytes"}, perfbpf.lost()
+    else:
+        check_nothing_lost(perfbpf)
+
+
+# --- load ------------------------------------------------------------------------------------------------------------------
+
+
+def load_command(name, server):
+    body = request("openai.chat", "x", prompt="y" * 600)["body"]
+    path = f"/{name}-%/v1/chat/completions?tokens=5&gap_ms=1&delay_ms=1"
+    if name == "go":
+        cfg = {"goroutines": 64, "path": path, "body": body}
+        return [e2e.go_program("load-stripped"), e2e.write_config(port=server.port, ca=server.cert, wait=True, seconds=LOAD_SECONDS, **cfg)], {}
+    calls = [{"path": path, "body": body, "headers": {}}]
+    return e2e.client_command(name, server, calls, wait=True, seconds=LOAD_SECONDS, concurrency=8)
+
+
+@case
+def load():
+    """load: goroutines whose stacks move, and JavaScript runtimes: nobody crashes, nothing is lost"""
+    server = Server()
+    clients = {name: Client(*load_command(name, server)) for name in ("go", "deno", "bun")}
+    # All processors are busy, with more than any agent does: perfbpf may have to wait for its turn.
+    perfbpf = Perfbpf("--ring-bytes", 64 << 20, "--max-events", 1000, "-p", ",".join(str(c.pid) for c in clients.values()))
+    for client in clients.values():
+        client.go()
+    for name, client in clients.items():
+        assert client.finish(LOAD_SECONDS + 120) == 0, f"{name}: {client.lines[-5:]}"
+    status = perfbpf.end(seconds=60)
+    assert status == 0, f"exit status {status}; stderr:\n{perfbpf.err()}"
+    lost = {k: v for k, v in perfbpf.lost().items() if k not in ("spans_dropped", "events_dropped")}
+    assert not lost, lost
+    truth, seen = server.truth(), set()
+    for record in perfbpf.calls():
+        key = e2e.key_of(record["path"])
+        assert key not in seen, f"two records of {key}"
+        seen.add(key)
+        e2e.check_call(record, truth[key], 1e6)
+        expect(record, "mid_attach", False)
+    assert len(seen) == len(truth), f"{len(seen)} records of {len(truth)} calls"
+    cpu = perfbpf.trace()["metadata"]["self"]
+    e2e.note(f"{len(seen)} calls in {LOAD_SECONDS:.0f} s; {cpu}")
+
+
+e2e.run_cases()
