@@ -7,18 +7,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void *any_open(uint8_t flags, const struct http_sink *sink, uint64_t *sum)
+static void *open_http1(uint8_t flags, const struct http_sink *sink, uint64_t *sum)
 {
 	(void)sum;
 	return http1_new(flags & 1, flags & 2 ? DIR_RX : DIR_TX, sink);
 }
 
-HTTP_PARSER_ADAPT(http1)
+HTTP_PARSER(http1);
 
-static const struct http_parser parser = {HTTP_PARSER_ADAPTED, .park_ns = HTTP1_PARK_NS, .flags_used = 2};
+static const struct http_target target = {&http1_parser, open_http1, .park_ns = HTTP1_PARK_NS, .flags_used = 2};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	http_compare(&parser, data, size);
+	http_compare(&target, data, size);
 	return 0;
 }

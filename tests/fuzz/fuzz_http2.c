@@ -24,7 +24,7 @@ static void raw_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns
 	fold_abort(ctx, ~xid, why, 0, ts_ns);
 }
 
-static void *any_open(uint8_t flags, const struct http_sink *sink, uint64_t *sum)
+static void *open_http2(uint8_t flags, const struct http_sink *sink, uint64_t *sum)
 {
 	struct http2 *h = http2_new(flags & 1, (enum http2_client)((flags >> 1 & 3) % 3), sink);
 
@@ -33,13 +33,13 @@ static void *any_open(uint8_t flags, const struct http_sink *sink, uint64_t *sum
 	return h;
 }
 
-HTTP_PARSER_ADAPT(http2)
+HTTP_PARSER(http2);
 
-static const struct http_parser parser = {HTTP_PARSER_ADAPTED, .park_ns = HTTP2_PARK_NS, .flags_used = 3,
+static const struct http_target target = {&http2_parser, open_http2, .park_ns = HTTP2_PARK_NS, .flags_used = 3,
 					  .lacking = true};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	http_compare(&parser, data, size);
+	http_compare(&target, data, size);
 	return 0;
 }

@@ -29,7 +29,7 @@ static void on_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)
 	fold_abort(ctx, ~xid, why, 0, ts_ns);
 }
 
-static void *any_open(uint8_t flags, const struct http_sink *sink, uint64_t *sum)
+static void *open_proto(uint8_t flags, const struct http_sink *sink, uint64_t *sum)
 {
 	struct proto *p = proto_new(flags & 1, sink);
 
@@ -38,13 +38,13 @@ static void *any_open(uint8_t flags, const struct http_sink *sink, uint64_t *sum
 	return p;
 }
 
-HTTP_PARSER_ADAPT(proto)
+HTTP_PARSER(proto);
 
-static const struct http_parser parser = {HTTP_PARSER_ADAPTED, .park_ns = HTTP2_PARK_NS, .flags_used = 1,
+static const struct http_target target = {&proto_parser, open_proto, .park_ns = HTTP2_PARK_NS, .flags_used = 1,
 					  .lacking = true};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	http_compare(&parser, data, size);
+	http_compare(&target, data, size);
 	return 0;
 }

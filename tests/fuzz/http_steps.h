@@ -10,6 +10,7 @@
 
 #include "steps.h"
 #include "tests/unit/http_contract.h"
+#include "tests/unit/http_parser.h"
 
 /* Everything that is told, folded into a number that does not depend on how bodies are cut. */
 static inline void fold_head(uint64_t *sum, const struct http_head *h)
@@ -76,82 +77,42 @@ static inline void fold_abort(void *ctx, uint64_t xid, enum http_abort why, uint
 	fold(ctx, ts_ns);
 }
 
-struct http_parser {
+struct http_target {
+	const struct http_parser *parser;
 	/* flags: the input's first byte. What it says besides the sink is folded into `sum`. NULL: no memory. */
 	void *(*open)(uint8_t flags, const struct http_sink *sink, uint64_t *sum);
-	int (*push)(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
-	int (*gap)(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
-	void (*tick)(void *parser, uint64_t now_ns);
-	void (*finish)(void *parser, enum http_abort why, uint64_t ts_ns);
-	void (*release)(void *parser);
-	unsigned (*errors)(const void *parser);
-	unsigned (*requests)(const void *parser);
 	uint64_t park_ns;
 	unsigned flags_used; /* bits of the flags that open() uses; the ones above say how it finishes */
 	bool lacking;	     /* see struct contract */
 };
 
-/* name_open is yours. */
-#define HTTP_PARSER_ADAPT(name)                                                                                        \
-	static int any_push(void *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)             \
-	{                                                                                                              \
-		return name##_push(p, dir, ptr, len, at);                                                              \
-	}                                                                                                              \
-	static int any_gap(void *p, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)             \
-	{                                                                                                              \
-		return name##_gap(p, dir, len, why, at);                                                               \
-	}                                                                                                              \
-	static void any_tick(void *p, uint64_t now_ns)                                                                 \
-	{                                                                                                              \
-		name##_tick(p, now_ns);                                                                                \
-	}                                                                                                              \
-	static void any_finish(void *p, enum http_abort why, uint64_t ts_ns)                                           \
-	{                                                                                                              \
-		name##_finish(p, why, ts_ns);                                                                          \
-	}                                                                                                              \
-	static void any_release(void *p)                                                                               \
-	{                                                                                                              \
-		name##_free(p);                                                                                        \
-	}                                                                                                              \
-	static unsigned any_errors(const void *p)                                                                      \
-	{                                                                                                              \
-		return name##_errors(p);                                                                               \
-	}                                                                                                              \
-	static unsigned any_requests(const void *p)                                                                    \
-	{                                                                                                              \
-		return name##_requests(p);                                                                             \
-	}
-#define HTTP_PARSER_ADAPTED                                                                                            \
-	.open = any_open, .push = any_push, .gap = any_gap, .tick = any_tick, .finish = any_finish,                    \
-	.release = any_release, .errors = any_errors, .requests = any_requests
-
 /* One step; the bytes of it that there are come behind its three. */
-static inline size_t http_step(const struct http_parser *p, void *parser, uint64_t *now, const uint8_t *data,
+static inline size_t http_step(const struct http_target *t, void *parser, uint64_t *now, const uint8_t *data,
 			       size_t size, bool bytewise)
 {
 	enum dir dir = data[0] & 1 ? DIR_RX : DIR_TX;
 	size_t len = data[1] | (data[0] & 0xf0) << 4;
 	struct stamp at = {*now, *now + (data[0] & 8 ? 5 : 0), 1, 0};
 
-	*now += data[2] == 0xff ? p->park_ns : data[2];
+	*now += data[2] == 0xff ? t->park_ns : data[2];
 	if ((data[0] & 6) == 6) {
-		p->gap(parser, dir, data[1] ? data[1] : UINT64_MAX, data[0] & 16 ? HTTP_GAP_CAPPED : HTTP_GAP_LOST,
-		       &at);
+		t->parser->gap(parser, dir, data[1] ? data[1] : UINT64_MAX,
+			       data[0] & 16 ? HTTP_GAP_CAPPED : HTTP_GAP_LOST, &at);
 		return 3;
 	}
 	if ((data[0] & 6) == 4) {
-		p->tick(parser, *now);
+		t->parser->tick(parser, *now);
 		return 3;
 	}
 	len = len < size - 3 ? len : size - 3;
 	for (size_t i = 0; bytewise && i < len; i++)
-		p->push(parser, dir, data + 3 + i, 1, &at);
+		t->parser->push(parser, dir, data + 3 + i, 1, &at);
 	if (!bytewise)
-		p->push(parser, dir, data + 3, len, &at);
+		t->parser->push(parser, dir, data + 3, len, &at);
 	return 3 + len;
 }
 
-static inline uint64_t http_play(const struct http_parser *p, const uint8_t *data, size_t size, bool bytewise)
+static inline uint64_t http_play(const struct http_target *t, const uint8_t *data, size_t size, bool bytewise)
 {
 	static struct contract c;
 	uint64_t sum = 0, now = 1000;
@@ -159,27 +120,27 @@ static inline uint64_t http_play(const struct http_parser *p, const uint8_t *dat
 	uint8_t flags = data[0];
 	void *parser;
 
-	c = (struct contract){.lacking = p->lacking,
+	c = (struct contract){.lacking = t->lacking,
 			      .next = {&sum, fold_request, fold_body, fold_body_gap, fold_request_end, fold_response,
 				       fold_response_end, fold_abort}};
 	sink = contract_sink(&c);
-	parser = p->open(flags, &sink, &sum);
+	parser = t->open(flags, &sink, &sum);
 	if (!parser)
 		return 0;
 	for (size_t i = 1; i + 3 <= size;)
-		i += http_step(p, parser, &now, data + i, size - i, bytewise);
-	p->finish(parser, (enum http_abort)(flags >> p->flags_used) % (HTTP_ABORT_UPGRADE + 1), now);
-	fold(&sum, p->errors(parser));
+		i += http_step(t, parser, &now, data + i, size - i, bytewise);
+	t->parser->finish(parser, (enum http_abort)(flags >> t->flags_used) % (HTTP_ABORT_UPGRADE + 1), now);
+	fold(&sum, t->parser->errors(parser));
 	CONTRACT(c.open_count == 0);
-	CONTRACT(c.requests == p->requests(parser));
-	p->release(parser);
+	CONTRACT(c.requests == t->parser->requests(parser));
+	t->parser->release(parser);
 	return sum;
 }
 
-static inline void http_compare(const struct http_parser *p, const uint8_t *data, size_t size)
+static inline void http_compare(const struct http_target *t, const uint8_t *data, size_t size)
 {
 	if (size)
-		CONTRACT(http_play(p, data, size, false) == http_play(p, data, size, true));
+		CONTRACT(http_play(t, data, size, false) == http_play(t, data, size, true));
 }
 
 #endif

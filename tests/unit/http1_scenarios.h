@@ -2,7 +2,7 @@
 #ifndef TEST_HTTP1_SCENARIOS_H
 #define TEST_HTTP1_SCENARIOS_H
 
-#include "http_script.h"
+#include "http_run.h"
 
 /* Conversations and what must be told of them, however they are cut. Included by test_http1.c alone. */
 

@@ -6,7 +6,7 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include "http_script.h"
+#include "http_run.h"
 
 #define WIRE_STEPS_MAX 2048
 #define WIRE_BYTES_MAX (1u << 20)

@@ -3,179 +3,77 @@
 
 #include "flow/proto/http1.h"
 
-/* --- one run --------------------------------------------------------------------------------------------------------
- */
+HTTP_PARSER(http1);
 
-struct run {
-	const struct scenario *s;
-	size_t cut1, cut2; /* of all bytes of the script */
-	size_t piece;	   /* not 0: everything in pieces of that size */
-	struct guard guard;
-	struct hlog log;
-	struct contract contract;
-	unsigned errors;
-	int err;
-	bool finishing; /* no allocation had failed before the end */
-};
-
-static size_t next_cut(const struct run *r, size_t from)
+static void *open_http1(struct http_run *r, const struct http_sink *sink)
 {
-	if (r->piece)
-		return from + r->piece;
-	return from < r->cut1 ? r->cut1 : from < r->cut2 ? r->cut2 : SIZE_MAX;
+	const struct scenario *s = r->scenario;
+
+	return http1_new(!s->middle, s->server ? DIR_RX : DIR_TX, sink);
 }
 
-static int push_step(struct run *r, struct http1 *h, const struct script_step *s, size_t base)
+static struct http_run run_of(const struct scenario *s)
 {
-	struct stamp at = step_stamp(s);
-	size_t len = step_len(s), done = 0;
-	int err = 0;
+	return (struct http_run){
+		.parser = &http1_parser,
+		.open = open_http1,
+		.scenario = s,
+		.name = s->name,
+		.golden = s->golden,
+		.want_errors = s->errors,
+		.steps = s->steps,
+		.count = s->count,
+		.why = s->why,
+		.end_ms = s->end_ms,
+		.cut1 = SIZE_MAX,
+		.cut2 = SIZE_MAX,
+	};
+}
 
-	while (done < len && !err) {
-		size_t cut = next_cut(r, base + done), n = cut - base - done;
+/* --- every scenario ----------------------------------------------------------------------------------------------- */
 
-		if (n > len - done)
-			n = len - done;
-		err = http1_push(h, s->dir, guard_copy(&r->guard, s->text + done, n), n, &at);
-		done += n;
+static void each_scenario(void (*fn)(struct http_run *r))
+{
+	for (size_t i = 0; i < scenario_count; i++) {
+		struct http_run r = run_of(&scenarios[i]);
+
+		fn(&r);
+		http_run_release(&r);
 	}
-	return err;
 }
-
-static void run_once(struct run *r)
-{
-	const struct scenario *s = r->s;
-	struct hlog *l = &r->log;
-	struct http_sink sink;
-	struct http1 *h;
-	size_t base = 0;
-
-	r->contract = (struct contract){.next = hlog_sink(l)};
-	sink = contract_sink(&r->contract);
-	h = http1_new(!s->middle, s->server ? DIR_RX : DIR_TX, &sink);
-	r->err = h ? 0 : -ENOMEM;
-	for (size_t i = 0; h && i < s->count && !r->err; i++) {
-		const struct script_step *step = &s->steps[i];
-		struct stamp at = step_stamp(step);
-
-		if (step->text)
-			r->err = push_step(r, h, step, base);
-		else if (step->gap)
-			r->err = http1_gap(h, step->dir, step->gap, step->why, &at);
-		else
-			http1_tick(h, MS(step->ts_ms));
-		base += step_len(step);
-	}
-	if (h && !r->err)
-		r->err = http1_push(h, DIR_TX, NULL, 0, &(struct stamp){0}); /* what a tick ran into */
-	r->finishing = !fail_nth_hit();
-	if (h) {
-		http1_finish(h, s->why, MS(s->end_ms));
-		http1_finish(h, s->why, MS(s->end_ms));
-		r->errors = http1_errors(h);
-		assert_int_equal(http1_requests(h), r->contract.requests);
-	}
-	http1_free(h);
-	hlog_flush(l);
-	assert_int_equal(r->contract.open_count, 0);
-}
-
-static void run_clear(struct run *r)
-{
-	r->log.log.len = 0;
-	if (r->log.log.text)
-		r->log.log.text[0] = '\0';
-}
-
-static void run_check(struct run *r)
-{
-	run_once(r);
-	if (strcmp(r->log.log.text ? r->log.log.text : "", r->s->golden) || r->errors != r->s->errors) {
-		print_error("%s, cuts %zu %zu, pieces of %zu, errors %u:\n%s--- is not\n%s", r->s->name, r->cut1,
-			    r->cut2, r->piece, r->errors, r->log.log.text, r->s->golden);
-		fail();
-	}
-	run_clear(r);
-}
-
-static void run_cut(void *ctx, size_t cut1, size_t cut2)
-{
-	struct run *r = ctx;
-
-	r->cut1 = cut1;
-	r->cut2 = cut2;
-	run_check(r);
-}
-
-/* --- every scenario --------------------------------------------------------------------------------------------------
- */
 
 static void test_whole_and_bytewise(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < scenario_count; i++) {
-		struct run r = {.s = &scenarios[i], .cut1 = SIZE_MAX, .cut2 = SIZE_MAX};
+	each_scenario(http_run_pieces);
+}
 
-		run_check(&r);
-		for (size_t piece = 1; piece < 5; piece++) {
-			r.piece = piece;
-			run_check(&r);
-		}
-		hlog_free(&r.log);
-		guard_free(&r.guard);
-	}
+static void every_pair(struct http_run *r)
+{
+	every_cut(script_len(r->steps, r->count), 12, http_run_cut, r);
 }
 
 static void test_every_cut(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < scenario_count; i++) {
-		struct run r = {.s = &scenarios[i]};
-		size_t len = script_len(scenarios[i].steps, scenarios[i].count);
-
-		every_cut(len, 12, run_cut, &r);
-		hlog_free(&r.log);
-		guard_free(&r.guard);
-	}
+	each_scenario(every_pair);
 }
 
-/* Two cuts near each other, where line ends are: every pair of them. */
+static void every_near_pair(struct http_run *r)
+{
+	http_run_near_cuts(r, 8);
+}
+
 static void test_every_near_cut(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < scenario_count; i++) {
-		struct run r = {.s = &scenarios[i]};
-		size_t len = script_len(scenarios[i].steps, scenarios[i].count);
-
-		for (size_t a = 0; a <= len; a++)
-			for (size_t b = a; b <= len && b < a + 8; b++)
-				run_cut(&r, a, b);
-		hlog_free(&r.log);
-		guard_free(&r.guard);
-	}
+	each_scenario(every_near_pair);
 }
 
-/* The n-th allocation fails, for every n: no crash, no leak, the contract holds, and it is told. */
 static void test_no_memory(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < scenario_count; i++) {
-		bool hit = true;
-
-		for (unsigned n = 1; hit; n++) {
-			struct run r = {.s = &scenarios[i], .piece = 7};
-
-			guard_free(&r.guard);
-			fail_nth(n);
-			run_once(&r);
-			hit = fail_nth_hit();
-			fail_nth(0);
-			if (hit && !r.finishing)
-				assert_int_equal(r.err, -ENOMEM);
-			hlog_free(&r.log);
-			guard_free(&r.guard);
-		}
-	}
+	each_scenario(http_run_no_memory);
 }
 
 /* --- gaps ------------------------------------------------------------------------------------------------------------
@@ -204,51 +102,31 @@ static void last_call(const char *log, char out[1024])
 	}
 }
 
-/* Replaces [from, to) of one step by a gap, and runs the script with one more call at its end, which must be exact. */
+/* [from, to) of one step is missing; one more call at the end must be exact. */
 static void run_with_gap(const struct scenario *s, size_t victim, size_t from, size_t to, bool known)
 {
 	struct script_step steps[32];
-	struct scenario copy = *s;
-	struct run r = {.s = &copy, .cut1 = SIZE_MAX, .cut2 = SIZE_MAX};
+	struct http_run r = run_of(s);
 	static const char golden[] = "POST /v1/messages host=api.test n=2 @100000/100000\n> @100000 " NEXT_BODY
 				     "\n> end 72 @100000\n< 202 n=1 @100100\n< @100100 last\n< end 67 @100200\n";
 	char seen[1024];
-	size_t n = 0;
+	size_t n = script_with_gap(s->steps, s->count, victim, from, to, known, steps);
 
-	for (size_t i = 0; i < s->count; i++) {
-		struct script_step a = s->steps[i], gap = a, b = a;
-
-		if (i != victim) {
-			steps[n++] = a;
-			continue;
-		}
-		a.len = from;
-		gap = (struct script_step){a.dir,	  a.entry_ms, a.ts_ms, NULL, known ? to - from : UINT64_MAX,
-					   HTTP_GAP_LOST, 0};
-		b.text += to;
-		b.len = step_len(&s->steps[i]) - to;
-		if (from)
-			steps[n++] = a;
-		steps[n++] = gap;
-		if (b.len)
-			steps[n++] = b;
-	}
 	steps[n++] = (struct script_step)TX(100000, POST(7) NEXT_BODY);
 	steps[n++] = (struct script_step)RX(100100,
 					    "HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlast\r\n");
 	steps[n++] = (struct script_step)RX(100200, "0\r\n\r\n");
-	copy.steps = steps;
-	copy.count = n;
-	copy.end_ms = 200000;
-	run_once(&r);
+	r.steps = steps;
+	r.count = n;
+	r.end_ms = 200000;
+	http_run_once(&r);
 	last_call(r.log.log.text, seen);
 	if (strcmp(seen, golden)) {
 		print_error("%s: step %zu without [%zu, %zu), %s:\n%s--- the last call is not\n%s", s->name, victim,
 			    from, to, known ? "known" : "unknown", r.log.log.text, golden);
 		fail();
 	}
-	hlog_free(&r.log);
-	guard_free(&r.guard);
+	http_run_release(&r);
 }
 
 static const struct scenario gap_scenarios[];

@@ -3,45 +3,7 @@
 
 #define END_MS 5000
 
-/* --- one run ------------------------------------------------------------------------------------------------------ */
-
-struct run {
-	const struct scenario *s;
-	const struct script_step *steps;
-	size_t count;
-	size_t cut1, cut2; /* of all bytes of the script */
-	size_t piece;	   /* not 0: everything in pieces of that size */
-	struct guard guard;
-	struct hlog log;
-	struct contract contract;
-	unsigned errors;
-	int err;
-	bool finishing; /* no allocation had failed before the end */
-};
-
-static size_t next_cut(const struct run *r, size_t from)
-{
-	if (r->piece)
-		return from + r->piece;
-	return from < r->cut1 ? r->cut1 : from < r->cut2 ? r->cut2 : SIZE_MAX;
-}
-
-static int push_step(struct run *r, struct http2 *h, const struct script_step *s, size_t base)
-{
-	struct stamp at = step_stamp(s);
-	size_t len = step_len(s), done = 0;
-	int err = 0;
-
-	while (done < len && !err) {
-		size_t cut = next_cut(r, base + done), n = cut - base - done;
-
-		if (n > len - done)
-			n = len - done;
-		err = http2_push(h, s->dir, guard_copy(&r->guard, s->text + done, n), n, &at);
-		done += n;
-	}
-	return err;
-}
+HTTP_PARSER(http2);
 
 /* The body of an upgraded stream is logged like another. */
 static void raw_bytes(void *ctx, uint64_t xid, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
@@ -59,124 +21,60 @@ static void raw_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns
 	hlog_aborted(ctx, 1000 + xid, why, 0, ts_ns);
 }
 
-static int push_steps(struct run *r, struct http2 *h)
+static void *open_http2(struct http_run *r, const struct http_sink *sink)
 {
-	size_t base = 0;
-	int err = 0;
+	const struct scenario *s = r->scenario;
+	struct http2 *h = http2_new(!s->middle, s->client, sink);
 
-	for (size_t i = 0; i < r->count && !err; i++) {
-		const struct script_step *step = &r->steps[i];
-		struct stamp at = step_stamp(step);
-
-		if (step->text)
-			err = push_step(r, h, step, base);
-		else if (step->gap)
-			err = http2_gap(h, step->dir, step->gap, step->why, &at);
-		else
-			http2_tick(h, MS(step->ts_ms));
-		base += step_len(step);
-	}
-	return err ? err : http2_push(h, DIR_TX, NULL, 0, &(struct stamp){0}); /* what a tick ran into */
+	if (h)
+		http2_set_raw(h, &(struct http2_raw){&r->log, raw_bytes, raw_gap, raw_end});
+	return h;
 }
 
-static void run_once(struct run *r)
+static struct http_run run_of(const struct scenario *s, const struct wire *w)
 {
-	const struct scenario *s = r->s;
-	struct hlog *l = &r->log;
-	struct http_sink sink;
-	struct http2 *h;
-
-	r->contract = (struct contract){.next = hlog_sink(l), .lacking = true};
-	sink = contract_sink(&r->contract);
-	h = http2_new(!s->middle, s->client, &sink);
-	r->err = -ENOMEM;
-	if (h) {
-		http2_set_raw(h, &(struct http2_raw){l, raw_bytes, raw_gap, raw_end});
-		r->err = push_steps(r, h);
-	}
-	r->finishing = !fail_nth_hit();
-	if (h) {
-		http2_finish(h, HTTP_ABORT_CLOSED, MS(END_MS));
-		http2_finish(h, HTTP_ABORT_CLOSED, MS(END_MS));
-		r->errors = http2_errors(h);
-		assert_int_equal(http2_requests(h), r->contract.requests);
-	}
-	http2_free(h);
-	hlog_flush(l);
-	assert_int_equal(r->contract.open_count, 0);
-}
-
-static void run_clear(struct run *r)
-{
-	r->log.log.len = 0;
-	if (r->log.log.text)
-		r->log.log.text[0] = '\0';
-}
-
-static void run_check(struct run *r)
-{
-	run_once(r);
-	if (strcmp(r->log.log.text ? r->log.log.text : "", r->s->golden) || r->errors != r->s->errors) {
-		print_error("%s, cuts %zu %zu, pieces of %zu, errors %u:\n%s--- is not\n%s", r->s->name, r->cut1,
-			    r->cut2, r->piece, r->errors, r->log.log.text, r->s->golden);
-		fail();
-	}
-	run_clear(r);
-}
-
-static void run_cut(void *ctx, size_t cut1, size_t cut2)
-{
-	struct run *r = ctx;
-
-	r->cut1 = cut1;
-	r->cut2 = cut2;
-	run_check(r);
-}
-
-static void run_begin(struct run *r, const struct scenario *s, const struct wire *w)
-{
-	*r = (struct run){.s = s, .steps = w->steps, .count = w->count, .cut1 = SIZE_MAX, .cut2 = SIZE_MAX};
-}
-
-static void run_end(struct run *r)
-{
-	hlog_free(&r->log);
-	guard_free(&r->guard);
+	return (struct http_run){
+		.parser = &http2_parser,
+		.open = open_http2,
+		.scenario = s,
+		.name = s->name,
+		.golden = s->golden,
+		.want_errors = s->errors,
+		.steps = w->steps,
+		.count = w->count,
+		.why = HTTP_ABORT_CLOSED,
+		.end_ms = END_MS,
+		.lacking = true,
+		.cut1 = SIZE_MAX,
+		.cut2 = SIZE_MAX,
+	};
 }
 
 /* --- every scenario ----------------------------------------------------------------------------------------------- */
 
-static void each_scenario(void (*fn)(struct run *r))
+static void each_scenario(void (*fn)(struct http_run *r))
 {
 	for (size_t i = 0; i < scenario_count; i++) {
 		struct wire *w = wire_new();
-		struct run r;
+		struct http_run r;
 
 		scenarios[i].build(w);
-		run_begin(&r, &scenarios[i], w);
+		r = run_of(&scenarios[i], w);
 		fn(&r);
-		run_end(&r);
+		http_run_release(&r);
 		wire_free(w);
-	}
-}
-
-static void whole_and_bytewise(struct run *r)
-{
-	for (size_t piece = 0; piece < 12; piece++) {
-		r->piece = piece;
-		run_check(r);
 	}
 }
 
 static void test_whole_and_bytewise(void **state)
 {
 	(void)state;
-	each_scenario(whole_and_bytewise);
+	each_scenario(http_run_pieces);
 }
 
-static void every_pair(struct run *r)
+static void every_pair(struct http_run *r)
 {
-	every_cut(script_len(r->steps, r->count), 40, run_cut, r);
+	every_cut(script_len(r->steps, r->count), 40, http_run_cut, r);
 }
 
 static void test_every_cut(void **state)
@@ -185,13 +83,9 @@ static void test_every_cut(void **state)
 	each_scenario(every_pair);
 }
 
-static void every_near_pair(struct run *r)
+static void every_near_pair(struct http_run *r)
 {
-	size_t len = script_len(r->steps, r->count);
-
-	for (size_t a = 0; a <= len; a++)
-		for (size_t b = a; b <= len && b < a + 12; b++)
-			run_cut(r, a, b);
+	http_run_near_cuts(r, 12);
 }
 
 static void test_every_near_cut(void **state)
@@ -200,28 +94,10 @@ static void test_every_near_cut(void **state)
 	each_scenario(every_near_pair);
 }
 
-/* The n-th allocation fails, for every n: no crash, no leak, the contract holds, and it is told. */
-static void no_memory(struct run *r)
-{
-	bool hit = true;
-
-	r->piece = 7;
-	for (unsigned n = 1; hit; n++) {
-		guard_free(&r->guard);
-		fail_nth(n);
-		run_once(r);
-		hit = fail_nth_hit();
-		fail_nth(0);
-		if (hit && !r->finishing)
-			assert_int_equal(r->err, -ENOMEM);
-		run_clear(r);
-	}
-}
-
 static void test_no_memory(void **state)
 {
 	(void)state;
-	each_scenario(no_memory);
+	each_scenario(http_run_no_memory);
 }
 
 /* --- gaps --------------------------------------------------------------------------------------------------------- */
@@ -259,39 +135,20 @@ static bool final_is_exact(const char *log)
 	return line && strstr(line, golden);
 }
 
-/* Replaces [from, to) of one step by a gap. */
-static void run_with_gap(struct run *r, const struct wire *w, size_t victim, size_t from, size_t to, bool known)
+/* [from, to) of one step is missing. */
+static void run_with_gap(struct http_run *r, const struct wire *w, size_t victim, size_t from, size_t to, bool known)
 {
 	static struct script_step steps[64];
-	size_t n = 0;
 
-	for (size_t i = 0; i < w->count; i++) {
-		struct script_step a = w->steps[i], gap = a, b = a;
-
-		if (i != victim) {
-			steps[n++] = a;
-			continue;
-		}
-		a.len = from;
-		gap.text = NULL;
-		gap.gap = known ? to - from : UINT64_MAX;
-		b.text += to;
-		b.len -= to;
-		if (from)
-			steps[n++] = a;
-		steps[n++] = gap;
-		if (b.len)
-			steps[n++] = b;
-	}
 	r->steps = steps;
-	r->count = n;
-	run_once(r);
+	r->count = script_with_gap(w->steps, w->count, victim, from, to, known, steps);
+	http_run_once(r);
 	if (!final_is_exact(r->log.log.text)) {
-		print_error("%s: step %zu without [%zu, %zu), %s:\n%s--- the last call is not exact\n", r->s->name,
-			    victim, from, to, known ? "known" : "unknown", r->log.log.text);
+		print_error("%s: step %zu without [%zu, %zu), %s:\n%s--- the last call is not exact\n", r->name, victim,
+			    from, to, known ? "known" : "unknown", r->log.log.text);
 		fail();
 	}
-	run_clear(r);
+	http_run_clear(r);
 }
 
 /* Whatever is missing: nothing breaks, and the next call of the connection is exact. */
@@ -301,11 +158,11 @@ static void test_every_gap(void **state)
 	for (size_t i = 0; i < scenario_count; i++) {
 		const struct scenario *s = &scenarios[i];
 		struct wire *w = wire_new();
-		struct run r;
+		struct http_run r;
 
 		s->build(w);
 		add_final(w, strstr(s->name, "server") ? DIR_RX : DIR_TX);
-		run_begin(&r, s, w);
+		r = run_of(s, w);
 		for (size_t k = 0; k + 2 < w->count; k++) {
 			size_t len = w->steps[k].text ? w->steps[k].len : 0;
 
@@ -315,7 +172,7 @@ static void test_every_gap(void **state)
 					run_with_gap(&r, w, k, from, to, false);
 				}
 		}
-		run_end(&r);
+		http_run_release(&r);
 		wire_free(w);
 	}
 }
