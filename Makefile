@@ -131,7 +131,7 @@ UNIT_elf := user/attach/elf.c
 UNIT_debugdata := user/attach/debugdata.c user/attach/elf.c
 UNIT_maps := user/attach/maps.c
 UNIT_site := $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
-UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/gotable.c user/attach/debugdata.c user/attach/insn.c \
+UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/gotable.c user/attach/debugdata.c user/attach/frames.c user/attach/insn.c \
 	user/attach/elf.c
 UNIT_tlsfind_go := $(UNIT_tlsfind)
 UNIT_tlsfind_anchor := $(UNIT_tlsfind)
@@ -193,10 +193,11 @@ SHAPES += $(if $(SHAPES),$(O)/tests/shapes/minidebug.so)
 STRING_SHAPES := pic os oz nopie peek aead aead_only aead_same two_writes two_reads no_write stray
 STRING_COMPILER_oz := $(CLANG)
 STRING_SHARED := -O2 -fPIC -shared
+STRING_BARE := -fno-asynchronous-unwind-tables
 STRING_FLAGS_pic := $(STRING_SHARED)
-STRING_FLAGS_os := -Os -fPIC -shared -fcf-protection=none -Wl,-z,noseparate-code
-STRING_FLAGS_oz := -Oz -fPIC -shared -DAEAD
-STRING_FLAGS_nopie := -O2 -fno-pie -no-pie -static -Wl,-e,use -DAEAD
+STRING_FLAGS_os := $(STRING_BARE) -Os -fPIC -shared -fcf-protection=none -Wl,-z,noseparate-code
+STRING_FLAGS_oz := $(STRING_BARE) -Oz -fPIC -shared -DAEAD
+STRING_FLAGS_nopie := $(STRING_BARE) -O2 -fno-pie -no-pie -static -Wl,-e,use -DAEAD
 STRING_FLAGS_peek := $(STRING_SHARED) -DWITH_PEEK
 STRING_FLAGS_aead := $(STRING_SHARED) -DAEAD
 STRING_FLAGS_aead_only := $(STRING_SHARED) -DAEAD -DNO_SSL
@@ -204,7 +205,7 @@ STRING_FLAGS_aead_same := $(STRING_SHARED) -DAEAD '-DAEAD_ROOT="/src/boringssl/"
 STRING_FLAGS_two_writes := $(STRING_SHARED) -DTWO_WRITES
 STRING_FLAGS_two_reads := $(STRING_SHARED) -DTWO_READS
 STRING_FLAGS_no_write := $(STRING_SHARED) -DNO_WRITE
-STRING_FLAGS_stray := $(STRING_SHARED) -DSTRAY
+STRING_FLAGS_stray := $(STRING_BARE) $(STRING_SHARED) -DSTRAY
 $(O)/tests/shapes/strings_%.sym: tests/unit/shapes/strings.c $(STAMP)
 	@mkdir -p $(@D)
 	$(call say,SHAPE,$@)$(or $(STRING_COMPILER_$*),$(CC)) $(WARN) $(STRING_FLAGS_$*) -nostdlib -Wl,--build-id -o $@ $<

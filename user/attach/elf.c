@@ -139,6 +139,8 @@ static int read_segments(struct elf *e, const Elf64_Ehdr *eh)
 			read_build_id(e, &ph, &notes);
 		if (ph.p_type == PT_INTERP)
 			read_interp(e, &ph);
+		if (ph.p_type == PT_GNU_EH_FRAME)
+			e->eh_frame_hdr = (struct elf_strings){ph.p_offset, ph.p_filesz};
 		if (ph.p_type == PT_DYNAMIC) {
 			uint64_t count = ph.p_filesz / sizeof(Elf64_Dyn);
 

@@ -44,6 +44,7 @@ struct elf {
 	/* found once by elf_map(), for the functions below */
 	struct elf_table sections, dynamic, dynsym, symtab, jmprel, rela;
 	struct elf_strings section_names, dynstr, strtab;
+	struct elf_strings eh_frame_hdr; /* PT_GNU_EH_FRAME; not checked to be in the file */
 	struct sv interp, rpath;
 };
 

@@ -53,12 +53,30 @@ static vector load(const uint8_t *p)
 	return v;
 }
 
-static bool any(vector v)
-{
-	uint64_t half[2];
+/* Places of a comparison that hold, lowest first: `for (struct places p = places_of(v); places_take(&p, &i);)`. */
+struct places {
+	uint64_t half[2]; /* one bit a byte */
+};
 
-	memcpy(half, &v, sizeof(half));
-	return half[0] | half[1];
+static struct places places_of(vector v)
+{
+	struct places p;
+
+	memcpy(p.half, &v, sizeof(p.half));
+	p.half[0] &= 0x8080808080808080ull;
+	p.half[1] &= 0x8080808080808080ull;
+	return p;
+}
+
+static bool places_take(struct places *p, unsigned *i)
+{
+	unsigned h = p->half[0] ? 0 : 1;
+
+	if (!p->half[h])
+		return false;
+	*i = 8 * h + (unsigned)__builtin_ctzll(p->half[h]) / 8;
+	p->half[h] &= p->half[h] - 1;
+	return true;
 }
 
 #define IS(v, byte) ((vector)((v) == (uint8_t)(byte)))
@@ -110,24 +128,21 @@ static void match_needles(struct anchors *a, const struct elf_load *load, uint64
 }
 
 /* Pairs of all needles at 16 places at once: "b." "r/" "d_" "e_" "L_" */
-static bool may_begin(const uint8_t *p)
+static struct places may_match(const uint8_t *p)
 {
 	vector first = load(p), second = load(p + 1);
 
-	return any((IS(second, '_') & (IS(first, 'd') | IS(first, 'e') | IS(first, 'L'))) |
-		   (IS(second, '.') & IS(first, 'b')) | (IS(second, '/') & IS(first, 'r')));
+	return places_of((IS(second, '_') & (IS(first, 'd') | IS(first, 'e') | IS(first, 'L'))) |
+			 (IS(second, '.') & IS(first, 'b')) | (IS(second, '/') & IS(first, 'r')));
 }
 
 static void find_strings(struct anchors *a, const struct piece *p)
 {
 	uint64_t load_end = p->load->off + p->load->filesz, at = p->begin;
 
-	for (; at < p->end && load_end - at > 16; at += 16) {
-		if (!may_begin(a->d.e->map + at))
-			continue;
-		for (unsigned i = 0; i < 16; i++)
+	for (unsigned i; at < p->end && load_end - at > 16; at += 16)
+		for (struct places places = may_match(a->d.e->map + at); places_take(&places, &i);)
 			match_needles(a, p->load, load_end, at + i);
-	}
 	for (; at < p->end && load_end - at >= 2; at++)
 		match_needles(a, p->load, load_end, at);
 }
@@ -162,12 +177,17 @@ static uint32_t word_at(const uint8_t *p)
 	return word;
 }
 
+static bool is_lea(const uint8_t *p)
+{
+	return (p[0] & 0xfb) == 0x48 && p[1] == 0x8d && (p[2] & 0xc7) == 0x05;
+}
+
 /* lea r64, [rip + disp32] and mov r32, imm32 at a place with at least 7 bytes. */
 static void match_ref(struct anchors *a, const struct elf_load *load, uint64_t off)
 {
 	const uint8_t *p = a->d.e->map + off;
 
-	if ((p[0] & 0xfb) == 0x48 && p[1] == 0x8d && (p[2] & 0xc7) == 0x05)
+	if (is_lea(p))
 		note_ref(a, off, off - load->off + load->vaddr + 7 + (uint64_t)(int32_t)word_at(p + 3));
 	else if ((p[0] & 0xf8) == 0xb8)
 		note_ref(a, off, word_at(p + 1));
@@ -195,26 +215,23 @@ static void add_high_byte(struct high_bytes *h, uint64_t address)
 		h->byte[h->count++] = byte;
 }
 
-static bool may_refer(const uint8_t *p, const struct high_bytes *h)
+static struct places may_refer(const uint8_t *p, const struct high_bytes *h)
 {
 	vector first = load(p), lea = IS(load(p + 1), 0x8d) & IS(load(p + 2) & (uint8_t)0xc7, 0x05), high = {0};
 	vector mov = IS(first & (uint8_t)0xf8, 0xb8), last = load(p + 4);
 
 	for (unsigned i = 0; i < h->count; i++)
 		high |= IS(last, h->byte[i]);
-	return any(lea | (mov & high)) || (h->all && any(mov));
+	return places_of(lea | (h->all ? mov : mov & high));
 }
 
 static void find_refs(struct anchors *a, const struct piece *p, const struct high_bytes *h)
 {
 	uint64_t load_end = p->load->off + p->load->filesz, at = p->begin;
 
-	for (; at < p->end && load_end - at >= 16 + 7; at += 16) {
-		if (!may_refer(a->d.e->map + at, h))
-			continue;
-		for (unsigned i = 0; i < 16; i++)
+	for (unsigned i; at < p->end && load_end - at >= 16 + 7; at += 16)
+		for (struct places places = may_refer(a->d.e->map + at, h); places_take(&places, &i);)
 			match_ref(a, p->load, at + i);
-	}
 	for (; at < p->end && load_end - at >= 7; at++)
 		match_ref(a, p->load, at);
 }
@@ -261,24 +278,65 @@ static int note_call(struct anchors *a, uint64_t target, uint64_t site)
 	return 0;
 }
 
-/* call rel32 inside a segment, to where a reference may belong. */
-static int find_calls(struct anchors *a, const struct piece *p)
+/* Displacements that end in code where a reference may belong. */
+struct reach {
+	const struct elf_load *load;
+	uint64_t end, low, high; /* file offsets: of the segment, of what is asked for */
+};
+
+/* The displacement at an offset, of the instruction that begins at `site` and ends behind it. 0 or -ENOMEM. */
+static int note_target(struct anchors *a, const struct reach *r, uint64_t displacement, uint64_t site)
+{
+	uint64_t target = displacement + 4 + (uint64_t)(int32_t)word_at(a->d.e->map + displacement);
+
+	if (target - r->low > r->high - r->low || target < r->load->off || target >= r->end)
+		return 0;
+	return note_call(a, target, site);
+}
+
+/* call rel32 inside the segment. What was a call through the GOT has a prefix (0x67) since it was linked. */
+static int find_direct_calls(struct anchors *a, const struct piece *p, const struct reach *r)
 {
 	const uint8_t *map = a->d.e->map, *at = map + p->begin;
-	uint64_t load_end = p->load->off + p->load->filesz;
-	uint64_t low = a->refs[0].off - FUNCTION_BYTES_MAX, high = a->refs[a->ref_count - 1].off;
 	int err = 0;
 
 	while (!err && at < map + p->end && (at = memchr(at, 0xe8, (size_t)(map + p->end - at)))) {
-		uint64_t site = (uint64_t)(at++ - map), target;
+		uint64_t site = (uint64_t)(at++ - map);
 
-		if (load_end - site < 5)
+		if (r->end - site < 5)
 			break;
-		target = site + 5 + (uint64_t)(int32_t)word_at(map + site + 1);
-		if (target - low <= high - low && target >= p->load->off && target < load_end)
-			err = note_call(a, target, site);
+		err = note_target(a, r, site + 1, site > r->load->off && map[site - 1] == 0x67 ? site - 1 : site);
 	}
 	return err;
+}
+
+/* lea r64, [rip + disp32] of code: a function that is called through a register, or later. */
+static int find_addresses(struct anchors *a, const struct piece *p, const struct reach *r)
+{
+	static const struct high_bytes none;
+	const uint8_t *map = a->d.e->map;
+	uint64_t at = p->begin;
+	int err = 0;
+
+	for (unsigned i; at < p->end && r->end - at >= 16 + 7 && !err; at += 16)
+		for (struct places places = may_refer(map + at, &none); !err && places_take(&places, &i);)
+			if (is_lea(map + at + i))
+				err = note_target(a, r, at + i + 3, at + i);
+	return err;
+}
+
+static int find_calls(struct anchors *a, const struct piece *p)
+{
+	uint64_t first = a->refs[0].off;
+	const struct reach r = {
+		.load = p->load,
+		.end = p->load->off + p->load->filesz,
+		.low = first > FUNCTION_BYTES_MAX ? first - FUNCTION_BYTES_MAX : 0,
+		.high = a->refs[a->ref_count - 1].off,
+	};
+	int err = find_direct_calls(a, p, &r);
+
+	return err ? err : find_addresses(a, p, &r);
 }
 
 /* --- passes over the file ----------------------------------------------------------------------------------------- */
@@ -535,20 +593,24 @@ static int64_t call_target_before(const struct anchors *a, uint64_t off)
 	return (int64_t)low - 1;
 }
 
-/* The next lower call target that can be an entry: position in calls, or -1. */
-static int64_t entry_before(struct anchors *a, uint64_t off, uint64_t from)
+/* The nearest entry at or before `off`, not too far from `from`. */
+static bool entry_before(struct anchors *a, uint64_t off, uint64_t from, uint64_t *entry)
 {
+	uint64_t reach = FUNCTION_BYTES_MAX - (from - off);
+	bool found = from - off <= FUNCTION_BYTES_MAX && frames_function_before(&a->frames, off, reach, entry);
 	int64_t i = call_target_before(a, off);
 
-	while (i >= 0 && from - a->calls[i].target <= FUNCTION_BYTES_MAX) {
+	while (i >= 0 && from - a->calls[i].target <= FUNCTION_BYTES_MAX && (!found || a->calls[i].target > *entry)) {
 		uint64_t target = a->calls[i].target;
 
-		if (code_ends_before(a, target))
-			return i;
+		if (code_ends_before(a, target)) {
+			*entry = target;
+			return true;
+		}
 		while (i >= 0 && a->calls[i].target == target)
 			i--;
 	}
-	return -1;
+	return found;
 }
 
 static bool reaches(const struct anchors *a, unsigned function, unsigned ref)
@@ -559,11 +621,9 @@ static bool reaches(const struct anchors *a, unsigned function, unsigned ref)
 /* The nearest entry from which decoding arrives at the reference. 0, or -ENOMEM. */
 static int place(struct anchors *a, unsigned ref)
 {
-	uint64_t from = a->refs[ref].off, off = from;
-	int64_t i;
+	uint64_t from = a->refs[ref].off, off = from, entry;
 
-	for (unsigned n = 0; n < ENTRIES_TRIED_MAX && (i = entry_before(a, off, from)) >= 0; n++) {
-		uint64_t entry = a->calls[i].target;
+	for (unsigned n = 0; n < ENTRIES_TRIED_MAX && entry_before(a, off, from, &entry); n++) {
 		unsigned position;
 		int err = look_at(a, entry, &position);
 
@@ -608,6 +668,7 @@ int anchors_read(struct anchors *a, const struct elf *e)
 		return err;
 	if (e->machine != EM_X86_64)
 		return 0;
+	frames_open(&a->frames, e);
 	a->refs = calloc(ANCHOR_REFS_MAX, sizeof(*a->refs));
 	a->functions = calloc(ANCHOR_FUNCTIONS_MAX, sizeof(*a->functions));
 	err = a->refs && a->functions ? scan(a) : -ENOMEM;
@@ -730,14 +791,12 @@ int anchors_calls(struct anchors *a, uint64_t func_off, uint64_t target_off)
 int anchors_function_of(struct anchors *a, uint64_t off, uint64_t *func_off)
 {
 	uint64_t before = off;
-	int64_t i;
 
-	for (unsigned n = 0; n < ENTRIES_TRIED_MAX && (i = entry_before(a, before, off)) >= 0; n++) {
+	for (unsigned n = 0; n < ENTRIES_TRIED_MAX && entry_before(a, before, off, func_off); n++) {
 		struct body b;
 		bool holds;
 		int err;
 
-		*func_off = a->calls[i].target;
 		err = body_read(&b, &a->d, *func_off, 0, FUNCTION_INSNS_MAX);
 		holds = !err && body_find(&b, (int64_t)off) >= 0;
 		body_release(&b);
@@ -766,9 +825,13 @@ static bool is_instruction(struct anchors *a, uint64_t off)
 	return arrived >= 5;
 }
 
-bool anchors_called(struct anchors *a, uint64_t func_off)
+bool anchors_proven(struct anchors *a, uint64_t func_off)
 {
 	int64_t i = call_target_before(a, func_off);
+	uint64_t entry;
+
+	if (frames_function_before(&a->frames, func_off, 0, &entry) && entry == func_off)
+		return true;
 
 	for (unsigned n = 0; n < CALL_SITES_MAX && i >= 0 && a->calls[i].target == func_off; n++, i--)
 		if (is_instruction(a, a->calls[i].site))
@@ -797,7 +860,7 @@ int anchors_add(struct anchors *a, unsigned function, const struct tls_func *lik
 
 	if (anchors_crowded(a, function))
 		return anchors_refuse(out, "what looks like %s is several functions", like->name);
-	if (!anchors_called(a, off))
+	if (!anchors_proven(a, off))
 		return anchors_refuse(out, "no call to %s was found", like->name);
 	if (out->count == TLSFIND_MAX)
 		BUG("more TLS functions than TLSFIND_MAX");

@@ -8,9 +8,10 @@
  * the methods of the finder that go by strings; x86-64 only. One read of the file serves them all.
  *
  * A reference counts only when decoding from a function's entry arrives at it, and an entry is what direct calls lead
- * to, behind the end of other code.
+ * to (or whose address is taken), behind the end of other code.
  */
 
+#include "frames.h"
 #include "insn.h"
 #include "tlsfind.h"
 
@@ -60,11 +61,12 @@ struct anchor_function {
 
 struct anchors {
 	struct decoder d;
+	struct frames frames;
 	struct anchor_string strings[ANCHOR_STRINGS_MAX];
 	unsigned string_count;
 	struct anchor_ref *refs; /* by offset */
 	unsigned ref_count;
-	struct anchor_call *calls; /* by target: direct calls to where a reference may belong */
+	struct anchor_call *calls; /* by target: direct calls to where a reference may belong, and addresses taken */
 	size_t call_count, call_max;
 	struct anchor_function *functions;
 	unsigned function_count;
@@ -92,8 +94,9 @@ int anchors_each_insn(struct anchors *a, uint64_t func_off, bool (*fn)(void *ctx
 int anchors_calls(struct anchors *a, uint64_t func_off, uint64_t target_off);
 /* The function that an instruction is in: file offset of its entry. 0; -ENOENT; -ENOMEM. */
 int anchors_function_of(struct anchors *a, uint64_t off, uint64_t *func_off);
-/* Whether an instruction somewhere really calls it: bytes that look like a call are no proof. */
-bool anchors_called(struct anchors *a, uint64_t func_off);
+/* Whether it is an entry by the unwind tables, or an instruction somewhere really calls it or takes its address: bytes
+ * that look like one are no proof. */
+bool anchors_proven(struct anchors *a, uint64_t func_off);
 
 /* For the methods: refuse() gives -EINVAL with the reason, add() a proven function with its site. */
 __attribute__((format(printf, 2, 3))) int anchors_refuse(struct tls_find *out, const char *fmt, ...);
