@@ -109,6 +109,8 @@ def cannot_run():
     for program in (PERFBPF, SERVER, CLIENT):
         if not os.access(program, os.X_OK):
             raise SystemExit(f"Bail out! {program} is not built")
+    if os.stat("/proc/self/ns/pid").st_ino != 0xEFFFFFFC:
+        return "this pid namespace is not the initial one"
     if not os.path.exists("/sys/kernel/btf/vmlinux"):
         return "this kernel has no BTF (/sys/kernel/btf/vmlinux)"
     refused = bpf_refused()

@@ -269,6 +269,17 @@ def other_pids():
     check_nothing_lost(perfbpf)
 
 
+@case
+def own_pids():
+    """perfbpf in a pid namespace of its own says so, and does not start CMD"""
+    path = os.path.join(e2e.directory(), "trace.json")
+    argv = ["unshare", "-pfm", "--mount-proc", e2e.PERFBPF, "-o", path, "--", "echo", "started"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1, done
+    assert "pid namespace" in done.stderr and "hint: " in done.stderr, done.stderr
+    assert "started" not in done.stdout, "CMD ran untraced"
+
+
 # --- probes come and go ----------------------------------------------------------------------------------------------------
 
 

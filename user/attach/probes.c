@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,6 +31,8 @@
 #define UNIX_INTERVAL_NS      2000000000ull /* how late the closing of a Unix socket may be noticed */
 #define LOCKDOWN_FILE	      "/sys/kernel/security/lockdown"
 #define BTF_FILE	      "/sys/kernel/btf/vmlinux"
+#define PID_NAMESPACE_FILE    "/proc/self/ns/pid"
+#define INITIAL_PID_NAMESPACE 0xeffffffcu /* PROC_PID_INIT_INO, linux/proc_ns.h */
 
 struct link_create { /* union bpf_attr.link_create with uprobe_multi, as of Linux 6.6 */
 	uint32_t prog_fd, target_fd, attach_type, flags;
@@ -371,6 +374,14 @@ static int load(struct probes *p)
 	return p->reclaim && p->tails && p->syscalls ? 0 : -ENOMEM;
 }
 
+/* The kernel tells the numbers that processes have in the initial namespace; here they have others. */
+static bool in_other_pid_namespace(void)
+{
+	struct stat st;
+
+	return !stat(PID_NAMESPACE_FILE, &st) && st.st_ino != INITIAL_PID_NAMESPACE;
+}
+
 struct probes *probes_open(const struct probes_config *cfg)
 {
 	struct probes *p = calloc(1, sizeof(*p));
@@ -380,6 +391,13 @@ struct probes *probes_open(const struct probes_config *cfg)
 	if (!p) {
 		say(why_text, "out of memory");
 		errno = ENOMEM;
+		return NULL;
+	}
+	if (in_other_pid_namespace()) {
+		say(why_text, "this pid namespace is not the initial one, whose pids the kernel tells");
+		say(hint_text, "run it outside of the container, or start the container with --pid=host");
+		probes_close(p);
+		errno = EXDEV;
 		return NULL;
 	}
 	p->cfg = *cfg;
