@@ -108,6 +108,10 @@ static void scan_process(struct session *s, pid_t pid)
 	if (r.err == -EACCES) {
 		log_warn("pid %d: maps unreadable (EACCES), TLS not traced", pid);
 		s->untraced++;
+	} else if (r.unreadable) {
+		log_warn("pid %d: %u mapped file%s unreadable (EACCES), TLS in there not traced", pid, r.unreadable,
+			 r.unreadable == 1 ? "" : "s");
+		s->untraced++;
 	}
 	count_untraced(s, &r);
 }

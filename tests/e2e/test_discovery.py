@@ -142,10 +142,68 @@ def overlays():
             subprocess.run(["umount", place], check=False)
 
 
+@case
+def same_numbers():
+    """two files with one inode number, on two file systems"""
+    server = Server()
+    libraries = private_libraries()
+    places = [e2e.directory(), e2e.directory()]
+    try:
+        for place in places:
+            mount("-t", "tmpfs", "t", place)
+            shutil.copy(f"{libraries}/libssl.so.3", place)
+        if len({os.stat(f"{place}/libssl.so.3").st_ino for place in places}) != 1:
+            raise Skip("tmpfs does not count its inodes anew here")
+        clients = [waiting_client(server, f"place{i}", 3, env={"LD_LIBRARY_PATH": place}) for i, place in enumerate(places)]
+        perfbpf = Perfbpf("-p", ",".join(str(c.pid) for c in clients))
+        for client in clients:
+            client.go()
+            assert client.finish() == 0
+        assert perfbpf.end() == 0, perfbpf.err()
+        check_calls(perfbpf, server, 6, COLD_MS)
+        check_nothing_lost(perfbpf)
+    finally:
+        for place in places:
+            subprocess.run(["umount", "-l", place], check=False, stderr=subprocess.DEVNULL)
+
+
 def waiting_client(server, name, count, program=CLIENT, env=None):
     """The model client behind a shell that waits: its exec comes after go()."""
     argv = [program, "--port", str(server.port), "--cacert", server.cert, "-n", str(count), "--quiet", "--id", name]
     return Client(argv + ["--wait"], env)
+
+
+def with_few_rights(*options):
+    """perfbpf with what BPF needs and no more: neither ptrace nor map_files."""
+    if not shutil.which("setpriv"):
+        raise Skip("no setpriv")
+    rights = "-all,+bpf,+perfmon,+dac_override"
+    trace = os.path.join(e2e.directory(), "trace.json")
+    argv = ["setpriv", "--bounding-set", rights, "--inh-caps", rights, e2e.PERFBPF, "-o", trace, "--strict", *options]
+    return e2e.start(argv, stderr=subprocess.PIPE, text=True)
+
+
+@case
+def few_rights():
+    """without ptrace: a file that is here by the same name is probed, another one is told, and --strict fails"""
+    server = Server()
+    hidden = private_libraries()
+    here = waiting_client(server, "here", 2)
+    there = waiting_client(server, "there", 2, env={"LD_LIBRARY_PATH": hidden})
+    shutil.rmtree(hidden)
+    perfbpf = with_few_rights("-p", f"{here.pid},{there.pid}")
+    lines = [perfbpf.stderr.readline()]
+    while "tracing " not in lines[-1] and lines[-1]:
+        lines.append(perfbpf.stderr.readline())
+    for client in (here, there):
+        client.go()
+        assert client.finish() == 0
+    lines += perfbpf.communicate(timeout=30)[1].splitlines()
+    text = "\n".join(lines)
+    assert re.search(rf"pid {there.pid}: \d+ mapped files? unreadable \(EACCES\), TLS in there not traced", text), text
+    assert f"pid {here.pid}: " not in text, text
+    assert "2 model calls" in text, text
+    assert perfbpf.returncode == 3, (perfbpf.returncode, text)
 
 
 def client_in(folder):

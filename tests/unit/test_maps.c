@@ -103,7 +103,7 @@ static void a_path_too_long_is_bad(void **state)
 
 struct seen {
 	char self[4096];
-	unsigned all, self_count, memfd_count, literal, deleted;
+	unsigned all, self_count, memfd_count, literal, deleted, linked;
 };
 
 static void see(void *ctx, const struct map_entry *m)
@@ -114,6 +114,7 @@ static void see(void *ctx, const struct map_entry *m)
 	s->self_count += !strcmp(m->path, s->self);
 	s->memfd_count += !strcmp(m->path, "/memfd:perfbpf test") && m->deleted;
 	s->literal += strstr(m->path, "perfbpf-maps (deleted)") && !m->deleted;
+	s->linked += strstr(m->path, "perfbpf-link") != NULL;
 	s->deleted += strstr(m->path, "perfbpf-gone") && !strstr(m->path, "(deleted)") && m->deleted;
 }
 
@@ -137,14 +138,21 @@ static void own_mappings_each_file_once(void **state)
 	map_executable(open("/tmp/perfbpf-maps (deleted)", O_RDWR | O_CREAT | O_CLOEXEC, 0600), 1);
 	map_executable(open("/tmp/perfbpf-gone", O_RDWR | O_CREAT | O_CLOEXEC, 0600), 1);
 	unlink("/tmp/perfbpf-gone");
+	/* two names: only they tell files of two btrfs subvolumes apart */
+	map_executable(open("/tmp/perfbpf-link1", O_RDWR | O_CREAT | O_CLOEXEC, 0600), 2);
+	assert_true(!link("/tmp/perfbpf-link1", "/tmp/perfbpf-link2") || errno == EEXIST);
+	map_executable(open("/tmp/perfbpf-link2", O_RDWR | O_CLOEXEC), 2);
 	assert_int_equal(maps_each(getpid(), see, &s), 0);
 	assert_int_equal(s.self_count, 1);
 	assert_int_equal(s.memfd_count, 1);
 	assert_int_equal(s.deleted, 1);
+	assert_int_equal(s.linked, 2);
 	if (geteuid() == 0) /* map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE */
 		assert_int_equal(s.literal, 1);
 	assert_true(s.all >= 4);
 	unlink("/tmp/perfbpf-maps (deleted)");
+	unlink("/tmp/perfbpf-link1");
+	unlink("/tmp/perfbpf-link2");
 }
 
 static void a_process_that_is_gone(void **state)

@@ -413,7 +413,11 @@ static void look_at(struct discover *d, pid_t pid, const char *path, const char 
 	struct stat st;
 
 	/* Not a regular file: a FIFO or device that is mapped or named must not be opened. */
-	if (stat(path, &st) || !S_ISREG(st.st_mode))
+	if (stat(path, &st)) {
+		r->unreadable += errno == EACCES || errno == EPERM;
+		return;
+	}
+	if (!S_ISREG(st.st_mode))
 		return;
 	key.dev = st.st_dev;
 	key.ino = st.st_ino;

@@ -14,9 +14,10 @@
 struct discover;
 
 struct discover_result {
-	unsigned tls_files; /* files with TLS functions whose probes are set (now or before) */
-	unsigned refused;   /* files with TLS functions that could not all be probed; each was warned about once */
-	int err;	    /* -errno: the process's files could not be read (-ENOENT: it is gone) */
+	unsigned tls_files;  /* files with TLS functions whose probes are set (now or before) */
+	unsigned refused;    /* files with TLS functions that could not all be probed; each was warned about once */
+	unsigned unreadable; /* mapped files that may not be opened: what they hold is not known */
+	int err;	     /* -errno: the process's files could not be read (-ENOENT: it is gone) */
 };
 
 /*

@@ -100,8 +100,10 @@ int maps_parse_line(const char *line, size_t len, struct map_entry *out)
 
 /* --- a process -------------------------------------------------------------------------------------------------- */
 
-struct seen_file { /* compared with memcmp: no holes */
-	uint64_t dev, ino;
+/* Compared with memcmp: no holes. With the name, since on btrfs files of different subvolumes can have the same numbers
+ * here (the device is the file system's). */
+struct seen_file {
+	uint64_t dev, ino, name;
 };
 struct seen {
 	struct seen_file file;
@@ -126,10 +128,19 @@ static void check_deleted(pid_t pid, struct map_entry *m)
 	m->deleted = false;
 }
 
+static uint64_t hash_name(const char *name) /* FNV-1a */
+{
+	uint64_t hash = 0xcbf29ce484222325;
+
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) * 0x100000001b3;
+	return hash;
+}
+
 /* 1: not seen before; 0: seen; -ENOMEM */
 static int see(struct seen **all, const struct map_entry *m)
 {
-	struct seen_file key = {makedev(m->dev_major, m->dev_minor), m->ino};
+	struct seen_file key = {makedev(m->dev_major, m->dev_minor), m->ino, hash_name(m->path)};
 	struct seen *s;
 
 	HASH_FIND(hh, *all, &key, sizeof(key), s);
@@ -190,13 +201,25 @@ int maps_each(pid_t pid, void (*fn)(void *ctx, const struct map_entry *m), void 
 	return err;
 }
 
+/* By its name here, if that is the same file: the name may mean another one in the root of the process. */
+static bool is_here(const struct map_entry *m)
+{
+	struct stat st;
+
+	return !m->deleted && !stat(m->path, &st) && st.st_dev == makedev(m->dev_major, m->dev_minor) &&
+	       st.st_ino == m->ino;
+}
+
 const char *maps_path(pid_t pid, const struct map_entry *m, char out[MAPS_PATH_BYTES])
 {
 	struct stat st;
 
 	snprintf(out, MAPS_PATH_BYTES, "/proc/%d/map_files/%llx-%llx", (int)pid, (unsigned long long)m->begin,
 		 (unsigned long long)m->end);
-	if (stat(out, &st) && !m->deleted)
-		snprintf(out, MAPS_PATH_BYTES, "/proc/%d/root%s", (int)pid, m->path);
+	if (!stat(out, &st) || m->deleted)
+		return out;
+	snprintf(out, MAPS_PATH_BYTES, "/proc/%d/root%s", (int)pid, m->path);
+	if (stat(out, &st) && is_here(m))
+		snprintf(out, MAPS_PATH_BYTES, "%s", m->path);
 	return out;
 }
