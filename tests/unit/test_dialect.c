@@ -92,6 +92,11 @@ static void on_server(void *ctx, const struct call_server *s)
 	put_us(l, "total", s->total_ns);
 }
 
+static void on_provider(void *ctx, const char *provider)
+{
+	say(ctx, "provider", sv_of(provider));
+}
+
 struct row {
 	const char *event; /* NULL: a unary document */
 	const char *json;
@@ -102,8 +107,8 @@ static void check_rows(const struct dialect *d, const struct row *rows, size_t c
 {
 	for (size_t i = 0; i < count; i++) {
 		struct tlog l = {0};
-		struct llm_sink out = {&l,	on_token, on_usage, on_model, on_reasoning,
-				       on_tool, on_stop,  on_error, on_end,   on_server};
+		struct llm_sink out = {&l,	on_token, on_usage, on_model,  on_reasoning, on_tool,
+				       on_stop, on_error, on_end,   on_server, on_provider};
 		cJSON *doc = cJSON_Parse(rows[i].json);
 
 		if (rows[i].event)
@@ -269,7 +274,7 @@ static void test_chat_events(void **state)
 		{"message", "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"num_cached_tokens\":6}}", "usage:i9r6"},
 		{"message", "{\"choices\":[],\"usage\":{\"prompt_tokens\":9},\"timings\":{\"cache_n\":7}}",
 		 "usage:i9r7"},
-		{"message", "{\"choices\":[],\"x_groq\":{\"usage\":{\"prompt_tokens\":8}}}", "usage:i8"},
+		{"message", "{\"choices\":[],\"x_groq\":{\"usage\":{\"prompt_tokens\":8}}}", "provider(groq) usage:i8"},
 		{"message", "{\"choices\":[],\"usage\":{\"prompt_tokens\":-3,\"completion_tokens\":1.5}}", "usage:"},
 		{"message", "[DONE]", "end"},
 		{"message", " [DONE] ", "end"},
@@ -486,23 +491,23 @@ static void test_chat_extensions(void **state)
 		 "{\"model\":\"g\",\"choices\":[],\"x_groq\":{\"id\":\"r\",\"usage\":{\"queue_time\":0.25,\"prompt_"
 		 "tokens\":8,\"prompt_time\":0.001,\"completion_tokens\":2,\"completion_time\":0.5,\"total_time\":0."
 		 "501}}}",
-		 "model(g) usage:i8o2 server: queue250000us prefill1000us decode500000us total501000us"},
+		 "model(g) provider(groq) usage:i8o2 server: queue250000us prefill1000us decode500000us total501000us"},
 		/* llama.cpp: without usage its own count, which has the cached part beside the evaluated one */
 		{"message",
 		 "{\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"timings\":{\"cache_n\":100,\"prompt_n\":"
 		 "20,\"prompt_ms\":12.5,\"predicted_n\":7,\"predicted_ms\":70}}",
-		 "stop(stop) usage:i120r100o7 server: prefill12500us decode70000us"},
+		 "provider(llama_cpp) stop(stop) usage:i120r100o7 server: prefill12500us decode70000us"},
 		{"message", "{\"choices\":[],\"timings\":{\"prompt_n\":20,\"predicted_n\":7}}", "usage:o7"},
 		/* LM Studio */
 		{NULL,
 		 "{\"model\":\"l\",\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1},\"stats\":{"
 		 "\"tokens_per_second\":51,\"time_to_first_token\":0.111,\"generation_time\":0.954}}",
-		 "model(l) usage:i1o1 server: first111000us end"},
+		 "model(l) provider(lmstudio) usage:i1o1 server: first111000us end"},
 		/* DeepSeek */
 		{NULL,
 		 "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1,\"prompt_cache_hit_tokens\":4,"
 		 "\"prompt_cache_miss_tokens\":5,\"completion_tokens_details\":{\"reasoning_tokens\":1}}}",
-		 "usage:i9r4o1t1 end"},
+		 "provider(deepseek) usage:i9r4o1t1 end"},
 		{NULL, "{\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"queue_time\":-1,\"total_time\":1e300}}",
 		 "usage:i1 end"},
 	};
@@ -694,6 +699,163 @@ static void test_gemini(void **state)
 
 /* --- others ------------------------------------------------------------------------------------------------------ */
 
+static void test_gemini_live(void **state)
+{
+	static const struct row rows[] = {
+		{"", "{\"setupComplete\":{}}", ""},
+		{"", "{\"serverContent\":{\"inputTranscription\":{\"text\":\"hello\"}}}", ""},
+		{"",
+		 "{\"serverContent\":{\"modelTurn\":{\"parts\":[{\"text\":\"hm\",\"thought\":true},{\"text\":\"hi\"},"
+		 "{\"inlineData\":{\"mimeType\":\"audio/pcm;rate=24000\",\"data\":\"AAAA\"}}]}}}",
+		 "reasons reasoning(hm) text(hi) audio"},
+		{"", "{\"serverContent\":{\"outputTranscription\":{\"text\":\"hi\"}}}", "audio(hi)"},
+		{"",
+		 "{\"toolCall\":{\"functionCalls\":[{\"id\":\"f1\",\"name\":\"lamp\",\"args\":{}},{\"id\":\"f2\","
+		 "\"name\":\"door\"}]}}",
+		 "call(f1) name(lamp) tool call(f2) name(door) tool"},
+		{"", "{\"toolCallCancellation\":{\"ids\":[\"f1\"]}}", ""},
+		{"", "{\"serverContent\":{\"generationComplete\":true}}", ""},
+		{"", "{\"serverContent\":{\"interrupted\":true}}", "stop(interrupted)"},
+		{"",
+		 "{\"serverContent\":{\"turnComplete\":true},\"usageMetadata\":{\"promptTokenCount\":20,"
+		 "\"responseTokenCount\":9,\"thoughtsTokenCount\":4,\"toolUsePromptTokenCount\":5,"
+		 "\"totalTokenCount\":38}}",
+		 "usage:i25r0o13t4 end"},
+		{"", "{\"serverContent\":{\"turnComplete\":true,\"turnCompleteReason\":\"RESPONSE_REJECTED\"}}",
+		 "stop(RESPONSE_REJECTED) end"},
+		{"", "{\"goAway\":{\"timeLeft\":\"5s\"}}", ""},
+		{"", "no json", ""},
+		{NULL, "{\"error\":{\"code\":403,\"status\":\"PERMISSION_DENIED\"}}", "error(PERMISSION_DENIED)"},
+	};
+
+	(void)state;
+	check_rows(&dialect_gemini_live, rows, ARRAY_SIZE(rows));
+}
+
+static void test_gemini_interactions(void **state)
+{
+	static const struct row rows[] = {
+		{"message",
+		 "{\"event_type\":\"interaction.created\",\"interaction\":{\"id\":\"i\",\"model\":\"gemini-x\","
+		 "\"status\":\"in_progress\"}}",
+		 "model(gemini-x)"},
+		{"message", "{\"event_type\":\"interaction.status_update\",\"status\":\"in_progress\"}", ""},
+		{"message", "{\"event_type\":\"step.start\",\"index\":0,\"step\":{\"type\":\"thought\"}}", "reasons"},
+		{"message",
+		 "{\"event_type\":\"step.delta\",\"index\":0,\"delta\":{\"type\":\"thought_summary\",\"content\":{"
+		 "\"type\":\"text\",\"text\":\"hm\"}}}",
+		 "reasons reasoning(hm)"},
+		{"message",
+		 "{\"event_type\":\"step.delta\",\"delta\":{\"type\":\"thought_signature\",\"signature\":\"s\"}}",
+		 "reasons"},
+		{"message", "{\"event_type\":\"step.start\",\"index\":1,\"step\":{\"type\":\"model_output\"}}", ""},
+		{"message",
+		 "{\"event_type\":\"step.delta\",\"index\":1,\"delta\":{\"type\":\"text\",\"text\":\"hi\"},"
+		 "\"metadata\":{\"total_usage\":{\"total_input_tokens\":9,\"total_output_tokens\":1}}}",
+		 "text(hi) usage:i9r0o1"},
+		{"message", "{\"event_type\":\"step.delta\",\"delta\":{\"type\":\"text\",\"text\":\"\"}}", ""},
+		{"message", "{\"event_type\":\"step.delta\",\"delta\":{\"type\":\"text_annotation\",\"text\":\"x\"}}",
+		 ""},
+		{"message", "{\"event_type\":\"step.delta\",\"delta\":{\"type\":\"audio\",\"data\":\"AA\"}}",
+		 "audio(AA)"},
+		{"message", "{\"event_type\":\"step.delta\",\"delta\":{\"type\":\"image\",\"data\":\"AA\"}}", "text"},
+		{"message",
+		 "{\"event_type\":\"step.start\",\"index\":2,\"step\":{\"type\":\"function_call\",\"id\":\"f1\","
+		 "\"name\":\"lamp\",\"arguments\":{}}}",
+		 "call(f1) name(lamp) tool(lamp)"},
+		{"message",
+		 "{\"event_type\":\"step.delta\",\"delta\":{\"type\":\"arguments_delta\",\"arguments\":\"{}\"}}",
+		 "tool({})"},
+		{"message", "{\"event_type\":\"step.delta\",\"delta\":{\"type\":\"google_search_call\"}}", "tool"},
+		{"message", "{\"event_type\":\"step.stop\",\"index\":2,\"usage\":{\"total_input_tokens\":9}}", ""},
+		{"message",
+		 "{\"event_type\":\"interaction.completed\",\"interaction\":{\"status\":\"requires_action\",\"usage\":{"
+		 "\"total_input_tokens\":30,\"total_cached_tokens\":10,\"total_output_tokens\":7,"
+		 "\"total_thought_tokens\":5,\"total_tool_use_tokens\":2,\"total_tokens\":44}}}",
+		 "usage:i32r10o12t5 stop(requires_action) end"},
+		{"message", "{\"event_type\":\"error\",\"error\":{\"code\":\"resource_exhausted\"}}",
+		 "error(resource_exhausted)"},
+		{"done", "[DONE]", ""},
+		{NULL,
+		 "{\"id\":\"i\",\"model\":\"gemini-x\",\"status\":\"completed\",\"steps\":[{\"type\":\"user_input\","
+		 "\"content\":[{\"type\":\"text\",\"text\":\"no\"}]},{\"type\":\"thought\",\"summary\":[{\"type\":"
+		 "\"text\",\"text\":\"hm\"}]},{\"type\":\"model_output\",\"content\":[{\"type\":\"text\",\"text\":"
+		 "\"hi\"}]}],\"usage\":{\"total_input_tokens\":3,\"total_output_tokens\":2}}",
+		 "reasons reasoning(hm) text(hi) model(gemini-x) usage:i3r0o2 stop(completed) end"},
+		{NULL, "{\"id\":\"i\",\"status\":\"in_progress\"}", ""},
+		{NULL, "{\"error\":{\"code\":400,\"status\":\"INVALID_ARGUMENT\"}}", "error(INVALID_ARGUMENT)"},
+		{NULL, "{\"interactions\":[]}", ""},
+	};
+
+	(void)state;
+	check_rows(&dialect_gemini_interactions, rows, ARRAY_SIZE(rows));
+}
+
+static void test_lmstudio(void **state)
+{
+	static const struct row rows[] = {
+		{"chat.start", "{\"type\":\"chat.start\",\"model_instance_id\":\"org/m\"}", "model(org/m)"},
+		{"model_load.progress", "{\"type\":\"model_load.progress\",\"progress\":0.5}", ""},
+		{"prompt_processing.end", "{\"type\":\"prompt_processing.end\"}", ""},
+		{"reasoning.start", "{\"type\":\"reasoning.start\"}", "reasons"},
+		{"reasoning.delta", "{\"type\":\"reasoning.delta\",\"content\":\"hm\"}", "reasoning(hm)"},
+		{"tool_call.start", "{\"type\":\"tool_call.start\",\"tool\":\"search\"}", "tool(search)"},
+		{"tool_call.arguments", "{\"type\":\"tool_call.arguments\",\"tool\":\"search\",\"arguments\":{}}",
+		 "tool"},
+		{"tool_call.success", "{\"type\":\"tool_call.success\",\"tool\":\"search\",\"output\":\"x\"}", ""},
+		{"message.delta", "{\"type\":\"message.delta\",\"content\":\"hi\"}", "text(hi)"},
+		{"message.delta", "{\"type\":\"message.delta\",\"content\":\"\"}", ""},
+		{"error", "{\"type\":\"error\",\"error\":{\"type\":\"model_not_found\",\"message\":\"secret\"}}",
+		 "error(model_not_found)"},
+		{"chat.end",
+		 "{\"type\":\"chat.end\",\"result\":{\"model_instance_id\":\"org/m\",\"output\":[{\"type\":\"message\","
+		 "\"content\":\"hi\"}],\"stats\":{\"input_tokens\":329,\"total_output_tokens\":268,"
+		 "\"reasoning_output_tokens\":5,\"tokens_per_second\":43.7,\"time_to_first_token_seconds\":0.781,"
+		 "\"model_load_time_seconds\":1.5}}}",
+		 "usage:i329o268t5 server: load1500000us first781000us end"},
+		{NULL,
+		 "{\"model_instance_id\":\"org/m\",\"output\":[{\"type\":\"reasoning\",\"content\":\"hm\"},{\"type\":"
+		 "\"tool_call\",\"tool\":\"t\"},{\"type\":\"message\",\"content\":\"hi\"}],\"stats\":{"
+		 "\"input_tokens\":3,\"total_output_tokens\":2}}",
+		 "model(org/m) reasoning(hm) text(hi) usage:i3o2 end"},
+		{NULL, "{\"error\":{\"type\":\"invalid_request\"}}", "error(invalid_request)"},
+		{NULL, "{\"ok\":true}", ""},
+	};
+
+	(void)state;
+	check_rows(&dialect_lmstudio, rows, ARRAY_SIZE(rows));
+}
+
+/* Whose server it is, and errors that are a finish reason. */
+static void test_compatible_servers(void **state)
+{
+	static const struct row rows[] = {
+		{"", "{\"choices\":[],\"x_groq\":{\"id\":\"r\"}}", "provider(groq)"},
+		{"", "{\"choices\":[],\"timings\":{\"predicted_ms\":5}}",
+		 "provider(llama_cpp) usage: server: decode5000us"},
+		{"", "{\"id\":\"gen-1\",\"provider\":\"Acme\",\"choices\":[]}", "provider(openrouter)"},
+		{"", "{\"id\":\"chatcmpl-1\",\"provider\":\"Acme\",\"choices\":[]}", ""},
+		{"", "{\"system_fingerprint\":\"fp_ollama\",\"choices\":[]}", "provider(ollama)"},
+		{"", "{\"system_fingerprint\":\"fp_123\",\"choices\":[]}", ""},
+		{"",
+		 "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2,\"prompt_cache_hit_tokens\":4,"
+		 "\"prompt_cache_miss_tokens\":5}}",
+		 "provider(deepseek) usage:i9r4o2"},
+		{NULL, "{\"choices\":[],\"stats\":{\"tokens_per_second\":4,\"time_to_first_token\":0.5}}",
+		 "provider(lmstudio) end"},
+		{"", "{\"choices\":[{\"delta\":{},\"finish_reason\":\"error\"}]}", "stop(error) error(error)"},
+		{"",
+		 "{\"error\":{\"code\":502},\"choices\":[{\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]}",
+		 "error(502) stop(error)"},
+		{"",
+		 "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"time_to_first_token\":0.25,\"total_latency\":1.5}}",
+		 "usage:i9 server: first250000us total1500000us"},
+	};
+
+	(void)state;
+	check_rows(&dialect_openai_chat, rows, ARRAY_SIZE(rows));
+}
+
 static void test_cohere(void **state)
 {
 	static const struct row rows[] = {
@@ -817,8 +979,8 @@ static void test_local_servers(void **state)
 	};
 	const struct http_head head = {.status = 200, .headers = headers, .header_count = ARRAY_SIZE(headers)};
 	struct tlog l = {0};
-	struct llm_sink out = {&l,	on_token, on_usage, on_model, on_reasoning,
-			       on_tool, on_stop,  on_error, on_end,   on_server};
+	struct llm_sink out = {&l,	on_token, on_usage, on_model,  on_reasoning, on_tool,
+			       on_stop, on_error, on_end,   on_server, on_provider};
 
 	(void)state;
 	check_rows(&dialect_llamacpp, llamacpp, ARRAY_SIZE(llamacpp));
@@ -888,6 +1050,11 @@ static void test_paths(void **state)
 		{"POST", "/v1beta/models/gemini-x:countTokens", "gemini", "gemini-x", NULL, CALL_COUNT, -1},
 		{"POST", "/v1beta/models/e:embedContent", "gemini", "e", NULL, CALL_MAIN, 0},
 		{"POST", "/v1beta/models/e:batchEmbedContents", "gemini", "e", NULL, CALL_MAIN, 0},
+		{"POST", "/v1beta/interactions", "gemini.interactions", NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/v1beta/interactions/i1/cancel", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/interactions", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/video/interactions", NULL, NULL, NULL, CALL_MAIN, -1},
+		{"POST", "/api/v1/chat", "lmstudio", NULL, NULL, CALL_MAIN, -1},
 		{"POST", "/v1internal:streamGenerateContent", "gemini.codeassist", NULL, NULL, CALL_MAIN, 1},
 		{"POST", "/v1internal:generateContent", "gemini.codeassist", NULL, NULL, CALL_MAIN, 0},
 		{"POST", "/v1internal:countTokens", "gemini.codeassist", NULL, NULL, CALL_COUNT, -1},
@@ -1008,6 +1175,17 @@ static void test_documents(void **state)
 		{"{\"object\":\"chat.completion.chunk\",\"choices\":[]}", &dialect_openai_chat},
 		{"{\"object\":\"chat.completion\",\"choices\":[]}", &dialect_openai_chat},
 		{"{\"choices\":[\"red\",\"blue\"]}", NULL},
+		{"{\"event_type\":\"interaction.created\",\"interaction\":{}}", &dialect_gemini_interactions},
+		{"{\"event_type\":\"step.delta\",\"index\":0,\"delta\":{}}", &dialect_gemini_interactions},
+		{"{\"event_type\":\"step.delta\"}", NULL},
+		{"{\"object\":\"interaction\",\"steps\":[]}", &dialect_gemini_interactions},
+		{"{\"serverContent\":{\"modelTurn\":{\"parts\":[]}}}", &dialect_gemini_live},
+		{"{\"serverContent\":{\"turnComplete\":true}}", &dialect_gemini_live},
+		{"{\"toolCall\":{\"functionCalls\":[]}}", &dialect_gemini_live},
+		{"{\"serverContent\":{\"page\":1}}", NULL},
+		{"{\"type\":\"chat.start\",\"model_instance_id\":\"m\"}", &dialect_lmstudio},
+		{"{\"type\":\"chat.start\"}", NULL},
+		{"{\"type\":\"chat.end\",\"result\":{}}", &dialect_lmstudio},
 		{"{\"model\":\"claude-x\",\"event\":\"telemetry\"}", NULL},
 		{"[]", NULL},
 		{"bad", NULL},
@@ -1059,14 +1237,21 @@ static void test_providers(void **state)
 		{&dialect_ollama, "localhost:11434", "/api/chat", "ollama"},
 		{&dialect_cohere, "api.cohere.com", "/v2/chat", "cohere"},
 		{&dialect_llamacpp, "localhost:8080", "/completion", "llama_cpp"},
+		{&dialect_gemini_live, "generativelanguage.googleapis.com", "/ws/x.BidiGenerateContent", "gcp.gemini"},
+		{&dialect_gemini_live, "h", "/ws/google.cloud.aiplatform.v1.LlmBidiService/BidiGenerateContent",
+		 "gcp.vertex_ai"},
 		{NULL, "example.com", "/", "_OTHER"},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		assert_string_equal(dialect_provider(rows[i].dialect, sv_of(rows[i].host), sv_of(rows[i].path)),
+		assert_string_equal(dialect_provider(rows[i].dialect, sv_of(rows[i].host), sv_of(rows[i].path), NULL),
 				    rows[i].provider);
-	assert_string_equal(dialect_provider(&dialect_openai_chat, SV_NONE, SV_NONE), "openai");
+	assert_string_equal(dialect_provider(&dialect_openai_chat, SV_NONE, SV_NONE, NULL), "openai");
+	/* what the answer tells is asked where neither path nor host does */
+	assert_string_equal(dialect_provider(&dialect_openai_chat, SV("gateway"), SV("/chat/completions"), "groq"),
+			    "groq");
+	assert_string_equal(dialect_provider(&dialect_openai_chat, SV("api.openai.com"), SV("/x"), "groq"), "openai");
 }
 
 /* --- call.c: derived numbers ------------------------------------------------------------------------------------- */
@@ -1173,6 +1358,10 @@ int main(void)
 		cmocka_unit_test(test_bedrock_invoke),
 		cmocka_unit_test(test_bedrock_converse),
 		cmocka_unit_test(test_gemini),
+		cmocka_unit_test(test_gemini_live),
+		cmocka_unit_test(test_gemini_interactions),
+		cmocka_unit_test(test_lmstudio),
+		cmocka_unit_test(test_compatible_servers),
 		cmocka_unit_test(test_cohere),
 		cmocka_unit_test(test_ollama),
 		cmocka_unit_test(test_local_servers),

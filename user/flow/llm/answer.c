@@ -39,6 +39,7 @@ struct answer {
 
 	struct usage_part usage;
 	struct call_server server;
+	const char *provider; /* static; NULL: not told */
 	char *model, *stop_reason, *error;
 	char undecoded[64];
 	struct tool_call *tools;
@@ -217,6 +218,14 @@ static void on_server(void *ctx, const struct call_server *s)
 	keep_known(&known->total_ns, s->total_ns);
 }
 
+static void on_provider(void *ctx, const char *provider)
+{
+	struct answer *a = ctx;
+
+	if (!a->provider)
+		a->provider = provider;
+}
+
 /* --- documents --------------------------------------------------------------------------------------------------- */
 
 /* True: the dialect is known, or guessed. */
@@ -319,8 +328,8 @@ struct answer *answer_new(const struct answer_config *cfg, const struct http_hea
 	a->usage = USAGE_PART_NONE;
 	a->server = CALL_SERVER_NONE;
 	buf_init(&a->text, EXCHANGE_TEXT_MAX + 1);
-	a->sink = (struct llm_sink){a,	     on_token, on_usage, on_model, on_reasoning,
-				    on_tool, on_stop,  on_error, on_end,   on_server};
+	a->sink = (struct llm_sink){a,	     on_token, on_usage, on_model,  on_reasoning, on_tool,
+				    on_stop, on_error, on_end,	 on_server, on_provider};
 	if (!cfg->messages) {
 		a->body = new_body(a, h);
 		if (!a->body) {
@@ -397,6 +406,11 @@ void answer_finish(struct answer *a)
 const struct dialect *answer_dialect(const struct answer *a)
 {
 	return a->dialect;
+}
+
+const char *answer_provider(const struct answer *a)
+{
+	return a->provider;
 }
 
 bool answer_rejected(const struct answer *a)

@@ -40,6 +40,7 @@ bool answer_contradicts(const struct answer *a);	      /* there was something, a
 bool answer_ended(const struct answer *a);		      /* by its terminal event */
 bool answer_failed(const struct answer *a);		      /* an error was told */
 size_t answer_held(const struct answer *a);		      /* bytes of memory that grow with the body */
+const char *answer_provider(const struct answer *a); /* whose server it must be; static. NULL: it does not tell */
 /* Fills the response's fields of c; text and arrays stay owned by a. */
 void answer_report(const struct answer *a, struct call *c);
 

@@ -20,7 +20,9 @@ static const struct dialect *const dialects[] = {
 	&dialect_gemini_codeassist,
 	&dialect_gemini,
 	&dialect_gemini_embed,
+	&dialect_gemini_interactions,
 	&dialect_cohere,
+	&dialect_lmstudio,
 	&dialect_ollama,
 	&dialect_ollama_embed,
 	&dialect_llamacpp,
@@ -42,6 +44,10 @@ const struct dialect *dialect_by_upgrade(struct sv path)
 {
 	if (sv_ends(path, SV("/responses")))
 		return &dialect_openai_responses;
+	if (sv_ends(path, SV("GenerativeService.BidiGenerateContent")) ||
+	    sv_ends(path, SV("GenerativeService.BidiGenerateContentConstrained")) ||
+	    sv_ends(path, SV("LlmBidiService/BidiGenerateContent")))
+		return &dialect_gemini_live;
 	return sv_ends(path, SV("/realtime")) ? &dialect_openai_realtime : NULL;
 }
 
@@ -111,7 +117,7 @@ static bool host_is_bedrock(struct sv host)
 	       (host_is(host, SV(".amazonaws.com")) || host_is(host, SV(".api.aws")));
 }
 
-const char *dialect_provider(const struct dialect *d, struct sv host, struct sv path)
+const char *dialect_provider(const struct dialect *d, struct sv host, struct sv path, const char *told)
 {
 	struct sv rest, name = host.len && host.ptr[0] == '[' ? host : sv_cut(host, ':', &rest);
 
@@ -119,12 +125,16 @@ const char *dialect_provider(const struct dialect *d, struct sv host, struct sv 
 		return "azure.ai.openai";
 	if (d && dialect_after(path, SV("/publishers/")).ptr && dialect_after(path, SV("/models/")).ptr)
 		return "gcp.vertex_ai";
+	if (dialect_after(path, SV("/google.cloud.aiplatform.")).ptr)
+		return "gcp.vertex_ai";
 	if (host_is_bedrock(name))
 		return "aws.bedrock";
 	for (size_t i = 0; i < ARRAY_SIZE(providers); i++) {
 		if (host_is(name, providers[i].suffix))
 			return providers[i].provider;
 	}
+	if (told)
+		return told;
 	return d && d->provider ? d->provider : "_OTHER";
 }
 
@@ -187,6 +197,16 @@ bool dialect_say_error(const struct llm_sink *out, const cJSON *doc)
 		dialect_say_error_object(out, doc, "type", "code");
 	else
 		return false;
+	return true;
+}
+
+bool dialect_say_google_error(const struct llm_sink *out, const cJSON *doc)
+{
+	const cJSON *error = json_get(doc, "error");
+
+	if (!cJSON_IsObject(error))
+		return dialect_say_error(out, doc);
+	dialect_say_error_object(out, error, "status", "code");
 	return true;
 }
 

@@ -36,6 +36,7 @@ struct llm_sink {
 	void (*on_error)(void *ctx, struct sv type);		   /* error type of the body or a mid-stream event */
 	void (*on_end)(void *ctx);				   /* terminal event: the message is whole */
 	void (*on_server)(void *ctx, const struct call_server *s); /* what the server says it spent; unknown ones -1 */
+	void (*on_provider)(void *ctx, const char *provider);	   /* whose server it must be; static */
 };
 
 /* What a path says besides which dialect it is. Views are borrowed from the path. */
@@ -113,9 +114,9 @@ const struct dialect *dialect_by_marks(unsigned marks, bool *sure);
 cJSON *dialect_parse(struct sv text, bool *too_many);
 /* Telemetry, batches and the like, whatever they look like. */
 bool dialect_path_excluded(struct sv path);
-/* What the path alone says (Azure deployments), else the host table, else the dialect's family, else "_OTHER". Host
- * may carry a port. Static string. */
-const char *dialect_provider(const struct dialect *d, struct sv host, struct sv path);
+/* What the path alone says (Azure deployments), else the host table, else what the answer told (NULL: nothing), else
+ * the dialect's family, else "_OTHER". Host may carry a port. Static string. */
+const char *dialect_provider(const struct dialect *d, struct sv host, struct sv path, const char *told);
 
 extern const struct dialect dialect_anthropic;
 extern const struct dialect dialect_openai_chat;
@@ -129,10 +130,13 @@ extern const struct dialect dialect_bedrock_converse;
 extern const struct dialect dialect_gemini;
 extern const struct dialect dialect_gemini_embed;
 extern const struct dialect dialect_gemini_codeassist;
+extern const struct dialect dialect_gemini_interactions;
+extern const struct dialect dialect_gemini_live;
 extern const struct dialect dialect_cohere;
 extern const struct dialect dialect_ollama;
 extern const struct dialect dialect_ollama_embed;
 extern const struct dialect dialect_llamacpp;
+extern const struct dialect dialect_lmstudio;
 extern const struct dialect dialect_tgi;
 
 #endif

@@ -81,6 +81,9 @@ static void say_choices(const struct llm_sink *out, const cJSON *doc, const char
 	cJSON_ArrayForEach (choice, json_get(doc, "choices")) {
 		say_delta(out, json_get(choice, member));
 		dialect_say_stop(out, choice, "finish_reason");
+		/* OpenRouter, Mistral: the only word of it, where no error is beside it */
+		if (sv_eq(json_get_string(choice, "finish_reason"), SV("error")) && !json_get(doc, "error"))
+			out->on_error(out->ctx, SV("error"));
 	}
 }
 
@@ -95,6 +98,7 @@ static void on_event(struct sv name, const cJSON *doc, struct sv raw, const stru
 	if (!cJSON_IsArray(json_get(doc, "choices")) && !cJSON_IsObject(json_get(doc, "usage")))
 		return;
 	dialect_say_model(out, doc);
+	dialect_say_openai_provider(out, doc);
 	say_choices(out, doc, "delta");
 	dialect_say_openai_usage(out, doc);
 }
@@ -104,6 +108,7 @@ static void on_document(const cJSON *doc, const struct llm_sink *out)
 	if (dialect_say_error(out, doc) || !cJSON_IsArray(json_get(doc, "choices")))
 		return;
 	dialect_say_model(out, doc);
+	dialect_say_openai_provider(out, doc);
 	say_choices(out, doc, "message");
 	dialect_say_openai_usage(out, doc);
 	out->on_end(out->ctx);

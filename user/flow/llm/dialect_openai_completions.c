@@ -39,6 +39,7 @@ static void on_event(struct sv name, const cJSON *doc, struct sv raw, const stru
 	if (!cJSON_IsArray(json_get(doc, "choices")))
 		return;
 	dialect_say_model(out, doc);
+	dialect_say_openai_provider(out, doc);
 	say_choices(out, doc);
 	dialect_say_openai_usage(out, doc);
 }
@@ -52,6 +53,7 @@ static void on_document(const cJSON *doc, const struct llm_sink *out)
 	if (dialect_say_error(out, doc) || !cJSON_IsArray(json_get(doc, "choices")))
 		return;
 	dialect_say_model(out, doc);
+	dialect_say_openai_provider(out, doc);
 	say_choices(out, doc);
 	dialect_say_openai_usage(out, doc);
 	out->on_end(out->ctx);

@@ -26,7 +26,7 @@ void dialect_add_timings(struct usage_part *u, const cJSON *timings)
 	u->output_total = dialect_first_known(u->output_total, json_get_count(timings, "predicted_n"));
 }
 
-/* Groq: seconds in usage. LM Studio: seconds in stats. */
+/* Groq, SambaNova: seconds in usage. LM Studio: seconds in stats. */
 static void say_server(const struct llm_sink *out, const cJSON *usage, const cJSON *stats)
 {
 	struct call_server s = CALL_SERVER_NONE;
@@ -36,6 +36,10 @@ static void say_server(const struct llm_sink *out, const cJSON *usage, const cJS
 	s.decode_ns = dialect_duration(usage, "completion_time", 1e9);
 	s.total_ns = dialect_duration(usage, "total_time", 1e9);
 	s.first_token_ns = dialect_duration(stats, "time_to_first_token", 1e9);
+	if (s.first_token_ns < 0)
+		s.first_token_ns = dialect_duration(usage, "time_to_first_token", 1e9);
+	if (s.total_ns < 0)
+		s.total_ns = dialect_duration(usage, "total_latency", 1e9);
 	dialect_say_server(out, &s);
 }
 
@@ -58,4 +62,22 @@ void dialect_say_openai_usage(const struct llm_sink *out, const cJSON *doc)
 	out->on_usage(out->ctx, &u);
 	say_server(out, usage, json_get(doc, "stats"));
 	dialect_say_timings(out, timings);
+}
+
+void dialect_say_openai_provider(const struct llm_sink *out, const cJSON *doc)
+{
+	const cJSON *usage = json_get(doc, "usage");
+
+	if (cJSON_IsObject(json_get(doc, "x_groq")))
+		out->on_provider(out->ctx, "groq");
+	else if (json_get(json_get(doc, "timings"), "predicted_ms"))
+		out->on_provider(out->ctx, "llama_cpp");
+	else if (json_get_string(doc, "provider").len && sv_starts(json_get_string(doc, "id"), SV("gen-")))
+		out->on_provider(out->ctx, "openrouter");
+	else if (sv_eq(json_get_string(doc, "system_fingerprint"), SV("fp_ollama")))
+		out->on_provider(out->ctx, "ollama");
+	else if (json_get(usage, "prompt_cache_hit_tokens") && json_get(usage, "prompt_cache_miss_tokens"))
+		out->on_provider(out->ctx, "deepseek");
+	else if (json_get(json_get(doc, "stats"), "tokens_per_second"))
+		out->on_provider(out->ctx, "lmstudio");
 }

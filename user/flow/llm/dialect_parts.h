@@ -38,15 +38,26 @@ struct sv dialect_after(struct sv path, struct sv part);
 int64_t dialect_duration(const cJSON *object, const char *key, double unit_ns);
 /* Says what the server spent, where anything is known. */
 void dialect_say_server(const struct llm_sink *out, const struct call_server *s);
+/* {"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}} of Google's servers: its status, else its code. True: it was
+ * one. */
+bool dialect_say_google_error(const struct llm_sink *out, const cJSON *doc);
 /* {"message","__type"} with a type of its own, as AWS writes errors. True: there was one. */
 bool dialect_say_aws_error(const struct llm_sink *out, const cJSON *doc);
 /* x-amzn-errortype of an AWS answer's head. */
 void dialect_say_aws_head(const struct http_head *h, const struct llm_sink *out);
+/* Whose server it is, by what only that one adds to OpenAI's documents. */
+void dialect_say_openai_provider(const struct llm_sink *out, const cJSON *doc);
 /* usage, x_groq, timings and stats of an OpenAI-like document. */
 void dialect_say_openai_usage(const struct llm_sink *out, const cJSON *doc);
 /* llama.cpp's timings object, which it adds to every API that it speaks: durations, and counts where *u has none. */
 void dialect_say_timings(const struct llm_sink *out, const cJSON *timings);
 void dialect_add_timings(struct usage_part *u, const cJSON *timings);
+
+/* Gemini's counts, in each of its APIs' spellings: `tool` is input that the server's own tools made. */
+struct dialect_gemini_counts {
+	int64_t prompt, tool, answer, thoughts, cached, total;
+};
+void dialect_say_gemini_usage(const struct llm_sink *out, const struct dialect_gemini_counts *n);
 
 /* Number of tokens: UNKNOWN_COUNT when absent or null, USAGE_UNREADABLE when negative, fractional, no number … */
 int64_t dialect_count(const cJSON *object, const char *key);

@@ -71,6 +71,37 @@ static bool is_gemini(struct sv type, const cJSON *doc)
 	       (cJSON_IsObject(json_get(doc, "usageMetadata")) && json_get(doc, "modelVersion"));
 }
 
+static bool is_interactions(struct sv type, const cJSON *doc)
+{
+	struct sv event = json_get_string(doc, "event_type");
+
+	(void)type;
+	if (sv_starts(event, SV("interaction.")))
+		return cJSON_IsObject(json_get(doc, "interaction"));
+	if (sv_starts(event, SV("step.")))
+		return json_get(doc, "index") != NULL;
+	return sv_eq(json_get_string(doc, "object"), SV("interaction")) && cJSON_IsArray(json_get(doc, "steps"));
+}
+
+static bool is_live(struct sv type, const cJSON *doc)
+{
+	const cJSON *content = json_get(doc, "serverContent");
+
+	(void)type;
+	return cJSON_IsArray(json_get(json_get(doc, "toolCall"), "functionCalls")) ||
+	       cJSON_IsArray(json_get(json_get(content, "modelTurn"), "parts")) ||
+	       cJSON_IsBool(json_get(content, "turnComplete")) || cJSON_IsBool(json_get(content, "generationComplete"));
+}
+
+static bool is_lmstudio(struct sv type, const cJSON *doc)
+{
+	if (sv_eq(type, SV("chat.start")))
+		return json_get(doc, "model_instance_id") != NULL;
+	if (sv_eq(type, SV("chat.end")))
+		return cJSON_IsObject(json_get(doc, "result"));
+	return json_get(doc, "model_instance_id") && json_get(json_get(doc, "stats"), "total_output_tokens");
+}
+
 static bool is_codeassist(struct sv type, const cJSON *doc)
 {
 	return is_gemini(type, json_get(doc, "response"));
@@ -138,6 +169,9 @@ static const struct {
 	{is_embeddings, &dialect_openai_embeddings},
 	{is_gemini, &dialect_gemini},
 	{is_codeassist, &dialect_gemini_codeassist},
+	{is_interactions, &dialect_gemini_interactions},
+	{is_live, &dialect_gemini_live},
+	{is_lmstudio, &dialect_lmstudio},
 	{is_converse, &dialect_bedrock_converse},
 	{is_bedrock_chunk, &dialect_bedrock_invoke},
 	{is_cohere, &dialect_cohere},

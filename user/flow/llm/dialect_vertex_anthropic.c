@@ -29,10 +29,8 @@ static void on_event(struct sv name, const cJSON *doc, struct sv raw, const stru
 /* Google's own errors have a status word: {"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}} */
 static void on_document(const cJSON *doc, const struct llm_sink *out)
 {
-	const cJSON *error = json_get(doc, "error");
-
-	if (json_get_string(error, "status").len)
-		dialect_say_error_object(out, error, "status", "code");
+	if (json_get_string(json_get(doc, "error"), "status").len)
+		dialect_say_google_error(out, doc);
 	else
 		dialect_anthropic.on_document(doc, out);
 }

@@ -160,11 +160,12 @@ static const struct dialect *dialect_of(const struct pending *p)
 static void report_what(const struct pending *p, struct call *c)
 {
 	const struct dialect *d = dialect_of(p);
+	const char *told = p->answer ? answer_provider(p->answer) : NULL;
 	struct sv rest, path = c->path ? sv_cut(sv_of(c->path), '?', &rest) : SV_NONE;
 
 	c->api = d->api;
 	c->operation = p->path.operation ? p->path.operation : d->operation;
-	c->provider = d->api ? dialect_provider(d, sv_of(c->host), path) : NULL;
+	c->provider = d->api ? dialect_provider(d, sv_of(c->host), path, told) : NULL;
 }
 
 /* Without any head: model APIs are posted to. */

@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "text.h"
 
-static bool key_in(const struct jsonscan_value *v, unsigned level, const struct sv *keys, size_t count)
+static bool jsonscan_key_in(const struct jsonscan_value *v, unsigned level, const struct sv *keys, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (jsonscan_key_is(v, level, keys[i]))
@@ -61,7 +61,7 @@ static const struct mark_row {
 	{SV("messages"), 1 << JSON_ARRAY, MARK_MESSAGES},
 	{SV("contents"), 1 << JSON_ARRAY, MARK_CONTENTS},
 	{SV("model"), 1 << JSON_STRING, MARK_MODEL},
-	{SV("input"), 1 << JSON_ARRAY | 1 << JSON_STRING, MARK_INPUT},
+	{SV("input"), 1 << JSON_ARRAY | 1 << JSON_STRING | 1 << JSON_OBJECT, MARK_INPUT},
 	{SV("instructions"), 1 << JSON_STRING, MARK_RESPONSES},
 	{SV("previous_response_id"), 1 << JSON_STRING, MARK_RESPONSES},
 	{SV("prompt_cache_key"), 1 << JSON_STRING, MARK_RESPONSES},
@@ -92,17 +92,20 @@ static void mark(struct request_scan *s, const struct jsonscan_value *v)
 
 static void top_string(struct request_scan *s, const struct jsonscan_value *v)
 {
+	static const struct sv efforts[] = {SV("reasoning_effort"), SV("think"), SV("reasoning")};
+	static const struct sv systems[] = {SV("system"), SV("instructions"), SV("system_instruction"),
+					    SV("system_prompt")};
 	struct request_facts *f = &s->facts;
 
 	if (jsonscan_key_is(v, 0, SV("model"))) {
 		text_copy(f->model, sizeof(f->model), v->text);
 	} else if (jsonscan_key_is(v, 0, SV("input"))) {
 		f->counts.messages = 1;
-	} else if (jsonscan_key_is(v, 0, SV("system")) || jsonscan_key_is(v, 0, SV("instructions"))) {
+	} else if (jsonscan_key_in(v, 0, systems, ARRAY_SIZE(systems))) {
 		s->system_bytes += (int64_t)v->bytes;
 		s->system_ended = true;
-	} else if (jsonscan_key_is(v, 0, SV("reasoning_effort")) || jsonscan_key_is(v, 0, SV("think"))) {
-		f->counts.thinking = !sv_eq(v->text, SV("none"));
+	} else if (jsonscan_key_in(v, 0, efforts, ARRAY_SIZE(efforts))) {
+		f->counts.thinking = !sv_eq(v->text, SV("none")) && !sv_eq(v->text, SV("off"));
 	} else if (jsonscan_key_is(v, 0, SV("prompt_cache_key"))) {
 		text_copy(s->cache_key, sizeof(s->cache_key), v->text);
 	} else if (jsonscan_key_is(v, 0, SV("type"))) {
@@ -119,7 +122,7 @@ static void top_number(struct request_scan *s, const struct jsonscan_value *v)
 	static const struct sv limits[] = {SV("max_tokens"), SV("max_completion_tokens"), SV("max_output_tokens"),
 					   SV("n_predict")};
 
-	if (key_in(v, 0, limits, ARRAY_SIZE(limits)))
+	if (jsonscan_key_in(v, 0, limits, ARRAY_SIZE(limits)))
 		s->facts.counts.max_tokens = count_of(v->text);
 }
 
@@ -195,10 +198,11 @@ static void member_number(struct request_scan *s, const struct jsonscan_value *v
 	static const struct {
 		struct sv object, key;
 	} limits[] = {
-		{SV("generationConfig"), SV("maxOutputTokens")}, /* Gemini */
-		{SV("inferenceConfig"), SV("maxTokens")},	 /* Converse */
-		{SV("options"), SV("num_predict")},		 /* Ollama; -1: without a limit */
-		{SV("parameters"), SV("max_new_tokens")},	 /* TGI */
+		{SV("generationConfig"), SV("maxOutputTokens")},    /* Gemini */
+		{SV("inferenceConfig"), SV("maxTokens")},	    /* Converse */
+		{SV("options"), SV("num_predict")},		    /* Ollama; -1: without a limit */
+		{SV("parameters"), SV("max_new_tokens")},	    /* TGI */
+		{SV("generation_config"), SV("max_output_tokens")}, /* Interactions */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {

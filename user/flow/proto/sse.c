@@ -22,6 +22,8 @@ struct sse {
 	bool line_begun;   /* the line at hand has a byte; `line` may lack it when nothing is kept */
 	bool comment;	   /* ... and began with a colon */
 	bool skipping;	   /* up to the next blank line */
+	struct stamp part; /* of the last byte of a line that is not complete */
+	bool bare;	   /* the event at hand is JSON without field names */
 	bool data_seen;
 	struct buf line, data, type;
 	struct stamp last; /* of the last line end */
@@ -62,7 +64,7 @@ static void drop_event(struct sse *s)
 {
 	clear_some(&s->data);
 	buf_clear(&s->type);
-	s->data_seen = false;
+	s->data_seen = s->bare = false;
 }
 
 static void oversize(struct sse *s)
@@ -111,11 +113,25 @@ static int set_type(struct sse *s, struct sv value)
 	return buf_push(&s->type, value.ptr, value.len < TYPE_MAX_BYTES ? value.len : TYPE_MAX_BYTES);
 }
 
+/* A line of JSON that stands there without a field name: no field's name begins with a brace. It goes on to the blank
+ * line, or to a line of data. */
+static bool is_bare(struct sse *s, struct sv line)
+{
+	if (s->bare)
+		return !sv_starts(line, SV("data:")) && !sv_starts(line, SV("event:"));
+	s->bare = !s->data_seen && *line.ptr == '{';
+	return s->bare;
+}
+
 /* `id` and `retry` are for clients that reconnect. */
-static int field(struct sse *s, struct sv line)
+static int field(struct sse *s, struct sv line, const struct stamp *at)
 {
 	struct sv value, name = sv_cut(line, ':', &value);
 
+	if (is_bare(s, line))
+		return add_data(s, line);
+	if (s->bare)
+		deliver(s, at, false);
 	if (value.len && value.ptr[0] == ' ')
 		value.ptr++, value.len--;
 	if (sv_eq(name, SV("data")))
@@ -148,25 +164,26 @@ static int line_end(struct sse *s, struct sv tail, const struct stamp *at)
 	if (s->skipping)
 		return 0;
 	if (!s->line.len)
-		return field(s, tail);
+		return field(s, tail, at);
 	err = buf_push(&s->line, tail.ptr, tail.len);
 	if (err == -ENOSPC) {
 		oversize(s);
 		return 0;
 	}
 	if (!err)
-		err = field(s, (struct sv){s->line.ptr, s->line.len});
+		err = field(s, (struct sv){s->line.ptr, s->line.len}, at);
 	clear_some(&s->line);
 	return err;
 }
 
 /* The beginning of a line whose end has not come. */
-static int line_part(struct sse *s, struct sv part)
+static int line_part(struct sse *s, struct sv part, const struct stamp *at)
 {
 	int err;
 
 	if (!part.len)
 		return 0;
+	s->part = *at;
 	if (!s->line_begun)
 		s->comment = *part.ptr == ':';
 	s->line_begun = true;
@@ -210,7 +227,7 @@ static int push_text(struct sse *s, const char *ptr, size_t len, const struct st
 		s->after_cr = false;
 		text = (struct sv){ptr, line_length(ptr, len)};
 		if (text.len == len)
-			return line_part(s, text);
+			return line_part(s, text, at);
 		s->after_cr = ptr[text.len] == '\r';
 		err = line_end(s, text, at);
 		if (err)
@@ -252,6 +269,13 @@ void sse_gap(struct sse *s)
 
 void sse_finish(struct sse *s)
 {
+	struct sv line = {s->line.ptr, s->line.len};
+
+	/* only there a line may lack its end: what it says is whole if it is JSON */
+	if (!s->skipping && line.len && is_bare(s, line)) {
+		s->last = s->part;
+		add_data(s, line);
+	}
 	if (!s->skipping)
 		deliver(s, &s->last, true);
 	drop_event(s);

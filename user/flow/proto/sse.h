@@ -5,7 +5,9 @@
 /*
  * Server-sent events by the WHATWG rules (HTML section 9.2): BOM, LF, CR, CRLF (also cut between), comments, one
  * leading space, several data lines, fields without colon. An event is delivered at the byte that completes it: at the
- * CR, when a CR ends the blank line. At the end of the stream complete lines are delivered with `unterminated` set.
+ * CR, when a CR ends the blank line. JSON that begins a line where a field's name should be (Google's servers tell
+ * errors so, in one line or many) is an event, which the rules would pass over. At the end of the stream complete lines
+ * are delivered with `unterminated` set.
  */
 
 #include "base/sv.h"
