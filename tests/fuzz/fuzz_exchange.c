@@ -35,7 +35,7 @@ static void on_call(void *ctx, const struct call *c)
 	const struct usage *u = &c->usage;
 
 	(void)ctx;
-	check(c->id && c->api && c->provider && c->operation);
+	check(c->id && !c->api == !c->provider && !c->api == !c->operation && (c->api || c->undecoded));
 	check(c->first_token_ns == UNKNOWN_NS || c->first_kind != TOKEN_NONE);
 	check(c->first_token_ns == UNKNOWN_NS || c->last_token_ns == UNKNOWN_NS ||
 	      c->first_token_ns <= c->last_token_ns);
@@ -85,6 +85,9 @@ static void request(struct script *s, uint64_t xid, unsigned how, const struct s
 		SV("/v1/completions"),
 		SV("/v1/realtime?model=x%"),
 		SV_NONE,
+		SV("/v1beta/interactions"),
+		SV("/api/v1/chat"),
+		SV("/ws/google.ai.generativelanguage.v1.GenerativeService.BidiGenerateContent"),
 	};
 	static const struct http_header headers[] = {
 		{SV("x-claude-code-session-id"), SV("s")},

@@ -514,6 +514,127 @@ static void test_realtime(void **state)
 	rig_close(&r);
 }
 
+/* --- Gemini Live ------------------------------------------------------------------------------------------------- */
+
+#define LIVE   "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=secret"
+#define GOOGLE "host: generativelanguage.googleapis.com\nupgrade: websocket\n"
+#define SETUP                                                                                                          \
+	"{\"setup\":{\"model\":\"models/gemini-live-1\",\"generationConfig\":{\"maxOutputTokens\":99},"                \
+	"\"systemInstruction\":{\"parts\":[{\"text\":\"be kind\"}]},\"tools\":[{\"functionDeclarations\":[{},{}]}]}}"
+#define TURN(ended)                                                                                                    \
+	"{\"clientContent\":{\"turns\":[{\"role\":\"user\",\"parts\":[{\"text\":\"hi\"}]}],\"turnComplete\":" ended "}}"
+#define MODEL_TEXT(t) "{\"serverContent\":{\"modelTurn\":{\"parts\":[{\"text\":\"" t "\"}]}}}"
+#define TURN_DONE                                                                                                      \
+	"{\"serverContent\":{\"turnComplete\":true},\"usageMetadata\":{\"promptTokenCount\":30,"                       \
+	"\"responseTokenCount\":6,\"totalTokenCount\":36}}"
+
+static void tell_binary(struct rig *r, uint64_t xid, const char *text, uint64_t ms)
+{
+	struct ws_message m = message(text, ms, ms);
+
+	m.opcode = WS_BINARY;
+	exchanges_ws_message(r->flow, xid, HTTP_RESPONSE, &m);
+}
+
+static void test_live(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade_to(&r, 1, LIVE, GOOGLE, 0);
+	ask(&r, 1, SETUP, 10);
+	tell_binary(&r, 1, "{\"setupComplete\":{}}", 20);
+	/* a turn of two messages, the second of which ends it */
+	ask(&r, 1, TURN("false"), 90);
+	ask(&r, 1, TURN("true"), 100);
+	tell_binary(&r, 1, "{\"sessionResumptionUpdate\":{}}", 120);
+	tell_binary(&r, 1, MODEL_TEXT("hel"), 200);
+	tell_binary(&r, 1, MODEL_TEXT("lo"), 250);
+	tell_binary(&r, 1, "{\"serverContent\":{\"generationComplete\":true}}", 260);
+	assert_log(&r.log, "");
+	tell_binary(&r, 1, TURN_DONE, 300);
+	assert_log(&r.log,
+		   "call 2 proto=websocket method=POST "
+		   "path=/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=* "
+		   "host=generativelanguage.googleapis.com status=200 api=gemini.live provider=gcp.gemini "
+		   "op=generate_content class=main stream=1\n"
+		   "  model=gemini-live-1 asked=gemini-live-1\n"
+		   "   start=100 send=100 ttfb=200 first=200 visible=200 last=250 end=300 kind=text chunks=2 stalls=0 "
+		   "gap=50 decode=100\n"
+		   "  request messages=1 tools=2 system=7 max=99 sent=89 got=283\n"
+		   "  usage=reported uncached=30 read=0 write=0 input=30 output=6\n"
+		   "  text=hello\n");
+	tlog_free(&r.log);
+	/* tools: the turn waits for their results, which are asked anew */
+	ask(&r, 1, TURN("true"), 1000);
+	tell(&r, 1, "{\"toolCall\":{\"functionCalls\":[{\"id\":\"f1\",\"name\":\"lamp\"}]}}", 1100);
+	ask(&r, 1, "{\"toolResponse\":{\"functionResponses\":[{\"id\":\"f1\"}]}}", 1500);
+	expect(&r, "call 3 ");
+	expect(&r, "  start=1000 send=1000 ttfb=1100 first=1100 last=1100 end=1100 kind=tool ");
+	expect(&r, " tool=f1 name=lamp\n");
+	tlog_free(&r.log);
+	tell(&r, 1, MODEL_TEXT("on"), 1600);
+	tell(&r, 1, TURN_DONE, 1700);
+	expect(&r, "call 4 ");
+	expect(&r, "  start=1500 send=1500 ttfb=1600 first=1600 ");
+	tlog_free(&r.log);
+	/* the user goes on before the answer, and into it */
+	ask(&r, 1, TURN("true"), 2000);
+	ask(&r, 1, TURN("true"), 2010);
+	tell(&r, 1, MODEL_TEXT("a"), 2100);
+	ask(&r, 1, TURN("true"), 2150);
+	tell(&r, 1, "{\"serverContent\":{\"interrupted\":true}}", 2160);
+	tell(&r, 1, "{\"serverContent\":{\"turnComplete\":true}}", 2170);
+	expect(&r, " stop=interrupted\n   start=2000 send=2010 ttfb=2100 ");
+	tlog_free(&r.log);
+	tell(&r, 1, MODEL_TEXT("b"), 2200);
+	end_at(&r, 1, HTTP_ABORT_SERVER, 2300);
+	expect(&r, " end=server_abort\n   start=2150 send=2150 ttfb=2200 first=2200 ");
+	rig_close(&r);
+}
+
+/* What is spoken has no end that anybody says. */
+static void test_live_speech(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade_to(&r, 1, LIVE, GOOGLE, 0);
+	ask(&r, 1, SETUP, 10);
+	ask(&r, 1, "{\"realtimeInput\":{\"audio\":{\"data\":\"AAAA\",\"mimeType\":\"audio/pcm\"}}}", 20);
+	tell(&r, 1, "{\"serverContent\":{\"inputTranscription\":{\"text\":\"hello\"}}}", 50);
+	tell(&r, 1, "{\"serverContent\":{\"outputTranscription\":{\"text\":\"hi\"}}}", 100);
+	tell(&r, 1,
+	     "{\"serverContent\":{\"modelTurn\":{\"parts\":[{\"inlineData\":{\"mimeType\":\"audio/pcm\",\"data\":"
+	     "\"AA\"}}]}}}",
+	     110);
+	tell(&r, 1, TURN_DONE, 200);
+	expect(&r, "  model=gemini-live-1 asked=gemini-live-1\n   start=100 last=110 end=200 chunks=2 ");
+	tlog_free(&r.log);
+	/* ... unless the program does */
+	ask(&r, 1, "{\"realtimeInput\":{\"activityEnd\":{}}}", 1000);
+	tell(&r, 1, MODEL_TEXT("yes"), 1100);
+	tell(&r, 1, TURN_DONE, 1200);
+	expect(&r, "   start=1000 ttfb=1100 first=1100 ");
+	tlog_free(&r.log);
+	ask(&r, 1, "{\"realtimeInput\":{\"text\":\"and now?\"}}", 2000);
+	tell(&r, 1, MODEL_TEXT("yes"), 2100);
+	tell(&r, 1, TURN_DONE, 2200);
+	expect(&r, "   start=2000 ttfb=2100 first=2100 ");
+	tlog_free(&r.log);
+	/* nothing but an end; and met in the middle */
+	tell(&r, 1, TURN_DONE, 3000);
+	end_at(&r, 1, HTTP_ABORT_CLIENT, 3100);
+	assert_log(&r.log, "");
+	tell_binary(&r, 9, MODEL_TEXT("x"), 4000);
+	tell_binary(&r, 9, TURN_DONE, 4100);
+	expect(&r, "api=gemini.live provider=gcp.gemini op=generate_content class=main stream=1\n  mid_attach\n   "
+		   "start=4000 last=4000 end=4100 ");
+	rig_close(&r);
+}
+
 /* --- attempts ---------------------------------------------------------------------------------------------------- */
 
 static void test_fallback(void **state)
@@ -621,6 +742,14 @@ static void play_all(struct rig *r)
 	ask(r, 3, CREATE(""), 90);
 	exchanges_ws_close(r->flow, 3, HTTP_REQUEST, &AT(95));
 	tell(r, 3, CREATED, 96);
+	upgrade_to(r, 5, LIVE, GOOGLE, 97);
+	ask(r, 5, SETUP, 97);
+	ask(r, 5, TURN("true"), 98);
+	tell(r, 5, "{\"toolCall\":{\"functionCalls\":[{\"id\":\"f\",\"name\":\"n\"}]}}", 98);
+	ask(r, 5, "{\"toolResponse\":{}}", 98);
+	tell(r, 5, TURN_DONE, 99);
+	tell(r, 5, MODEL_TEXT("x"), 99);
+	end_at(r, 5, HTTP_ABORT_CLOSED, 99);
 	hide(r, 4, HTTP_REQUEST, NULL, true, 100);
 	hide(r, 4, HTTP_RESPONSE, NULL, true, 110);
 	hide(r, 4, HTTP_REQUEST, NULL, true, 120);
@@ -653,6 +782,7 @@ int main(void)
 		cmocka_unit_test(test_lanes),	  cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_opaque),	  cmocka_unit_test(test_unseen_handshake),
 		cmocka_unit_test(test_unread),	  cmocka_unit_test(test_unread_and_read),
+		cmocka_unit_test(test_live),	  cmocka_unit_test(test_live_speech),
 		cmocka_unit_test(test_realtime),  cmocka_unit_test(test_fallback),
 		cmocka_unit_test(test_bounds),	  cmocka_unit_test(test_no_memory),
 	};

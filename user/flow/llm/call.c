@@ -91,7 +91,7 @@ bool call_server_known(const struct call_server *s)
 
 bool call_has_start(const struct call *c)
 {
-	return c->start_ns != UNKNOWN_NS && ((!c->mid_attach && !c->request_lost) || c->start_known);
+	return c->start_ns != UNKNOWN_NS && ((!c->mid_attach && !c->request_lost && !c->unasked) || c->start_known);
 }
 
 double call_ms(const struct call *c, uint64_t ns)

@@ -143,6 +143,7 @@ struct call {
 
 	bool lossy, mid_attach, request_truncated;
 	bool request_lost;  /* not the call was old: its request is missing (then lossy). It has no start either */
+	bool unasked;	    /* nothing says when it was asked for (speech): no start */
 	bool start_known;   /* with mid_attach: only headers were missed, times count from the start */
 	int64_t lost_bytes; /* of this call's bytes; UNKNOWN_COUNT when lossy and unknown how many */
 	char *undecoded;    /* coding or protocol; NULL: decoded */
@@ -166,9 +167,9 @@ void call_init(struct call *c); /* everything unknown */
 void call_release(struct call *c);
 
 /* Derived numbers, one place for every view. NAN when unknown; *_ms relative to the call's start. A call attached in
- * the middle, or whose request was lost, has no start, unless start_known: its start_ns is when it was first seen, and
- * nothing is measured from it. Rates are NAN where the count is partial: such a count does not belong to the time it
- * would be divided by. */
+ * the middle, or whose request was lost or never said, has no start, unless start_known: its start_ns is when it was
+ * first seen, and nothing is measured from it. Rates are NAN where the count is partial: such a count does not belong
+ * to the time it would be divided by. */
 bool call_has_start(const struct call *c);
 double call_ms(const struct call *c, uint64_t ns);
 /* From the earliest phase that the call paid for to its end: its slice. 0 and 0 when nothing is known. */

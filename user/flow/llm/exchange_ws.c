@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Exchanges as WebSocket messages: OpenAI's Responses and Realtime. */
+/* Exchanges as WebSocket messages: OpenAI's Responses and Realtime, and what cannot be read. */
 
-#include "exchange_table.h"
+#include "exchange_ws.h"
 
 #include <stdlib.h>
 
@@ -9,41 +9,6 @@
 #include "text.h"
 
 #define MESSAGE_XID (1ull << 63) /* calls that are messages: numbers that no protocol gives */
-
-/* A call that was asked for and has not ended. Its entry may have lost its pending part to eviction. */
-struct ws_call {
-	struct ws_call *prev, *next;
-	struct entry *entry;
-	char lane[REQUEST_NAME_BYTES];	   /* stream_id; "" without */
-	char response[REQUEST_NAME_BYTES]; /* id of the response, once it was created */
-	bool created;
-	bool bytes_unsure; /* some may have been its, or another one's */
-	/* Nothing of it can be read: what the client said, and what came then until it spoke again. cut: not to the end
-	 * of a message. */
-	bool unread, answered, cut;
-	uint64_t last_ns; /* of an unread one: its answer's last byte so far */
-};
-
-/* A WebSocket. What its handshake said holds for every call on it. */
-struct ws_session {
-	const struct dialect *dialect; /* NULL: not known yet */
-	struct client client;
-	char *path, *host;
-	char model[REQUEST_NAME_BYTES];
-	const char *protocol;
-	bool handshake_seen;
-	struct ws_call *calls; /* in order of their start */
-	unsigned call_count;
-	bool understood;    /* some message was of a model's */
-	uint64_t turn_ns;   /* the server heard the user's turn end; UNKNOWN_NS */
-	uint64_t start_ns;  /* of the handshake */
-	uint64_t last_ns;   /* latest sign of life */
-	uint64_t sent, got; /* payload bytes */
-	uint32_t tid;
-	bool compressed; /* what could not be read was */
-	bool foreign;	 /* a message was of something that is no model's */
-	bool told;	 /* an unread call was */
-};
 
 /* Of a call that cannot be read on a WebSocket whose handshake was not seen. */
 static const struct dialect dialect_unread = {0};
@@ -167,8 +132,7 @@ static struct pending *new_pending(struct exchange_flow *f, struct ws_session *s
 	return p;
 }
 
-/* NULL: too many, or no memory; counted. */
-static struct ws_call *begin_call(struct exchange_flow *f, struct ws_session *s, const struct stamp *first)
+struct ws_call *ws_call_begin(struct exchange_flow *f, struct ws_session *s, const struct stamp *first)
 {
 	struct exchanges *t = f->table;
 	struct answer_config cfg = {.dialect = s->dialect, .content = t->cfg.content, .messages = true};
@@ -189,8 +153,7 @@ static struct ws_call *begin_call(struct exchange_flow *f, struct ws_session *s,
 	return c;
 }
 
-static void end_call(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, enum end_reason end,
-		     uint64_t ts_ns)
+void ws_call_end(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, enum end_reason end, uint64_t ts_ns)
 {
 	struct pending *p = c->entry->pending;
 
@@ -236,7 +199,7 @@ static void end_unread(struct exchange_flow *f, struct ws_session *s)
 	if (!c)
 		return;
 	s->told |= c->answered;
-	end_call(f, s, c, END_COMPLETE, c->last_ns);
+	ws_call_end(f, s, c, END_COMPLETE, c->last_ns);
 }
 
 static void end_calls(struct exchange_flow *f, struct ws_session *s, enum end_reason end, uint64_t ts_ns)
@@ -248,7 +211,7 @@ static void end_calls(struct exchange_flow *f, struct ws_session *s, enum end_re
 	else if (c)
 		s->told |= c->answered;
 	while (s->calls)
-		end_call(f, s, s->calls, end, ts_ns);
+		ws_call_end(f, s, s->calls, end, ts_ns);
 }
 
 /* Messages tell what it is. */
@@ -260,12 +223,12 @@ static void forget_unread(struct exchange_flow *f, struct ws_session *s)
 		return;
 	if (c->entry->pending)
 		c->entry->pending->denied = true;
-	end_call(f, s, c, END_COMPLETE, s->last_ns);
+	ws_call_end(f, s, c, END_COMPLETE, s->last_ns);
 }
 
 static struct ws_call *begin_unread(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
 {
-	struct ws_call *c = begin_call(f, s, &m->first);
+	struct ws_call *c = ws_call_begin(f, s, &m->first);
 	struct pending *p;
 
 	if (!c)
@@ -318,27 +281,32 @@ static const struct dialect *dialect_of_create(const struct ws_session *s, const
 	return f->marks & (MARK_INPUT | MARK_MODEL) ? &dialect_openai_responses : &dialect_openai_realtime;
 }
 
+void ws_call_asked(struct ws_call *c, const struct ws_message *m, const struct request_facts *facts, bool again)
+{
+	struct pending *p = c->entry->pending;
+
+	p->facts = *facts;
+	if (again)
+		p->facts.hash = 0;
+	p->call.send_end_ns = m->last.ts_ns;
+	p->call.request_bytes = (p->call.request_bytes < 0 ? 0 : p->call.request_bytes) + (int64_t)m->carried;
+	pending_note_main(p);
+}
+
 static void create(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, struct request *r,
 		   const struct request_facts *facts)
 {
 	struct ws_call *c;
-	struct pending *p;
 
 	s->dialect = dialect_of_create(s, facts);
 	s->understood = true;
-	c = begin_call(f, s, &m->first);
+	c = ws_call_begin(f, s, &m->first);
 	if (!c)
 		return;
-	p = c->entry->pending;
 	memcpy(c->lane, facts->lane, sizeof(c->lane));
-	p->facts = *facts;
-	request_take_suffix(r, &p->call);
-	/* what Realtime is asked was said before, in other messages: the same words are no second attempt */
-	if (s->dialect == &dialect_openai_realtime)
-		p->facts.hash = 0;
-	p->call.send_end_ns = m->last.ts_ns;
-	p->call.request_bytes = (int64_t)m->carried;
-	pending_note_main(p);
+	request_take_suffix(r, &c->entry->pending->call);
+	/* what Realtime is asked was said before, in other messages */
+	ws_call_asked(c, m, facts, s->dialect == &dialect_openai_realtime);
 }
 
 /* `whole`: the data is all of the message. */
@@ -355,7 +323,10 @@ static void from_client(struct exchange_flow *f, struct ws_session *s, const str
 	if (!whole)
 		request_gap(r, UINT64_MAX, true);
 	request_report(r, whole, &facts);
-	if (strcmp(facts.type, "response.create") == 0) {
+	if (s->dialect == &dialect_gemini_live && facts.type[0]) {
+		end_unread(f, s);
+		ws_live_from_client(f, s, m, &facts);
+	} else if (strcmp(facts.type, "response.create") == 0) {
 		end_unread(f, s);
 		create(f, s, m, r, &facts);
 	} else if (!whole && !facts.marks && !facts.type[0]) {
@@ -422,13 +393,13 @@ static void end_missed(struct exchange_flow *f, struct ws_session *s, const stru
 		return;
 	if (c->entry->pending && !c->entry->pending->call.lossy)
 		call_note_lost(&c->entry->pending->call, UINT64_MAX);
-	end_call(f, s, c, END_CAPTURE_LOSS, v->message->first.ts_ns);
+	ws_call_end(f, s, c, END_CAPTURE_LOSS, v->message->first.ts_ns);
 }
 
-/* A response that no message asked for: the server heard the user speak; else what asked for it was missed. */
-static struct ws_call *begin_unasked(struct exchange_flow *f, struct ws_session *s, const struct server_event *v)
+/* The server heard the user speak; else what asked for it was missed, or was never said. */
+struct ws_call *ws_call_begin_unasked(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
 {
-	struct ws_call *c = begin_call(f, s, &v->message->first);
+	struct ws_call *c = ws_call_begin(f, s, &m->first);
 	struct call *call;
 
 	if (!c)
@@ -437,10 +408,20 @@ static struct ws_call *begin_unasked(struct exchange_flow *f, struct ws_session 
 	if (s->turn_ns != UNKNOWN_NS) {
 		call->start_ns = s->turn_ns;
 	} else {
-		call->start_ns = v->message->first.ts_ns;
-		call->mid_attach = true;
+		call->start_ns = m->first.ts_ns;
+		call->unasked = s->handshake_seen && s->dialect != &dialect_openai_responses;
+		call->mid_attach = !call->unasked;
 		call->start_known = false;
 	}
+	return c;
+}
+
+static struct ws_call *begin_unasked(struct exchange_flow *f, struct ws_session *s, const struct server_event *v)
+{
+	struct ws_call *c = ws_call_begin_unasked(f, s, v->message);
+
+	if (!c)
+		return NULL;
 	text_copy(c->lane, sizeof(c->lane), v->lane);
 	c->created = !sv_eq(v->type, SV("response.created")); /* else it is about to be */
 	return c;
@@ -480,26 +461,32 @@ static void count_bytes(struct pending *p, const struct ws_message *m)
 	*bytes = (*bytes < 0 ? 0 : *bytes) + (int64_t)m->carried;
 }
 
-static void deliver(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, const struct server_event *v)
+void ws_call_answer(struct exchange_flow *f, struct ws_call *c, const struct ws_message *m, struct sv type,
+		    const cJSON *doc, int status)
 {
-	const struct ws_message *m = v->message;
 	struct pending *p = c->entry->pending;
-	bool error = sv_eq(v->type, SV("error"));
 
 	if (!p) {
 		f->table->lost->late_bytes += m->carried;
-	} else {
-		pending_touch(f->table, p);
-		p->call.status = status_of(error ? v->doc : NULL);
-		if (p->call.ttfb_ns == UNKNOWN_NS)
-			p->call.ttfb_ns = m->first.ts_ns;
-		count_bytes(p, m);
-		if (p->answer)
-			answer_event(p->answer, v->type, v->doc, m->data, &m->last);
+		return;
 	}
+	pending_touch(f->table, p);
+	p->call.status = status;
+	if (p->call.ttfb_ns == UNKNOWN_NS)
+		p->call.ttfb_ns = m->first.ts_ns;
+	count_bytes(p, m);
+	if (p->answer)
+		answer_event(p->answer, type, doc, m->data, &m->last);
+}
+
+static void deliver(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, const struct server_event *v)
+{
+	bool error = sv_eq(v->type, SV("error"));
+
+	ws_call_answer(f, c, v->message, v->type, v->doc, status_of(error ? v->doc : NULL));
 	/* Realtime tells of errors that end nothing */
 	if (is_terminal(s, v->type) || (error && (!c->created || s->dialect != &dialect_openai_realtime)))
-		end_call(f, s, c, END_COMPLETE, m->last.ts_ns);
+		ws_call_end(f, s, c, END_COMPLETE, v->message->last.ts_ns);
 }
 
 /* What the server hears: the end of the user's turn is what its answer is measured from. */
@@ -568,13 +555,16 @@ static void from_server(struct exchange_flow *f, struct ws_session *s, const str
 		listen(s, &v);
 	}
 	note_foreign(f, s, doc);
-	if (!s->dialect || !is_of_response(v.type)) {
-		answer_unread(f, s, m);
-	} else {
+	if (s->dialect == &dialect_gemini_live && ws_live_is_answer(doc)) {
+		forget_unread(f, s);
+		ws_live_from_server(f, s, m, doc);
+	} else if (s->dialect && s->dialect != &dialect_gemini_live && is_of_response(v.type)) {
 		forget_unread(f, s);
 		c = call_of(f, s, &v);
 		if (c)
 			deliver(f, s, c, &v);
+	} else {
+		answer_unread(f, s, m);
 	}
 	cJSON_Delete(doc);
 }
@@ -588,7 +578,8 @@ void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side 
 	if (!s)
 		return;
 	heard(f, s, side, m);
-	if (m->opcode != WS_TEXT)
+	/* Google's servers write JSON into binary messages */
+	if (m->opcode != WS_TEXT && !sv_starts(m->data, SV("{")))
 		return;
 	if (side == HTTP_REQUEST)
 		from_client(f, s, m, true);

@@ -22,7 +22,8 @@ struct request_facts {
 	bool no_generate;		  /* generate:false */
 	bool json_schema;		  /* the answer has to follow a schema */
 	unsigned marks;			  /* MARK_*: keys that were seen */
-	char type[32];			  /* of a WebSocket message: response.create … */
+	char type[32];			  /* of a WebSocket message: response.create …; Live: its member's name */
+	bool turn_ended;		  /* Live: the user's turn ends with it */
 	char lane[REQUEST_NAME_BYTES];	  /* ... its stream_id */
 	bool complete;			  /* the whole body was read: what was not seen is not there */
 	bool truncated, lossy;		  /* body gaps by choice, by loss */

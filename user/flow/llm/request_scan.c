@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "text.h"
 
-static bool jsonscan_key_in(const struct jsonscan_value *v, unsigned level, const struct sv *keys, size_t count)
+static bool key_in(const struct jsonscan_value *v, unsigned level, const struct sv *keys, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (jsonscan_key_is(v, level, keys[i]))
@@ -49,6 +49,9 @@ static void session_of_user_id(struct request_facts *f, struct sv user_id)
 	if (id.len)
 		text_copy(f->session, sizeof(f->session), id);
 }
+
+/* Of Gemini Live; `request` is Code Assist's. What is inside of them is what others have at the top. */
+static const struct sv live_members[] = {SV("setup"), SV("clientContent"), SV("realtimeInput"), SV("toolResponse")};
 
 /* --- marks ------------------------------------------------------------------------------------------------------- */
 
@@ -101,11 +104,13 @@ static void top_string(struct request_scan *s, const struct jsonscan_value *v)
 		text_copy(f->model, sizeof(f->model), v->text);
 	} else if (jsonscan_key_is(v, 0, SV("input"))) {
 		f->counts.messages = 1;
-	} else if (jsonscan_key_in(v, 0, systems, ARRAY_SIZE(systems))) {
+	} else if (key_in(v, 0, systems, ARRAY_SIZE(systems))) {
 		s->system_bytes += (int64_t)v->bytes;
 		s->system_ended = true;
-	} else if (jsonscan_key_in(v, 0, efforts, ARRAY_SIZE(efforts))) {
+	} else if (key_in(v, 0, efforts, ARRAY_SIZE(efforts))) {
 		f->counts.thinking = !sv_eq(v->text, SV("none")) && !sv_eq(v->text, SV("off"));
+	} else if (jsonscan_key_is(v, 0, SV("text")) && is_gemini(s)) {
+		f->turn_ended = true; /* Live: realtimeInput.text */
 	} else if (jsonscan_key_is(v, 0, SV("prompt_cache_key"))) {
 		text_copy(s->cache_key, sizeof(s->cache_key), v->text);
 	} else if (jsonscan_key_is(v, 0, SV("type"))) {
@@ -122,7 +127,7 @@ static void top_number(struct request_scan *s, const struct jsonscan_value *v)
 	static const struct sv limits[] = {SV("max_tokens"), SV("max_completion_tokens"), SV("max_output_tokens"),
 					   SV("n_predict")};
 
-	if (jsonscan_key_in(v, 0, limits, ARRAY_SIZE(limits)))
+	if (key_in(v, 0, limits, ARRAY_SIZE(limits)))
 		s->facts.counts.max_tokens = count_of(v->text);
 }
 
@@ -132,10 +137,21 @@ static void top_bool(struct request_scan *s, const struct jsonscan_value *v)
 
 	if (jsonscan_key_is(v, 0, SV("stream")))
 		f->stream = v->type == JSON_TRUE;
+	else if (jsonscan_key_is(v, 0, SV("turnComplete")) || jsonscan_key_is(v, 0, SV("audioStreamEnd")))
+		f->turn_ended = v->type == JSON_TRUE;
 	else if (jsonscan_key_is(v, 0, SV("generate")))
 		f->no_generate = v->type == JSON_FALSE;
 	else if (jsonscan_key_is(v, 0, SV("think")))
 		f->counts.thinking = v->type == JSON_TRUE;
+}
+
+/* Live's messages, by the name of their one member. */
+static void live_member(struct request_scan *s, const struct jsonscan_value *v)
+{
+	if (is_gemini(s) && key_in(v, 0, live_members, ARRAY_SIZE(live_members)))
+		text_copy(s->facts.type, sizeof(s->facts.type), v->path[0].key);
+	else if (is_gemini(s) && jsonscan_key_is(v, 0, SV("activityEnd")))
+		s->facts.turn_ended = true;
 }
 
 static void top_value(struct request_scan *s, const struct jsonscan_value *v)
@@ -159,6 +175,8 @@ static void top_value(struct request_scan *s, const struct jsonscan_value *v)
 			s->facts.counts.thinking = 1;
 		else if (jsonscan_key_is(v, 0, SV("format")))
 			s->facts.json_schema = true; /* Ollama */
+		else
+			live_member(s, v);
 		break;
 	default:
 		break;
@@ -286,7 +304,8 @@ static void deep_value(struct request_scan *s, const struct jsonscan_value *v)
 /* Code Assist keeps the request in a member of that name, and the model beside it. */
 static bool unwrap(const struct request_scan *s, const struct jsonscan_value *v, struct jsonscan_value *out)
 {
-	if (!is_gemini(s) || v->depth < 2 || !jsonscan_key_is(v, 0, SV("request")))
+	if (!is_gemini(s) || v->depth < 2 ||
+	    (!jsonscan_key_is(v, 0, SV("request")) && !key_in(v, 0, live_members, ARRAY_SIZE(live_members))))
 		return false;
 	*out = *v;
 	out->path++;
@@ -336,7 +355,7 @@ static void on_end(void *ctx, const struct jsonscan_value *v)
 	suffix_end(&s->suffix, v);
 	if (v->depth == 1 && v->type == JSON_ARRAY) {
 		s->has_tools |= jsonscan_key_is(v, 0, SV("tools"));
-		if (is_message_list(v) || jsonscan_key_is(v, 0, SV("contents")))
+		if (is_message_list(v) || jsonscan_key_is(v, 0, SV("contents")) || jsonscan_key_is(v, 0, SV("turns")))
 			s->facts.counts.messages = (int64_t)v->bytes;
 		else if (jsonscan_key_is(v, 0, SV("tools")))
 			s->facts.counts.tools = is_gemini(s) ? s->declarations : (int64_t)v->bytes;

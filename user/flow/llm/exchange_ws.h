@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_LLM_EXCHANGE_WS_H
+#define FLOW_LLM_EXCHANGE_WS_H
+
+/* Calls as WebSocket messages: what those who tell where one begins and ends share. Private to exchange_ws*.c. */
+
+#include "exchange_table.h"
+
+/* A call that was asked for and has not ended. Its entry may have lost its pending part to eviction. */
+struct ws_call {
+	struct ws_call *prev, *next;
+	struct entry *entry;
+	char lane[REQUEST_NAME_BYTES];	   /* stream_id; "" without */
+	char response[REQUEST_NAME_BYTES]; /* id of the response, once it was created */
+	bool created;
+	bool bytes_unsure; /* some may have been its, or another one's */
+	/* Nothing of it can be read: what the client said, and what came then until it spoke again. cut: not to the end
+	 * of a message. */
+	bool unread, answered, cut;
+	uint64_t last_ns; /* its answer's last byte so far: of an unread one, and in Live */
+	bool tools_asked; /* Live: it waits for results of tools */
+};
+
+/* A WebSocket. What its handshake said holds for every call on it. */
+struct ws_session {
+	const struct dialect *dialect; /* NULL: not known yet */
+	struct client client;
+	char *path, *host;
+	char model[REQUEST_NAME_BYTES];
+	const char *protocol;
+	bool handshake_seen;
+	struct ws_call *calls; /* in order of their start */
+	unsigned call_count;
+	bool understood;    /* some message was of a model's */
+	uint64_t turn_ns;   /* the server heard the user's turn end; UNKNOWN_NS */
+	uint64_t start_ns;  /* of the handshake */
+	uint64_t last_ns;   /* latest sign of life */
+	uint64_t sent, got; /* payload bytes */
+	uint32_t tid;
+	bool compressed;	    /* what could not be read was */
+	bool foreign;		    /* a message was of something that is no model's */
+	bool told;		    /* an unread call was */
+	struct request_facts setup; /* Live: what holds for all of its calls */
+};
+
+/* NULL: too many, or no memory; counted. first: of the message that asks for it. */
+struct ws_call *ws_call_begin(struct exchange_flow *f, struct ws_session *s, const struct stamp *first);
+/* ... that no message asked for, as far as is known; m begins its answer. */
+struct ws_call *ws_call_begin_unasked(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m);
+/* It was asked for by m, of which `facts` are known. `again`: the same words are no second attempt. */
+void ws_call_asked(struct ws_call *c, const struct ws_message *m, const struct request_facts *facts, bool again);
+/* A message of its answer. */
+void ws_call_answer(struct exchange_flow *f, struct ws_call *c, const struct ws_message *m, struct sv type,
+		    const cJSON *doc, int status);
+void ws_call_end(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, enum end_reason end, uint64_t ts_ns);
+
+/* --- exchange_ws_live.c: Gemini Live, where a call is a turn of the model */
+void ws_live_from_client(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m,
+			 const struct request_facts *facts);
+/* Is it part of an answer? Else it is passed over. */
+bool ws_live_is_answer(const cJSON *doc);
+void ws_live_from_server(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, const cJSON *doc);
+
+#endif
