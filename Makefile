@@ -190,7 +190,7 @@ $(O)/tests/shapes/minidebug.so: tests/unit/shapes/internal.S tests/unit/shapes/s
 SHAPES += $(if $(SHAPES),$(O)/tests/shapes/minidebug.so)
 
 # Stripped libraries that are known by their error reports; .sym: before they were stripped.
-STRING_SHAPES := pic os oz nopie peek aead aead_only aead_same two_writes two_reads no_write stray
+STRING_SHAPES := pic cold odd_calls os oz nopie peek aead aead_only aead_same two_writes two_reads no_write stray
 STRING_COMPILER_oz := $(CLANG)
 STRING_SHARED := -O2 -fPIC -shared
 STRING_BARE := -fno-asynchronous-unwind-tables
@@ -198,6 +198,8 @@ STRING_FLAGS_pic := $(STRING_SHARED)
 STRING_FLAGS_os := $(STRING_BARE) -Os -fPIC -shared -fcf-protection=none -Wl,-z,noseparate-code
 STRING_FLAGS_oz := $(STRING_BARE) -Oz -fPIC -shared -DAEAD
 STRING_FLAGS_nopie := $(STRING_BARE) -O2 -fno-pie -no-pie -static -Wl,-e,use -DAEAD
+STRING_FLAGS_cold := $(STRING_SHARED) -DCOLD
+STRING_FLAGS_odd_calls := $(STRING_BARE) $(STRING_SHARED) -DODD_CALLS
 STRING_FLAGS_peek := $(STRING_SHARED) -DWITH_PEEK
 STRING_FLAGS_aead := $(STRING_SHARED) -DAEAD
 STRING_FLAGS_aead_only := $(STRING_SHARED) -DAEAD -DNO_SSL

@@ -110,6 +110,7 @@ static void shapes(void **state)
 		bool boringssl, aead;
 	} cases[] = {
 		{"pic", true, false},
+		{"odd_calls", true, false},
 		{"os", true, false},
 		{"oz", true, true},
 		{"nopie", true, true},
@@ -157,6 +158,7 @@ static void refused(void **state)
 		{"two_reads", "ambiguous: 2 functions look like SSL_read"},
 		{"stray", "ambiguous: code in no known function reports what SSL_write or SSL_read do"},
 		{"no_write", "no function looks like SSL_write"},
+		{"cold", "ambiguous: code in no known function reports what SSL_write or SSL_read do"},
 	};
 
 	(void)state;

@@ -424,6 +424,33 @@ static int scan(struct anchors *a)
 	return err;
 }
 
+/* --- what decoding may cost -------------------------------------------------------------------------------------- */
+
+static bool spend(struct anchors *a, unsigned insns)
+{
+	if (a->budget < insns) {
+		a->budget = 0;
+		refuse_file(a, "its code takes too long to follow");
+		return false;
+	}
+	a->budget -= insns;
+	return true;
+}
+
+static bool decode(struct anchors *a, uint64_t off)
+{
+	return spend(a, 1) && decode_insn(&a->d, off);
+}
+
+/* The instructions of a function; none when too many were read already. 0 or -ENOMEM. */
+static int read_body(struct anchors *a, struct body *b, uint64_t entry)
+{
+	int err = body_read(b, &a->d, entry, 0, a->budget ? FUNCTION_INSNS_MAX : 1);
+
+	spend(a, b->count);
+	return err;
+}
+
 /* --- functions ---------------------------------------------------------------------------------------------------- */
 
 /* Code or padding ends just before the offset: what stands there is not fallen into. (A call may not come back.) */
@@ -432,7 +459,7 @@ static bool code_ends_before(struct anchors *a, uint64_t off)
 	int64_t target;
 
 	for (unsigned len = 1; len <= 11 && len <= off; len++) {
-		if (!decode_insn(&a->d, off - len) || a->d.insn->size != len)
+		if (!decode(a, off - len) || a->d.insn->size != len)
 			continue;
 		if (a->d.insn->id == X86_INS_NOP)
 			return true;
@@ -493,7 +520,7 @@ static void collect_after(struct anchors *a, struct anchor_ref *r)
 	uint64_t off = r->off;
 	int64_t target;
 
-	for (unsigned n = 0; n < CONSTANTS_AFTER_MAX && decode_insn(&a->d, off); n++) {
+	for (unsigned n = 0; n < CONSTANTS_AFTER_MAX && decode(a, off); n++) {
 		enum flow flow = flow_of(&a->d, &target);
 
 		if (off != r->off)
@@ -511,7 +538,7 @@ static uint64_t collect_line(struct anchors *a, const struct body *b, uint64_t o
 	int i;
 
 	for (unsigned n = 0; n < CONSTANTS_BEFORE_MAX && (i = insn_before(b, off)) >= 0; n++) {
-		if (b->insns[i].flow != FLOW_NEXT || !decode_insn(&a->d, b->insns[i].off) || !sets_argument(a->d.insn))
+		if (b->insns[i].flow != FLOW_NEXT || !decode(a, b->insns[i].off) || !sets_argument(a->d.insn))
 			break;
 		off = b->insns[i].off;
 		add_constant(r, a->d.insn);
@@ -555,7 +582,7 @@ static int look_at(struct anchors *a, uint64_t entry, unsigned *position)
 		}
 	if (a->function_count == ANCHOR_FUNCTIONS_MAX)
 		return -E2BIG;
-	err = body_read(&b, &a->d, entry, 0, FUNCTION_INSNS_MAX);
+	err = read_body(a, &b, entry);
 	if (!err) {
 		*position = a->function_count;
 		f = &a->functions[a->function_count++];
@@ -662,7 +689,7 @@ int anchors_read(struct anchors *a, const struct elf *e)
 {
 	int err;
 
-	*a = (struct anchors){0};
+	*a = (struct anchors){.budget = ANCHOR_INSNS_MAX};
 	err = decoder_open(&a->d, e);
 	if (err)
 		return err;
@@ -757,10 +784,10 @@ bool anchors_crowded(const struct anchors *a, unsigned function)
 int anchors_each_insn(struct anchors *a, uint64_t func_off, bool (*fn)(void *ctx, struct decoder *d), void *ctx)
 {
 	struct body b;
-	int err = body_read(&b, &a->d, func_off, 0, FUNCTION_INSNS_MAX);
+	int err = read_body(a, &b, func_off);
 
 	for (unsigned i = 0; i < b.count && !err; i++)
-		if (decode_insn(&a->d, b.insns[i].off) && !fn(ctx, &a->d))
+		if (decode(a, b.insns[i].off) && !fn(ctx, &a->d))
 			break;
 	body_release(&b);
 	return err;
@@ -797,7 +824,7 @@ int anchors_function_of(struct anchors *a, uint64_t off, uint64_t *func_off)
 		bool holds;
 		int err;
 
-		err = body_read(&b, &a->d, *func_off, 0, FUNCTION_INSNS_MAX);
+		err = read_body(a, &b, *func_off);
 		holds = !err && body_find(&b, (int64_t)off) >= 0;
 		body_release(&b);
 		if (err || holds)
@@ -819,7 +846,7 @@ static bool is_instruction(struct anchors *a, uint64_t off)
 		uint64_t at = off - back;
 
 		while (at < off)
-			at += decode_insn(&a->d, at) ? a->d.insn->size : 1;
+			at += decode(a, at) ? a->d.insn->size : 1;
 		arrived += at == off;
 	}
 	return arrived >= 5;

@@ -28,11 +28,12 @@ enum anchor {
 	ANCHORS,
 };
 
-#define ANCHOR_STRINGS_MAX   32	  /* in a file; more: anchors.reason */
-#define ANCHOR_REFS_MAX	     512  /* in its code; likewise */
-#define ANCHOR_FUNCTIONS_MAX 1024 /* looked at */
-#define ANCHOR_CONSTANTS_MAX 24	  /* around a reference; the first ones count */
-#define ANCHOR_SITES_MAX     6	  /* error reports in a function that gets a role: more are several functions */
+#define ANCHOR_STRINGS_MAX   32		/* in a file; more: anchors.reason */
+#define ANCHOR_REFS_MAX	     512	/* in its code; likewise */
+#define ANCHOR_FUNCTIONS_MAX 1024	/* looked at */
+#define ANCHOR_CONSTANTS_MAX 24		/* around a reference; the first ones count */
+#define ANCHOR_INSNS_MAX     (1u << 18) /* decoded in all; real files take some thousands */
+#define ANCHOR_SITES_MAX     6		/* error reports in a function that gets a role: more are several functions */
 
 struct anchor_string {
 	enum anchor what;
@@ -70,6 +71,7 @@ struct anchors {
 	size_t call_count, call_max;
 	struct anchor_function *functions;
 	unsigned function_count;
+	unsigned budget; /* instructions that may still be decoded: a file can be made so that there is no end */
 	bool openssl_file_used;
 	const char *reason; /* why the references cannot be told apart, static; NULL: they can */
 };

@@ -11,7 +11,7 @@
 #include "tlsfind_anchor.h"
 
 #define LIBRARY_SSL	    20
-#define CALLERS_MAX	    32	 /* looked at, to see how a function is called */
+#define CALLERS_MAX	    8	 /* looked at, to see how a function is called */
 #define CALLER_BYTES_MAX    1024 /* a jump further than this leaves a calling function */
 #define CALLED_WITH(number) (1u << (number))
 
@@ -90,7 +90,7 @@ static int length_argument(struct anchors *a, uint64_t callee)
 	unsigned with = 0, asked = 0;
 	uint64_t last = UINT64_MAX;
 
-	for (size_t i = 0; i < a->call_count && asked < CALLERS_MAX; i++) {
+	for (size_t i = 0; i < a->call_count && asked < CALLERS_MAX && a->budget; i++) {
 		uint64_t caller;
 		int err;
 

@@ -35,7 +35,11 @@ struct aead {
 };
 
 FUNCTION void *copy_bytes(void *to, const void *from, size_t n);
-FUNCTION void put_error(int library, int unused, int reason, const char *file, unsigned line);
+#ifdef COLD /* reports are moved away from their functions */
+__attribute__((cold))
+#endif
+FUNCTION void
+put_error(int library, int unused, int reason, const char *file, unsigned line);
 FUNCTION int SSL_do_handshake(struct ssl *s);
 FUNCTION int ssl_read_impl(struct ssl *s);
 FUNCTION int SSL_read(struct ssl *s, void *buf, int n);
@@ -212,7 +216,12 @@ int use(struct ssl *s, const struct aead *c, char *buf, size_t n)
 	size_t done = 0;
 	int sum = 0;
 
-#ifndef NO_SSL
+#ifdef ODD_CALLS /* as linkers and compilers leave calls that went through the GOT */
+	int (*volatile read)(struct ssl * s, void *buf, int n) = SSL_read;
+
+	sum += read(s, buf, (int)n) + SSL_do_handshake(s);
+	__asm__ volatile(".byte 0x67\n\tcall SSL_write" ::: "memory");
+#elif !defined(NO_SSL)
 	sum += SSL_read(s, buf, (int)n) + SSL_do_handshake(s);
 #ifndef NO_WRITE
 	sum += SSL_write(s, buf, (int)n);
