@@ -151,6 +151,34 @@ PROBED void fake_free(void *obj)
 	__asm__ volatile("" : : "r"(obj) : "memory");
 }
 
+int fake_seal(void *ctx, void *out, size_t *out_len, size_t max, const void *nonce, size_t nonce_len, const void *in,
+	      size_t in_len, const void *ad, size_t ad_len);
+int fake_open(void *ctx, void *out, size_t *out_len, size_t max, const void *nonce, size_t nonce_len, const void *in,
+	      size_t in_len, const void *ad, size_t ad_len);
+
+/* As a cipher in place does: what was plain is not any more. */
+PROBED int fake_seal(void *ctx, void *out, size_t *out_len, size_t max, const void *nonce, size_t nonce_len,
+		     const void *in, size_t in_len, const void *ad, size_t ad_len)
+{
+	__asm__ volatile(""
+			 :
+			 : "r"(ctx), "r"(max), "r"(nonce), "r"(nonce_len), "r"(in), "r"(ad), "r"(ad_len)
+			 : "memory");
+	memset(out, 'X', in_len);
+	return perform(out_len);
+}
+
+PROBED int fake_open(void *ctx, void *out, size_t *out_len, size_t max, const void *nonce, size_t nonce_len,
+		     const void *in, size_t in_len, const void *ad, size_t ad_len)
+{
+	__asm__ volatile(""
+			 :
+			 : "r"(ctx), "r"(out), "r"(max), "r"(nonce), "r"(nonce_len), "r"(in), "r"(in_len)
+			 : "memory");
+	__asm__ volatile("" : : "r"(ad), "r"(ad_len) : "memory");
+	return perform(out_len);
+}
+
 /* Calls with a scripted result. */
 static int do_read(void *obj, void *buf, int ret)
 {
@@ -245,7 +273,8 @@ static void note_conn(const char *what, const struct ev_head *h, const struct ev
 {
 	char object = c->obj == (uintptr_t)A ? 'A' : c->obj == (uintptr_t)B ? 'B' : c->obj == (uintptr_t)C ? 'C' : 'x';
 
-	note("%s %c%u%s", what, object, gen_number(c->gen), h->tgid == (uint32_t)child_pid ? "" : " child");
+	note("%s%s %c%u%s", h->flags & EV_F_HALF ? "half " : "", what, object, gen_number(c->gen),
+	     h->tgid == (uint32_t)child_pid ? "" : " child");
 	if (!c->start_ns || c->start_ns > h->ts_ns)
 		note(" BADSTART");
 }
@@ -352,12 +381,12 @@ static void note_sock(const struct ev_sock *s)
 
 static void note_conn_sock(const struct ev_conn_sock *s)
 {
-	static const char *const how[] = {"?", "inside", "after", "before", "itself"};
+	static const char *const how[] = {"?", "inside", "after", "before", "itself", "records"};
 
 	note_conn(s->how < ARRAY_SIZE(how) ? how[s->how] : "?", &s->h, &s->conn);
 	note(" %s wire=%u plain=%u", dir_name(s->dir), s->wire_len, s->plain_len);
 	note_addr(&s->addr);
-	note("%s\n", s->cookie ? "" : " NOCOOKIE");
+	note("%s%s\n", s->h.flags & EV_F_FRESH ? " fresh" : "", s->cookie ? "" : " NOCOOKIE");
 }
 
 static void on_record(void *ctx, const void *bytes, size_t len)
@@ -1026,6 +1055,364 @@ static const char golden_inside[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
 				    "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
 				    "sock closed 127.0.0.1:L>127.0.0.1:R\n"
 				    "exit 0 signal 0\n";
+
+/* --- cases: ciphers ---------------------------------------------------------------------------------------------- */
+
+#define TAG 16
+
+static uint8_t nonce[12] = "saltseqseqs";
+static uint8_t record_ad[13];
+
+/* The additional data of a record of so many bytes: `len` is what TLS puts there. */
+static size_t additional(bool old, uint8_t type, size_t len)
+{
+	uint8_t header[5] = {type, 3, 3, (uint8_t)(len >> 8), (uint8_t)len};
+
+	memcpy(record_ad + (old ? 8 : 0), header, sizeof(header));
+	return old ? 13 : 5;
+}
+
+static void seal_with(void *ctx, const char *plain, size_t len, size_t ad_len)
+{
+	static uint8_t buf[20000];
+	size_t out;
+
+	memcpy(buf, plain, len);
+	script.ret = 1;
+	script.out = len + TAG;
+	nonce[11]++;
+	fake_seal(ctx, buf, &out, sizeof(buf), nonce, sizeof(nonce), buf, len, record_ad, ad_len);
+}
+
+static void open_with(void *ctx, const char *plain, size_t len, size_t ad_len, int ret)
+{
+	static uint8_t buf[20000];
+	size_t out;
+
+	memcpy(buf, plain, len);
+	script.ret = ret;
+	script.out = len;
+	nonce[11]++;
+	fake_open(ctx, buf, &out, sizeof(buf), nonce, sizeof(nonce), buf, len + TAG, record_ad, ad_len);
+}
+
+/* TLS 1.3: the plaintext with its type; the record is 5 + len + TAG bytes. */
+static void seal13(void *ctx, const char *plain, size_t len)
+{
+	seal_with(ctx, plain, len, additional(false, 0x17, len + TAG));
+}
+
+static void open13(void *ctx, const char *plain, size_t len)
+{
+	open_with(ctx, plain, len, additional(false, 0x17, len + TAG), 1);
+}
+
+static void case_ciphers(void)
+{
+	static char padded[3000] = "hello\x17";
+
+	seal13(A, "finished\x16", 9);
+	seal13(A, "hello\x17", 6);
+	seal13(A, padded, sizeof(padded));
+	seal13(A, "\1\0\x15", 3); /* an alert */
+	seal13(A, "\x17", 1);	  /* nothing */
+	seal13(A, "\0\0\0", 3);	  /* no type at all */
+	open13(B, "world\x17", 6);
+	open_with(B, "forged\x17", 7, additional(false, 0x17, 7 + TAG), 0);
+	open13(B, "ticket\x16", 7);
+	open13(B, padded, sizeof(padded));
+	nonce[0]++; /* another key in the same memory */
+	open13(B, "new key\x17", 8);
+	seal_with(C, "old one", 7, additional(true, 0x17, 7));
+	seal_with(C, "alert", 5, additional(true, 0x15, 5));
+}
+
+static const char golden_ciphers[] = "half open A1\n"
+				     "half data A1 tx 0+5 'hello'\n"
+				     "half data A1 tx 5+5 'hello'\n"
+				     "half open B2\n"
+				     "half data B2 rx 0+5 'world'\n"
+				     "half data B2 rx 5+5 'hello'\n"
+				     "half open B3\n"
+				     "half data B3 rx 0+7 'new key'\n"
+				     "half open C4\n"
+				     "half data C4 tx 0+7 'old one'\n"
+				     "exit 0 signal 0\n";
+
+/* The same cipher, used for other things. */
+static void case_no_records(void)
+{
+	static const uint8_t quic[13] = {0x43, 1, 2, 3};
+
+	memcpy(record_ad, quic, sizeof(quic));
+	seal_with(A, "quic\x17", 5, 13);
+	seal_with(A, "quic\x17", 5, 5);
+	seal_with(A, "token\x17", 6, 0);
+	open_with(A, "token\x17", 6, 9, 1);
+	additional(false, 0x17, 100);
+	seal_with(A, "other length\x17", 13, 5);
+	open_with(A, "other length\x17", 13, 5, 1);
+	seal_with(A, "handshake header", 16, additional(false, 0x16, 16 + TAG));
+	seal_with(A, "other length", 12, additional(true, 0x17, 13));
+	seal_with(A, "no type", 7, additional(true, 0x50, 7));
+}
+
+/* All writes of a connection together are more than a request may be, but each comes after an answer. */
+static void case_many_requests(void)
+{
+	int i;
+
+	for (i = 0; i < 2 * LIMIT_CHUNKS_PER_CALL; i++) {
+		seal_with(A, (const char *)big, 10000, additional(true, 0x17, 10000));
+		open_with(B, "ok", 2, additional(true, 0x17, 2), 1);
+	}
+}
+
+static void test_many_requests(void)
+{
+	char golden[128];
+
+	snprintf(golden, sizeof(golden), "half open A1\nhalf open B2\nexit 0 signal 0\n");
+	quiet_data = true;
+	run_child(case_many_requests, true);
+	quiet_data = false;
+	if (data_bytes != 2ull * LIMIT_CHUNKS_PER_CALL * 10002)
+		note("%llu bytes\n", (unsigned long long)data_bytes);
+	expect("requests are capped one by one", golden);
+}
+
+static void send_bytes(int fd, size_t len)
+{
+	if (send(fd, big, len, 0) != (ssize_t)len)
+		_exit(97);
+}
+
+static void recv_bytes(int fd, size_t len)
+{
+	static char buf[20000];
+
+	if (recv(fd, buf, len, MSG_WAITALL) != (ssize_t)len)
+		_exit(97);
+}
+
+#define RECORD(plain) (5 + (plain) + TAG)
+
+static void case_cipher_sockets(void)
+{
+	int fd = connect_to(port);
+
+	seal13(A, "finished\x16", 9);
+	send_bytes(fd, 6 + RECORD(9)); /* change_cipher_spec before it */
+	seal13(B, "one\x17", 4);
+	seal13(B, "two\x17", 4);
+	send_bytes(fd, 2 * RECORD(4));
+	seal13(B, "three\x17", 6);
+	send_bytes(fd, 1); /* not what was sealed */
+	send_bytes(fd, RECORD(6) - 1);
+	recv_bytes(fd, 6 + RECORD(9) + 2 * RECORD(4)); /* 120: of which a part was no record */
+	open13(C, "tick\x16", 5);		       /* 26 */
+	recv_bytes(fd, 10);
+	recv_bytes(fd, RECORD(6) - 10);
+	open13(C, "answer", 6); /* no type that counts */
+	seal_with(A, "tls 1.2", 7, additional(true, 0x17, 7));
+	send_bytes(fd, RECORD(7) + 8);
+	recv_bytes(fd, RECORD(7) + 8);
+	close_and_settle(fd);
+}
+
+static const char golden_cipher_sockets[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+					    "half open A1\n"
+					    "half records A1 tx wire=36 plain=30 127.0.0.1:L>127.0.0.1:R fresh\n"
+					    "half handshake A1 approx\n"
+					    "half open B2\n"
+					    "half data B2 tx 0+3 'one'\n"
+					    "half data B2 tx 3+3 'two'\n"
+					    "half records B2 tx wire=50 plain=50 127.0.0.1:L>127.0.0.1:R fresh\n"
+					    "half data B2 tx 6+5 'three'\n"
+					    "half open C3\n"
+					    "half records C3 rx wire=27 plain=27 127.0.0.1:L>127.0.0.1:R fresh\n"
+					    "half data A1 tx 0+7 'tls 1.2'\n"
+					    "half records A1 tx wire=36 plain=28 127.0.0.1:L>127.0.0.1:R fresh\n"
+					    "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+					    "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+					    "exit 0 signal 0\n";
+
+/* --- cases: goroutines ------------------------------------------------------------------------------------------- */
+
+#ifdef __x86_64__
+/*
+ * Functions by Go's register ABI: receiver in rax, slice in rbx and rcx, g in r14, n in rax at the one RET. The body is
+ * go_body(), whose result in rdx is how far it has moved the stack. When rdi is 1 the function begins twice, as when
+ * the runtime had to make room first.
+ */
+#define GO_FUNCTION(name)                                                                                              \
+	__asm__(".text\n.globl " name "\n.globl " name "_ret\n.type " name ", @function\n" name ":\n"                  \
+		"	nop\n	test %rdi, %rdi\n	jz 1f\n	xor %edi, %edi\n	jmp " name "\n"                \
+		"1:	push %rbp\n	mov %rsp, %rbp\n	push %r14\n	and $-16, %rsp\n	call "                                   \
+		"go_body\n"                                                                                            \
+		"	add %rdx, %rsp\n	add %rdx, %rbp\n	mov -8(%rbp), %r14\n	mov %rbp, "                                   \
+		"%rsp\n	pop %rbp\n" name "_ret:	ret\n")
+GO_FUNCTION("fake_go_read");
+GO_FUNCTION("fake_go_write");
+/* A write whose body is a send(go_fd, slice). */
+__asm__(".globl fake_go_send\n.globl fake_go_send_ret\nfake_go_send:\n	nop\n	mov go_fd(%rip), %edi\n"
+	"	mov %rbx, %rsi\n	mov %rcx, %rdx\n	xor %r10d, %r10d\n	xor %r8d, %r8d\n	xor "
+	"%r9d, %r9d\n"
+	"	mov $44, %eax\n	syscall\nfake_go_send_ret:	ret\n");
+void fake_go_read(void);
+void fake_go_write(void);
+void fake_go_send(void);
+void fake_go_read_ret(void);
+void fake_go_write_ret(void);
+void fake_go_send_ret(void);
+
+struct go_result {
+	long n, moved;
+} go_body(void);
+int go_fd;
+
+/* A goroutine: the runtime's g begins with the ends of its stack. */
+struct goroutine {
+	uint64_t lo, hi;
+	uint8_t stack[2][16384] __attribute__((aligned(16)));
+	unsigned at; /* which of them */
+};
+static struct goroutine gs[2];
+static struct goroutine *go_moves; /* its stack moves within the next body */
+
+static void go_begin(struct goroutine *g)
+{
+	g->at = 0;
+	g->lo = (uintptr_t)g->stack[0];
+	g->hi = g->lo + sizeof(g->stack[0]);
+}
+
+/* As the runtime does: everything keeps its distance from the end. */
+static long go_move(struct goroutine *g)
+{
+	uint64_t hi = g->hi;
+
+	memcpy(g->stack[!g->at], g->stack[g->at], sizeof(g->stack[0]));
+	memset(g->stack[g->at], 'Z', sizeof(g->stack[0]) / 2); /* below are the frames that still run here */
+	g->at = !g->at;
+	g->lo = (uintptr_t)g->stack[g->at];
+	g->hi = g->lo + sizeof(g->stack[0]);
+	return (long)(g->hi - hi);
+}
+
+struct go_result go_body(void)
+{
+	struct goroutine *g = go_moves;
+	long n = perform(NULL);
+
+	go_moves = NULL;
+	return (struct go_result){n, g ? go_move(g) : 0};
+}
+
+/* On the goroutine's stack; `used` bytes of it are above the call. */
+static long go_call(void (*fn)(void), struct goroutine *g, void *obj, const void *buf, size_t len, size_t used,
+		    bool twice)
+{
+	register struct goroutine *r14 __asm__("r14") = g;
+	long n = (long)(uintptr_t)obj;
+	uint64_t sp = g->hi - used;
+	long again = twice;
+
+	__asm__ volatile("mov %%rsp, %%r12\n\tmov %[sp], %%rsp\n\tcall *%[fn]\n\tmov %%r12, %%rsp"
+			 : "+a"(n), "+b"(buf), "+c"(len), "+D"(again)
+			 : [fn] "r"(fn), [sp] "r"(sp), "r"(r14)
+			 : "rdx", "rsi", "r8", "r9", "r10", "r11", "r12", "memory", "cc");
+	return n;
+}
+
+static void go_read(struct goroutine *g, void *obj, void *buf, long n)
+{
+	script.ret = (int)n;
+	go_call(fake_go_read, g, obj, buf, 4096, 4096, false);
+}
+
+static void write_of_other(void)
+{
+	script.ret = 3;
+	go_call(fake_go_write, &gs[1], B, text + 3, 3, 4096, false);
+}
+
+static void read_of_inner(void)
+{
+	script.ret = 2;
+	go_call(fake_go_read, &gs[0], B, text + 10, 100, 8192, false);
+}
+
+static void case_goroutines(void)
+{
+	go_begin(&gs[0]);
+	go_begin(&gs[1]);
+	go_read(&gs[0], A, text, 5);
+	go_read(&gs[0], A, text, -1);
+	go_read(&gs[0], A, text, 0);
+	script.ret = 7;
+	go_call(fake_go_write, &gs[0], A, text, 7, 4096, true); /* begins twice */
+	/* The stack moves during the call; a buffer on it moves along, one on the heap does not. */
+	memcpy((void *)(uintptr_t)(gs[0].hi - 2048), "on the stack", 12);
+	go_moves = &gs[0];
+	go_read(&gs[0], A, (void *)(uintptr_t)(gs[0].hi - 2048), 12);
+	go_moves = &gs[0];
+	go_read(&gs[0], A, text, 3);
+	/* Another goroutine on the same thread, and TLS inside TLS on the same goroutine. */
+	script.inside = write_of_other;
+	go_read(&gs[0], A, text, 4);
+	script.inside = read_of_inner;
+	go_read(&gs[0], A, text, 5);
+}
+
+static const char golden_goroutines[] = "open A1\n"
+					"data A1 rx 0+5 'abcde'\n"
+					"data A1 tx 0+7 'abcdefg'\n"
+					"data A1 rx 5+12 'on the stack'\n"
+					"data A1 rx 17+3 'abc'\n"
+					"open B2\n"
+					"data B2 tx 0+3 'def'\n"
+					"data A1 rx 20+4 'abcd'\n"
+					"data B2 rx 0+2 'kl'\n"
+					"data A1 rx 24+5 'abcde'\n"
+					"exit 0 signal 0\n";
+
+static void case_go_sockets(void)
+{
+	char buf[64];
+
+	go_begin(&gs[0]);
+	go_fd = connect_to(port);
+	if (send(go_fd, "hello", 5, 0) != 5 ||
+	    recv(go_fd, buf, 5, MSG_WAITALL) != 5) /* a handshake that no probe sees */
+		_exit(97);
+	go_call(fake_go_send, &gs[0], A, text, 6, 4096, false);
+	recv_bytes(go_fd, 6);
+	close_and_settle(go_fd);
+	/* The collector gave the memory to another connection. */
+	go_fd = connect_to(port);
+	go_call(fake_go_send, &gs[0], A, text, 2, 4096, false);
+	recv_bytes(go_fd, 2);
+	close_and_settle(go_fd);
+}
+
+static const char golden_go_sockets[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+					"open A1 fresh\n"
+					"handshake A1 approx\n"
+					"inside A1 tx wire=6 plain=0 127.0.0.1:L>127.0.0.1:R\n"
+					"data A1 tx 0+6 'abcdef'\n"
+					"sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+					"sock closed 127.0.0.1:L>127.0.0.1:R\n"
+					"sock connected 127.0.0.1:L>127.0.0.1:R\n"
+					"open A2 fresh\n"
+					"inside A2 tx wire=2 plain=0 127.0.0.1:L>127.0.0.1:R\n"
+					"data A2 tx 0+2 'ab'\n"
+					"sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+					"sock closed 127.0.0.1:L>127.0.0.1:R\n"
+					"exit 0 signal 0\n";
+#endif
+
+/* --- cases: votes ------------------------------------------------------------------------------------------------ */
 
 static void case_votes(void)
 {
@@ -1979,6 +2366,35 @@ static int attach(const char *path, const struct tls_find *found)
 	return probes_attach_file(probes, path, path, &e, found);
 }
 
+static void add_probe(struct tls_find *found, uint32_t role, uint32_t abi, void *function)
+{
+	add_function(found, role, 0, function);
+	found->funcs[found->count - 1].abi = abi;
+}
+
+/* Those that are not f(object, buffer, length), as further "files". */
+static int attach_stacks(void)
+{
+	struct tls_find ciphers = {.stack = "ciphers"}, go = {.stack = "go"};
+	struct elf e = {.fd = -1, .dev = 1, .ino = 2};
+	int err;
+
+	add_probe(&ciphers, TLS_ROLE_READ, TLS_ABI_AEAD, fake_open);
+	add_probe(&ciphers, TLS_ROLE_WRITE, TLS_ABI_AEAD, fake_seal);
+	err = probes_attach_file(probes, "/proc/self/exe", "ciphers", &e, &ciphers);
+#ifdef __x86_64__
+	add_probe(&go, TLS_ROLE_READ, TLS_ABI_GO_ENTRY, fake_go_read);
+	add_probe(&go, TLS_ROLE_READ, TLS_ABI_GO_RETURN, fake_go_read_ret);
+	add_probe(&go, TLS_ROLE_WRITE, TLS_ABI_GO_ENTRY, fake_go_write);
+	add_probe(&go, TLS_ROLE_WRITE, TLS_ABI_GO_RETURN, fake_go_write_ret);
+	add_probe(&go, TLS_ROLE_WRITE, TLS_ABI_GO_ENTRY, fake_go_send);
+	add_probe(&go, TLS_ROLE_WRITE, TLS_ABI_GO_RETURN, fake_go_send_ret);
+	if (!err)
+		err = probes_attach_file(probes, "/proc/self/exe", "go", &e, &go);
+#endif
+	return err;
+}
+
 static int attach_self(void)
 {
 	struct tls_find found = {.stack = "test"};
@@ -2004,7 +2420,7 @@ static int attach_self(void)
 
 		probes_attach_file(probes, "/proc/self/exe", "gnutls", &e, &zero); /* -ENOENT: no read, no write */
 	}
-	return 0;
+	return attach_stacks();
 }
 
 /* As the finder finds it: cheap sites, internal functions. */
@@ -2341,6 +2757,16 @@ static void run_data_tests(void)
 	check("threads share a connection", golden_threads, case_threads);
 }
 
+static void run_stack_tests(void)
+{
+	check("ciphers: what of their work is TLS data", golden_ciphers, case_ciphers);
+	check("ciphers: other users stay unseen", "exit 0 signal 0\n", case_no_records);
+	test_many_requests();
+#ifdef __x86_64__
+	check("goroutines: stacks that move, other goroutines, TLS in TLS", golden_goroutines, case_goroutines);
+#endif
+}
+
 static void run_conn_tests(void)
 {
 	check("generations (BR-106)", golden_generations, case_generations);
@@ -2359,6 +2785,11 @@ static void run_sock_tests(void)
 	check_served("socket calls inside TLS calls bind", golden_inside, case_inside, serve_echo, 2);
 	check_served("a callback's send is not the call's around it", golden_callback_sends, case_callback_sends,
 		     serve_echo, 1);
+	check_served("ciphers: the records are what the socket moved", golden_cipher_sockets, case_cipher_sockets,
+		     serve_echo, 1);
+#ifdef __x86_64__
+	check_served("goroutines: their sockets", golden_go_sockets, case_go_sockets, serve_echo, 2);
+#endif
 	check_served("a socket's life has one owner (BR-121)", golden_sockets, case_sockets, serve_sockets, 3);
 }
 
@@ -2604,6 +3035,7 @@ int main(int argc, char **argv)
 		printf("# degraded: %s\n", probes_features(probes)->degraded);
 	run_data_tests();
 	run_conn_tests();
+	run_stack_tests();
 	run_sock_tests();
 	run_plain_tests();
 	test_votes();
