@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Requests of MCP, and set-ups of connections, as spans. */
+#include "span_args.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+static int mcp_args(struct span *out, const struct mcp_call *c)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text, 0); /* bounded by the limit of each text */
+	json_init(&j, &text);
+	json_object(&j, NULL);
+	span_put_text(&j, "method", c->method, 128);
+	span_put_text(&j, !c->method || strcmp(c->method, "prompts/get") ? "tool" : "prompt", c->target, 128);
+	span_put_text(&j, "server", c->server, 256);
+	span_put_text(&j, "server_version", c->server_version, 128);
+	span_put_text(&j, "protocol_version", c->protocol_version, 64);
+	span_put_text(&j, "transport", mcp_transport_name(c->transport), 16);
+	span_put_text(&j, "kind", c->answerer ? "server" : "client", 16);
+	span_put_text(&j, "host", c->host, 256);
+	span_put_peer(&j, &c->peer);
+	if (c->status > 0)
+		json_int(&j, "status", c->status);
+	span_put_text(&j, "error", c->error, 128);
+	span_put_text(&j, "error_message", c->error_message, 256);
+	span_put_true(&j, "cancelled", c->cancelled);
+	span_put_text(&j, "end_reason", end_reason_name(c->end), 32);
+	span_put_true(&j, "evicted", c->end == END_EVICTED);
+	span_put_true(&j, "unfinished", c->unfinished);
+	span_put_true(&j, "lossy", c->lossy);
+	span_put_text(&j, "undecoded", c->undecoded, 64);
+	if (c->progress)
+		json_uint(&j, "progress", c->progress);
+	span_put_text(&j, "request_id", c->id, 128);
+	json_uint(&j, "os_tid", c->tid);
+	json_end_object(&j);
+	return span_take_args(out, &j, &text);
+}
+
+/* "tools/call NAME": the method alone where it has no target. */
+static char *mcp_name(const struct mcp_call *c)
+{
+	char text[SPAN_NAME_BYTES * 2];
+	size_t len = (size_t)snprintf(text, sizeof(text), "%.128s%s%.128s", c->method ? c->method : "request",
+				      c->target ? " " : "", c->target ? c->target : "");
+
+	return strndup(text, len); /* both are cut at whole characters where they are copied */
+}
+
+int span_from_mcp(struct span *out, const struct mcp_call *c, uint32_t shown_pid)
+{
+	int err;
+
+	*out = (struct span){.pid = shown_pid,
+			     .track = SPAN_MCP,
+			     .cat = "mcp",
+			     .begin_ns = c->start_ns,
+			     .end_ns = c->end_ns > c->start_ns ? c->end_ns : c->start_ns,
+			     .first_token_ns = UNKNOWN_NS};
+	out->name = mcp_name(c);
+	err = out->name ? mcp_args(out, c) : -ENOMEM;
+	if (err)
+		span_release(out);
+	return err;
+}
+
+static int setup_args(struct span *out, const struct span_setup *s)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text, 0);
+	json_init(&j, &text);
+	json_object(&j, NULL);
+	span_put_peer(&j, &s->peer);
+	span_put_true(&j, "tls_approximate", s->tls_approximate && known(s->tls_end_ns));
+	json_end_object(&j);
+	return span_take_args(out, &j, &text);
+}
+
+int span_from_setup(struct span *out, const struct span_setup *s)
+{
+	bool connect = known(s->connect_begin_ns) && known(s->connect_end_ns);
+	bool tls = known(s->tls_begin_ns) && known(s->tls_end_ns);
+	int err;
+
+	*out = (struct span){.pid = s->shown_pid, .track = SPAN_NETWORK, .cat = "net", .first_token_ns = UNKNOWN_NS};
+	if (!connect && !tls)
+		return -EINVAL;
+	out->begin_ns = earlier(connect ? s->connect_begin_ns : UNKNOWN_NS, tls ? s->tls_begin_ns : UNKNOWN_NS);
+	out->end_ns = tls && (!connect || s->tls_end_ns > s->connect_end_ns) ? s->tls_end_ns : s->connect_end_ns;
+	if (out->end_ns < out->begin_ns)
+		out->end_ns = out->begin_ns;
+	if (connect)
+		span_add_phase(out, "connect", s->connect_begin_ns, s->connect_end_ns);
+	if (tls)
+		span_add_phase(out, "tls", s->tls_begin_ns, s->tls_end_ns);
+	out->name = strdup("connection");
+	err = out->name ? setup_args(out, s) : -ENOMEM;
+	if (err)
+		span_release(out);
+	return err;
+}
