@@ -363,7 +363,14 @@ static unsigned retransmits_of(const struct flow *f, const struct call *c, uint6
 	return n;
 }
 
-static void push_span(struct pipeline *p, struct spans *spans, const struct call *c, const struct proc *proc)
+static void keep_span(struct pipeline *p, struct spans *spans, struct span *span)
+{
+	if (spans_push(spans, span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void push_span(struct pipeline *p, struct spans *spans, const struct call *c, const struct proc *proc,
+		      const struct agent_place *place)
 {
 	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
 	struct flow *f = flow_of(p, c->conn_id);
@@ -372,8 +379,13 @@ static void push_span(struct pipeline *p, struct spans *spans, const struct call
 
 	if (f && (c->connect_begin_ns != UNKNOWN_NS || c->tls_begin_ns != UNKNOWN_NS))
 		f->setup_paid = true;
-	if (span_from_call(&span, c, proc ? proc->shown_pid : c->conn.tgid, retransmits, n) || spans_push(spans, &span))
+	if (span_from_call(&span, c, proc ? proc->shown_pid : c->conn.tgid, retransmits, n)) {
 		p->lost.n[LOST_NO_MEMORY]++;
+		return;
+	}
+	span.agent = place->sub ? place->agent : 0;
+	span.flow_in = place->sub && place->first ? SPAN_FLOW_AGENT(place->agent) : SPAN_FLOW_NONE;
+	keep_span(p, spans, &span);
 }
 
 static void on_call(void *ctx, const struct call *c)
@@ -391,8 +403,8 @@ static void on_call(void *ctx, const struct call *c)
 	procs_call_made(p->procs, &c->conn);
 	if (proc)
 		coverage_push_call(p->coverage, proc);
-	push_span(p, p->spans, c, proc);
 	agents_push_call(p->agents, c, proc, &place);
+	push_span(p, p->spans, c, proc, &place);
 	if (p->cfg.on_call)
 		p->cfg.on_call(p->cfg.ctx, c, proc);
 }
@@ -415,6 +427,31 @@ static void on_mcp(void *ctx, const struct mcp_call *c)
 	push_mcp(p, p->spans, c);
 	if (p->cfg.on_mcp)
 		p->cfg.on_mcp(p->cfg.ctx, c);
+}
+
+/* --- adaptors: agents -> span --------------------------------------------------------------------------------------
+ */
+
+static void on_turn(void *ctx, const struct turn *t)
+{
+	struct pipeline *p = ctx;
+	struct span span;
+
+	if (span_from_turn(&span, t))
+		p->lost.n[LOST_NO_MEMORY]++;
+	else
+		keep_span(p, p->spans, &span);
+}
+
+static void on_tool(void *ctx, const struct agent_tool *t)
+{
+	struct pipeline *p = ctx;
+	struct span span;
+
+	if (span_from_tool(&span, t))
+		p->lost.n[LOST_NO_MEMORY]++;
+	else
+		keep_span(p, p->spans, &span);
 }
 
 /* --- adaptors: proc -> agents ---------------------------------------------------------------------------------------
@@ -640,7 +677,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_pos = on_pos,
 	};
 	struct proc_sink proc_sink = {.ctx = p, .on_change = on_proc};
-	struct agents_sink agents_sink = {.ctx = p};
+	struct agents_sink agents_sink = {.ctx = p, .on_tool = on_tool, .on_turn = on_turn};
 
 	if (!p)
 		return NULL;
@@ -799,12 +836,13 @@ struct snapshot {
 
 static void snapshot_call(void *ctx, const struct call *c)
 {
+	static const struct agent_place nobody; /* until it ends */
 	struct snapshot *s = ctx;
 
 	if (is_served(flow_of(s->p, c->conn_id)))
 		return;
 	procs_call_made(s->p->procs, &c->conn);
-	push_span(s->p, s->spans, c, procs_get(s->p->procs, &c->conn));
+	push_span(s->p, s->spans, c, procs_get(s->p->procs, &c->conn), &nobody);
 }
 
 static void snapshot_mcp(void *ctx, const struct mcp_call *c)
@@ -815,18 +853,42 @@ static void snapshot_mcp(void *ctx, const struct mcp_call *c)
 		push_mcp(s->p, s->spans, c);
 }
 
+static void snapshot_turn(void *ctx, const struct turn *t)
+{
+	struct snapshot *s = ctx;
+	struct span span;
+
+	if (span_from_turn(&span, t))
+		s->p->lost.n[LOST_NO_MEMORY]++;
+	else
+		keep_span(s->p, s->spans, &span);
+}
+
+static void name_agent(void *ctx, const struct agent *a)
+{
+	((const char **)ctx)[a->index] = a->name;
+}
+
 int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t now_ns, const struct trace_sink *sink)
 {
 	struct lost scratch = {0}; /* a snapshot that is cut loses nothing */
 	struct snapshot s = {.p = p, .spans = spans_new(p->cfg.max_events, &scratch)};
+	const char **names = calloc(agents_count(p->agents) + 1, sizeof(*names));
 	struct buf verdict;
 	int err;
 
-	if (!s.spans)
+	if (!s.spans || !names) {
+		spans_free(s.spans);
+		free(names);
 		return -ENOMEM;
+	}
+	agents_each(p->agents, name_agent, names);
+	meta->agent_names = names;
+	meta->agent_name_count = agents_count(p->agents);
 	buf_init(&verdict, 0); /* bounded: a sentence and numbers */
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
 	mcp_each_open(p->mcp, now_ns, snapshot_mcp, &s);
+	agents_each_open_turn(p->agents, now_ns, snapshot_turn, &s);
 	meta->now_ns = now_ns;
 	meta->max_events = p->cfg.max_events;
 	spans_show(p->spans, p->cfg.max_events - spans_events(s.spans)); /* what is open comes first */
@@ -839,6 +901,9 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	if (!err)
 		err = trace_write(p->spans, s.spans, p->procs, meta, sink);
 	meta->verdict_json = SV_NONE;
+	meta->agent_names = NULL;
+	meta->agent_name_count = 0;
+	free(names);
 	buf_release(&verdict);
 	spans_free(s.spans);
 	return err;

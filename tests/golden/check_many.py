@@ -49,13 +49,15 @@ def main():
             doc = json.load(f)
     slices = [e for e in doc["traceEvents"] if e["ph"] == "X" and e["cat"] == "llm"]
     meta = doc["metadata"]
+    turns = sum(e["ph"] == "X" and e["cat"] == "turn" for e in doc["traceEvents"])
     dropped = meta["lost"]["spans_dropped"]
     last = max(e["ts"] + e["dur"] for e in slices)
     first_kept = min(e["ts"] for e in slices)
     checks = [
         ("ends well", child.returncode == 0, text),
         (f"all {CALLS} calls are counted", meta["call_count"] == CALLS, meta["call_count"]),
-        ("kept and dropped spans add up", len(slices) + dropped == CALLS and dropped > 0, (len(slices), dropped)),
+        ("kept and dropped spans add up", len(slices) + turns + dropped == CALLS + meta["verdict"]["turns"] and dropped > 0,
+         (len(slices), turns, dropped)),
         ("the newest are kept, without a hole", last - first_kept <= (len(slices) + 1) / CALLS * last * 1.01, (first_kept, last)),
         ("the events kept are at most the cap", len([e for e in doc["traceEvents"] if e["ph"] in "Xi"]) <= 100001, ""),
         ("nothing else is lost", not any(v for k, v in meta["lost"].items() if k not in ("spans_dropped", "events_dropped")), meta),

@@ -286,7 +286,7 @@ static void one_call(void **state)
 		       "M thread_name 42.42 {\"name\":\"process\"}\n"
 		       "M thread_sort_index 42.42 {\"sort_index\":0}\n"
 		       "M thread_name 42.5000001 {\"name\":\"LLM requests\"}\n"
-		       "M thread_sort_index 42.5000001 {\"sort_index\":1}\n"
+		       "M thread_sort_index 42.5000001 {\"sort_index\":70000}\n"
 		       "X exec agent @1000000000+9000000000 42.42\n"
 		       "X LLM claude-test-1 @2000000000+1210000000 42.5000001\n"
 		       "X send @2000000000+2000000 42.5000001\n"
@@ -780,9 +780,111 @@ static void no_memory_is_reported(void **state)
 	run_release(&r);
 }
 
+/* A turn, the tool that it ran, and a sub-agent that the tool started: their lanes, names and arrows. */
+static void agents_and_arrows(void **state)
+{
+	struct run r;
+	struct call c;
+	struct span s;
+	struct tlog log = {0};
+	const struct turn turn = {
+		.id = 1, .shown_pid = 42, .at = {START + S, START + 9 * S}, .steps = 2, .complete = true};
+	struct agent_tool tool = {.shown_pid = 42,
+				  .name = "Task",
+				  .call_id = 1,
+				  .at = {START + 3 * S, START + 8 * S},
+				  .spawned = 1,
+				  .result_bytes = 7,
+				  .is_error = -1};
+	static const char *const names[] = {NULL, "Explore"};
+
+	(void)state;
+	run_init(&r, 1000);
+	push_exec(&r, 42, START, "agent", SV_NONE);
+	push_exec(&r, 43, START + 4 * S, "npm", SV("npm\0test\0"));
+	assert_int_equal(span_from_turn(&s, &turn), 0);
+	assert_int_equal(spans_push(r.spans, &s), 0);
+	assert_int_equal(span_from_tool(&s, &tool), 0);
+	assert_int_equal(spans_push(r.spans, &s), 0);
+	tool.spawned = 0;
+	tool.name = "Bash";
+	tool.join = TOOL_JOIN_TIME;
+	tool.processes = 1;
+	tool.child_pid = 43;
+	assert_int_equal(span_from_tool(&s, &tool), 0);
+	assert_int_equal(spans_push(r.spans, &s), 0);
+	tool.child_pid = 4444; /* not drawn: no arrow */
+	assert_int_equal(span_from_tool(&s, &tool), 0);
+	assert_int_equal(spans_push(r.spans, &s), 0);
+	make_call(&c, 2, 42, START + 4 * S);
+	assert_int_equal(span_from_call(&s, &c, 42, NULL, 0), 0);
+	s.agent = 1;
+	s.flow_in = SPAN_FLOW_AGENT(1);
+	assert_int_equal(spans_push(r.spans, &s), 0);
+	call_release(&c);
+	r.meta.agent_names = names;
+	r.meta.agent_name_count = 2;
+	run_write(&r);
+	assert_named(&r);
+	log_events(&log, &r, "sf");
+	assert_string_equal(log.text, "f spawn @4000000000 43.43\n"
+				      "s spawn @3000000000 42.5400001\n"
+				      "s spawn @3000000000 42.5400002\n"
+				      "f spawn @4000000000 42.5000001\n");
+	tlog_free(&log);
+	log_events(&log, &r, "M");
+	assert_non_null(strstr(log.text, "thread_name 42.5000001 {\"name\":\"agent 1 Explore: LLM requests\"}"));
+	assert_non_null(strstr(log.text, "thread_name 42.5300001 {\"name\":\"turns\"}"));
+	assert_non_null(strstr(log.text, "thread_name 42.5400003 {\"name\":\"tools (3)\"}"));
+	tlog_free(&log);
+	run_release(&r);
+}
+
+/* Content kinds and silences nest inside of the stream, each ending before what is around it. */
+static void details_nest(void **state)
+{
+	struct run r;
+	struct call c;
+	struct span s;
+	struct tlog log = {0};
+	struct call_segment segments[] = {{TOKEN_REASONING, {START + 1200 * MS, START + 1500 * MS}, 9},
+					  {TOKEN_TEXT, {START + 1600 * MS, START + 2200 * MS}, 20}};
+	struct interval stalls[] = {{START + 1300 * MS, START + 1500 * MS}, {START + 1500 * MS, START + 1600 * MS}};
+	struct interval late[] = {{START + 1510 * MS, START + 1600 * MS}};
+	uint64_t retransmit = START + 1400 * MS;
+
+	(void)state;
+	run_init(&r, 1000);
+	push_exec(&r, 42, START, "agent", SV_NONE);
+	make_call(&c, 2, 42, START + S);
+	c.segments = segments;
+	c.segment_count = 2;
+	c.stall_at = stalls;
+	c.stall_count = 2;
+	c.late_at = late;
+	c.late_count = 1;
+	assert_int_equal(span_from_call(&s, &c, 42, &retransmit, 1), 0);
+	assert_int_equal(spans_push(r.spans, &s), 0);
+	assert_int_equal(spans_events(r.spans), 1 + 3 + 4 + 1);
+	run_write(&r);
+	log_events(&log, &r, "X");
+	assert_non_null(strstr(log.text, "X stream @1200000000+1009999999 42.5000001\n"
+					 "X thinking @1200000000+300000000 42.5000001\n"
+					 "X stall: network @1300000000+199999999 42.5000001\n"
+					 "X stall: client @1500000000+100000000 42.5000001\n"
+					 "X text @1600000000+600000000 42.5000001\n"));
+	tlog_free(&log);
+	c.segments = NULL;
+	c.stall_at = c.late_at = NULL;
+	call_release(&c);
+	run_release(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(agents_and_arrows),
+		cmocka_unit_test(details_nest),
 		cmocka_unit_test(one_call),
 		cmocka_unit_test(process_life_says_how_it_ended),
 		cmocka_unit_test(reused_pid_is_another_process),

@@ -18,11 +18,13 @@ struct kept {
 	uint32_t pid;
 	uint32_t bytes;	   /* of the whole allocation */
 	uint32_t args_len; /* 0: no args */
+	uint32_t agent;
+	uint64_t flow_out, flow_in;
 	uint16_t instant_count;
-	uint8_t phase_count;
+	uint8_t phase_count, detail_count;
 	uint8_t track;
 	bool is_call;
-	/* phases, instants, name NUL, args NUL */
+	/* phases, details, instants, name NUL, args NUL */
 	struct span_phase phases[];
 };
 
@@ -64,22 +66,26 @@ void span_release(struct span *s)
 {
 	free(s->name);
 	free(s->args);
+	free(s->details);
 	free(s->instants);
 	*s = (struct span){0};
 }
 
-static uint64_t events_of(unsigned phases, unsigned instants)
+static uint64_t events_of(const struct kept *k)
 {
-	return 1 + (uint64_t)phases + instants;
+	return 1ull + k->phase_count + k->detail_count + k->instant_count + (k->flow_out != 0) + (k->flow_in != 0);
 }
 
-static struct kept *pack(const struct span *s, unsigned instants)
+static struct kept *pack(const struct span *s)
 {
+	unsigned instants = s->instant_count < SPAN_INSTANTS_MAX ? s->instant_count : SPAN_INSTANTS_MAX;
+	unsigned details = s->detail_count < SPAN_DETAILS_MAX ? s->detail_count : SPAN_DETAILS_MAX;
 	size_t name_len = s->name ? strlen(s->name) : 0;
 	size_t args_len = s->args ? strlen(s->args) : 0;
 	size_t phase_bytes = s->phase_count * sizeof(s->phases[0]);
+	size_t detail_bytes = details * sizeof(s->details[0]);
 	size_t instant_bytes = instants * sizeof(s->instants[0]);
-	size_t bytes = sizeof(struct kept) + phase_bytes + instant_bytes + name_len + 1 + args_len + 1;
+	size_t bytes = sizeof(struct kept) + phase_bytes + detail_bytes + instant_bytes + name_len + 1 + args_len + 1;
 	struct kept *k = bytes < UINT32_MAX ? malloc(bytes) : NULL;
 	char *at;
 
@@ -97,12 +103,19 @@ static struct kept *pack(const struct span *s, unsigned instants)
 		.args_len = (uint32_t)args_len,
 		.instant_count = (uint16_t)instants,
 		.phase_count = (uint8_t)s->phase_count,
+		.detail_count = (uint8_t)details,
+		.agent = s->agent,
+		.flow_out = s->flow_out,
+		.flow_in = s->flow_in,
 		.track = (uint8_t)s->track,
 		.is_call = s->is_call,
 	};
 	at = (char *)k->phases;
 	memcpy(at, s->phases, phase_bytes);
 	at += phase_bytes;
+	if (detail_bytes)
+		memcpy(at, s->details, detail_bytes);
+	at += detail_bytes;
 	if (instant_bytes)
 		memcpy(at, s->instants, instant_bytes);
 	at += instant_bytes;
@@ -113,7 +126,7 @@ static struct kept *pack(const struct span *s, unsigned instants)
 
 static void unpack(struct kept *k, struct span *out)
 {
-	char *at = (char *)(k->phases + k->phase_count);
+	char *at = (char *)(k->phases + k->phase_count + k->detail_count);
 
 	*out = (struct span){
 		.begin_ns = k->begin_ns,
@@ -122,6 +135,11 @@ static void unpack(struct kept *k, struct span *out)
 		.track = k->track,
 		.cat = k->cat,
 		.phase_count = k->phase_count,
+		.details = k->phases + k->phase_count,
+		.detail_count = k->detail_count,
+		.agent = k->agent,
+		.flow_out = k->flow_out,
+		.flow_in = k->flow_in,
 		.instants = (struct span_instant *)at,
 		.instant_count = k->instant_count,
 		.output_tok_s = k->output_tok_s,
@@ -156,7 +174,7 @@ static int grow(struct spans *t)
 static void drop_oldest(struct spans *t)
 {
 	struct kept *k = t->ring[t->head];
-	uint64_t events = events_of(k->phase_count, k->instant_count);
+	uint64_t events = events_of(k);
 
 	t->head = (t->head + 1) & (t->size - 1);
 	t->count--;
@@ -170,7 +188,6 @@ static void drop_oldest(struct spans *t)
 
 int spans_push(struct spans *t, struct span *s)
 {
-	unsigned instants = s->instant_count < SPAN_INSTANTS_MAX ? s->instant_count : SPAN_INSTANTS_MAX;
 	uint64_t events;
 	struct kept *k;
 	int err = 0;
@@ -179,11 +196,11 @@ int spans_push(struct spans *t, struct span *s)
 		span_release(s);
 		return -EINVAL;
 	}
-	events = events_of(s->phase_count, instants);
-	k = pack(s, instants);
+	k = pack(s);
 	span_release(s);
 	if (!k)
 		return -ENOMEM;
+	events = events_of(k);
 	if (events > t->max_events || k->bytes > t->max_bytes) {
 		t->lost->n[LOST_SPANS]++;
 		t->lost->n[LOST_SPAN_EVENTS] += events;
@@ -210,7 +227,7 @@ void spans_show(struct spans *t, uint64_t max_events)
 	for (t->hidden = 0; events > max_events; t->hidden++) {
 		const struct kept *k = t->ring[(t->head + t->hidden) & (t->size - 1)];
 
-		events -= events_of(k->phase_count, k->instant_count);
+		events -= events_of(k);
 	}
 }
 

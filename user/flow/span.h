@@ -4,12 +4,14 @@
 
 /*
  * Spans: finished things with a place on the timeline, kept in a ring of at most max_events trace events (one for the
- * slice, one a phase, one an instant); past it the oldest whole spans are dropped and counted in LOST_SPANS and
- * LOST_SPAN_EVENTS. A second limit of SPANS_BYTES_PER_EVENT bytes an event keeps a hostile peer's long texts from
- * filling the memory; it is counted the same way. What a span looks like in the file is trace.c's business.
+ * slice, one a phase, a detail, an instant, an end of an arrow); past it the oldest whole spans are dropped and counted
+ * in LOST_SPANS and LOST_SPAN_EVENTS. A second limit of SPANS_BYTES_PER_EVENT bytes an event keeps a hostile peer's
+ * long texts from filling the memory; it is counted the same way. What a span looks like in the file is trace.c's
+ * business.
  */
 
 #include "base/lost.h"
+#include "flow/agent/agents.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 
@@ -21,6 +23,8 @@ enum span_track {
 	SPAN_LLM,     /* lanes of concurrent requests (synthetic tids above 5000000) */
 	SPAN_MCP,     /* lanes of concurrent requests of MCP */
 	SPAN_NETWORK, /* lanes of connection set-ups that no call paid for */
+	SPAN_TURN,    /* lanes of turns */
+	SPAN_TOOL,    /* lanes of tool calls */
 	SPAN_PROCESS, /* tid = pid: life of a process. Made by trace.c from the process table, never pushed */
 };
 
@@ -28,7 +32,13 @@ struct span_phase {
 	const char *name; /* static: dns connect tls send wait stream */
 	uint64_t begin_ns, end_ns;
 };
-#define SPAN_PHASES_MAX 6
+#define SPAN_PHASES_MAX	 6
+#define SPAN_DETAILS_MAX (CALL_SEGMENTS_MAX + CALL_STALLS_MAX)
+
+/* An arrow from the slice that has it as flow_out to the one that has it as flow_in; drawn when both are there. */
+#define SPAN_FLOW_NONE	       0
+#define SPAN_FLOW_PROCESS(pid) (1ull << 40 | (pid))   /* to the life of the process with that shown pid */
+#define SPAN_FLOW_AGENT(index) (2ull << 40 | (index)) /* to the first call of an agent */
 
 struct span_instant {
 	const char *name; /* static: "retransmit", "reset" */
@@ -44,8 +54,13 @@ struct span {
 	char *args;	 /* owned: JSON object text, or NULL */
 	struct span_phase phases[SPAN_PHASES_MAX];
 	unsigned phase_count;
+	/* Slices inside of the last phase, by begin, the longer one first; they nest or follow each other. */
+	struct span_phase *details; /* owned */
+	unsigned detail_count;
 	struct span_instant *instants; /* owned */
 	unsigned instant_count;
+	uint32_t agent; /* whose lanes: 0 the main agent's, else a sub-agent's index */
+	uint64_t flow_out, flow_in;
 	/* For counters, 0 where unknown. */
 	double output_tok_s, input_tok_s; /* over [first_token_ns, end_ns], [begin_ns, first_token_ns] */
 	uint64_t first_token_ns;	  /* UNKNOWN_NS: no token */
@@ -75,6 +90,10 @@ int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, c
 
 /* A request of MCP as a span. 0 or -ENOMEM (*out is empty). */
 int span_from_mcp(struct span *out, const struct mcp_call *c, uint32_t shown_pid);
+
+/* A turn, and a tool call. 0 or -ENOMEM (*out is empty). */
+int span_from_turn(struct span *out, const struct turn *t);
+int span_from_tool(struct span *out, const struct agent_tool *t);
 
 /* The set-up of a connection that no call paid for. Times UNKNOWN_NS where not known. */
 struct span_setup {

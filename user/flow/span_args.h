@@ -2,8 +2,8 @@
 #ifndef FLOW_SPAN_ARGS_H
 #define FLOW_SPAN_ARGS_H
 
-/* What the makers of spans share: args of which unknown ones are left out and texts are cut, phases that fit their span.
- * Private to span*.c. */
+/* What the makers of spans share: args of which unknown ones are left out and texts are cut, phases that fit their
+ * span. Private to span*.c. */
 
 #include "base/json.h"
 #include "span.h"

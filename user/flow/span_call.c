@@ -9,7 +9,8 @@
 
 #include "base/err.h"
 
-/* --- phases --------------------------------------------------------------------------------------------------------- */
+/* --- phases ---------------------------------------------------------------------------------------------------------
+ */
 
 static void add_phases(struct span *s, const struct call *c)
 {
@@ -20,6 +21,8 @@ static void add_phases(struct span *s, const struct call *c)
 			       : known(c->ttfb_ns)	? c->ttfb_ns
 							: s->end_ns;
 
+	if (known(c->dns_end_ns))
+		span_add_phase(s, "dns", c->dns_begin_ns, earlier(c->dns_end_ns, c->start_ns));
 	if (known(c->connect_end_ns))
 		span_add_phase(s, "connect", c->connect_begin_ns, earlier(c->connect_end_ns, c->start_ns));
 	if (known(c->tls_end_ns))
@@ -30,6 +33,68 @@ static void add_phases(struct span *s, const struct call *c)
 		span_add_phase(s, "wait", send_end_ns, wait_end_ns);
 	}
 	span_add_phase(s, "stream", c->first_token_ns, s->end_ns);
+}
+
+/* --- details: what came when, inside of the stream ------------------------------------------------------------------
+ */
+
+static const char *segment_name(enum token_kind k)
+{
+	static const char *const names[] = {
+		[TOKEN_NONE] = "content",	 [TOKEN_REASONING] = "thinking", [TOKEN_TEXT] = "text",
+		[TOKEN_TOOL] = "tool arguments", [TOKEN_REFUSAL] = "refusal",	 [TOKEN_AUDIO] = "audio",
+	};
+
+	return names[k];
+}
+
+static bool overlaps(const struct interval *a, const struct interval *b)
+{
+	return a->begin_ns < b->end_ns && b->begin_ns < a->end_ns;
+}
+
+/* Who was late in a silence: bytes that lay in the kernel for most of it are the program's doing, a retransmission in
+ * it the network's; else the server sent nothing. */
+static const char *stall_name(const struct call *c, const struct interval *at, const uint64_t *retransmit_ns,
+			      unsigned retransmits)
+{
+	for (size_t i = 0; i < c->late_count; i++)
+		if (overlaps(at, &c->late_at[i]) &&
+		    (c->late_at[i].end_ns - c->late_at[i].begin_ns) * 2 > at->end_ns - at->begin_ns)
+			return "stall: client";
+	for (unsigned i = 0; i < retransmits; i++)
+		if (retransmit_ns[i] >= at->begin_ns && retransmit_ns[i] <= at->end_ns)
+			return "stall: network";
+	return c->retransmits >= 0 ? "stall: server" : "stall";
+}
+
+static int outer_first(const void *a, const void *b)
+{
+	const struct span_phase *x = a, *y = b;
+
+	if (x->begin_ns != y->begin_ns)
+		return x->begin_ns < y->begin_ns ? -1 : 1;
+	return (x->end_ns < y->end_ns) - (x->end_ns > y->end_ns);
+}
+
+static int add_details(struct span *s, const struct call *c, const uint64_t *retransmit_ns, unsigned retransmits)
+{
+	size_t count = c->segment_count + c->stall_count;
+
+	if (!count)
+		return 0;
+	s->details = calloc(count, sizeof(s->details[0]));
+	if (!s->details)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->segment_count; i++)
+		s->details[s->detail_count++] = (struct span_phase){
+			segment_name(c->segments[i].kind), c->segments[i].at.begin_ns, c->segments[i].at.end_ns};
+	for (size_t i = 0; i < c->stall_count; i++)
+		s->details[s->detail_count++] =
+			(struct span_phase){stall_name(c, &c->stall_at[i], retransmit_ns, retransmits),
+					    c->stall_at[i].begin_ns, c->stall_at[i].end_ns};
+	qsort(s->details, s->detail_count, sizeof(s->details[0]), outer_first);
+	return 0;
 }
 
 /* --- args: what the call record knows, unknown left out, each text cut at its limit ---------------------------------
@@ -59,6 +124,8 @@ static void put_metrics(struct json *j, const struct call *c)
 		span_put_number(j, "ttft_visible_ms", call_ms(c, c->first_visible_ns), 3);
 	if (c->max_gap_ns >= 0)
 		span_put_number(j, "max_gap_ms", (double)c->max_gap_ns / 1e6, 3);
+	span_put_duration(j, "gap_p50_ms", c->gap_p50_ns);
+	span_put_duration(j, "gap_p95_ms", c->gap_p95_ns);
 	span_put_count(j, "stalls", c->stalls);
 	span_put_count(j, "chunks", c->chunks);
 }
@@ -80,6 +147,7 @@ static void put_identity(struct json *j, const struct call *c)
 	span_put_text(j, "session_id", c->session_id, 128);
 	span_put_text(j, "agent_id", c->agent_id, 128);
 	span_put_text(j, "parent_agent_id", c->parent_agent_id, 128);
+	span_put_text(j, "agent_name", c->agent_name, 128);
 	if (c->attempt > 1)
 		json_int(j, "attempt", c->attempt);
 	if (c->retry_of)
@@ -133,6 +201,16 @@ static void put_outcome(struct json *j, const struct call *c)
 	span_put_count(j, "srtt_us", c->srtt_us);
 }
 
+/* How long bytes of the answer lay in the kernel, all together. */
+static double late_ms(const struct call *c)
+{
+	uint64_t ns = 0;
+
+	for (size_t i = 0; i < c->late_count; i++)
+		ns += c->late_at[i].end_ns - c->late_at[i].begin_ns;
+	return (double)ns / 1e6;
+}
+
 static int call_args(struct span *s, const struct call *c)
 {
 	const char *model = c->model ? c->model : c->request_model;
@@ -151,6 +229,10 @@ static int call_args(struct span *s, const struct call *c)
 	put_tools(&j, c);
 	put_server(&j, &c->server);
 	put_outcome(&j, c);
+	if (c->late_count)
+		span_put_number(&j, "client_late_ms", late_ms(c), 3);
+	if (c->tls_resumed >= 0)
+		json_bool(&j, "tls_resumed", c->tls_resumed > 0);
 	json_uint(&j, "call_id", c->id);
 	json_uint(&j, "os_tid", c->tid);
 	json_end_object(&j);
@@ -221,6 +303,8 @@ int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, c
 	err = out->name ? call_args(out, c) : -ENOMEM;
 	if (!err)
 		err = copy_instants(out, retransmit_ns, retransmit_count);
+	if (!err)
+		err = add_details(out, c, retransmit_ns, retransmit_count);
 	if (err)
 		span_release(out);
 	return err;

@@ -11,9 +11,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define LANE_TID	 5000001u   /* above the largest pid_max (4194304): never a real thread */
-#define LANE_TID_MCP	 5100001u   /* room for EXCHANGE_MAX (65536) lanes below */
-#define LANE_TID_NETWORK 5200001u   /* and for MCP_OPEN_MAX (65536) */
+#define LANE_TID	 5000001u /* above the largest pid_max (4194304): never a real thread */
+#define LANE_TID_MCP	 5100001u /* room for EXCHANGE_MAX (65536) lanes below */
+#define LANE_TID_NETWORK 5200001u /* and for MCP_OPEN_MAX (65536) */
+#define LANE_TID_TURN	 5300001u
+#define LANE_TID_TOOL	 5400001u
 #define SELF_PID	 9999999u   /* of events that belong to no process; below the synthetic pids of proc.h */
 #define SAMPLE_GAP_NS	 100000000u /* at most ten samples a second of one counter */
 #define FLUSH_BYTES	 32768u
@@ -28,14 +30,16 @@ struct item {
 	uint64_t begin, end;	   /* since the trace's start */
 	uint64_t first;		   /* first token; == end where there is none */
 	int64_t in_rate, out_rate; /* thousandths of a token/s: integers, so that sums come back to exactly 0 */
-	uint32_t pid, index;
+	uint32_t pid, index, agent;
+	uint64_t flow_out, flow_in;
 	uint8_t track;
 	bool is_call;
 };
 
-/* One kind of lane of one process. */
+/* One kind of lane of one agent of one process. */
 struct row {
-	uint32_t pid, lanes;
+	uint32_t pid, lanes, agent;
+	uint32_t first_lane; /* those of the agents before it come first */
 	uint8_t track;
 };
 
@@ -64,6 +68,8 @@ struct writing {
 	size_t row_count, row_size;
 	struct shown *shown;
 	size_t shown_count, shown_size;
+	uint64_t *flows; /* sorted: arrows of which both ends are there */
+	size_t flow_count;
 	size_t cursor; /* item index while spans are written */
 };
 
@@ -133,8 +139,11 @@ static uint32_t viewer_pid(uint32_t pid)
 
 static uint32_t track_tid(uint8_t track, uint32_t lane, uint32_t pid)
 {
-	static const uint32_t first[] = {
-		[SPAN_LLM] = LANE_TID, [SPAN_MCP] = LANE_TID_MCP, [SPAN_NETWORK] = LANE_TID_NETWORK};
+	static const uint32_t first[] = {[SPAN_LLM] = LANE_TID,
+					 [SPAN_MCP] = LANE_TID_MCP,
+					 [SPAN_NETWORK] = LANE_TID_NETWORK,
+					 [SPAN_TURN] = LANE_TID_TURN,
+					 [SPAN_TOOL] = LANE_TID_TOOL};
 
 	return track == SPAN_PROCESS ? pid : first[track] + lane;
 }
@@ -194,6 +203,9 @@ static void collect_span(void *ctx, const struct span *s)
 		.end = relative(w, s->end_ns),
 		.pid = viewer_pid(s->pid),
 		.index = (uint32_t)w->item_count,
+		.agent = s->agent,
+		.flow_out = s->flow_out,
+		.flow_in = s->flow_in,
 		.track = (uint8_t)s->track,
 		.is_call = s->is_call,
 	};
@@ -296,6 +308,8 @@ static int compare_items(const void *a, const void *b)
 		return x->pid < y->pid ? -1 : 1;
 	if (x->track != y->track)
 		return x->track < y->track ? -1 : 1;
+	if (x->agent != y->agent)
+		return x->agent < y->agent ? -1 : 1;
 	if (x->begin != y->begin)
 		return x->begin < y->begin ? -1 : 1;
 	if (x->end != y->end)
@@ -341,8 +355,10 @@ static uint32_t heap_pop(struct heap *h)
 	return lane;
 }
 
-/* Lanes of one process and track, whose items lie at [from, to) in order of their begin. Returns how many. */
-static uint32_t give_lanes(struct writing *w, size_t from, size_t to, struct heap *busy, struct heap *free_lanes)
+/* Lanes of one agent of a process and track, from `first` on, whose items lie at [from, to) in order of their begin.
+ * Returns how many. */
+static uint32_t give_lanes(struct writing *w, size_t from, size_t to, uint32_t first, struct heap *busy,
+			   struct heap *free_lanes)
 {
 	uint32_t lanes = 0;
 
@@ -360,7 +376,7 @@ static uint32_t give_lanes(struct writing *w, size_t from, size_t to, struct hea
 		}
 		lane = free_lanes->count ? heap_pop(free_lanes) : lanes++;
 		heap_push(busy, end, lane);
-		w->lanes[it->index] = lane;
+		w->lanes[it->index] = first + lane;
 	}
 	return lanes;
 }
@@ -383,19 +399,86 @@ static void lay_out(struct writing *w)
 		const struct item *first = &w->items[from];
 		size_t to = from + 1;
 
-		while (to < n && w->items[to].pid == first->pid && w->items[to].track == first->track)
+		while (to < n && w->items[to].pid == first->pid && w->items[to].track == first->track &&
+		       w->items[to].agent == first->agent)
 			to++;
 		w->err = MORE(w, row);
 		if (!w->err) {
-			w->rows[w->row_count].pid = first->pid;
-			w->rows[w->row_count].track = first->track;
-			w->rows[w->row_count].lanes = give_lanes(w, from, to, &busy, &free_lanes);
+			struct row *r = &w->rows[w->row_count];
+			const struct row *before = w->row_count ? r - 1 : NULL;
+
+			*r = (struct row){.pid = first->pid, .track = first->track, .agent = first->agent};
+			if (before && before->pid == r->pid && before->track == r->track)
+				r->first_lane = before->first_lane + before->lanes;
+			r->lanes = give_lanes(w, from, to, r->first_lane, &busy, &free_lanes);
 			w->row_count++;
 		}
 		from = to;
 	}
 	free(busy.nodes);
 	free(free_lanes.nodes);
+}
+
+/* --- arrows
+ * ----------------------------------------------------------------------------------------------------------- */
+
+static int compare_ids(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static bool draws_life(const struct writing *w, const struct shown *s);
+
+/* Whether the slice that an arrow goes to will be drawn. */
+static bool has_target(const struct writing *w, const uint64_t *ends, size_t count, uint64_t flow)
+{
+	const struct shown *s;
+
+	if (count && bsearch(&flow, ends, count, sizeof(*ends), compare_ids))
+		return true;
+	if (flow >> 40 != SPAN_FLOW_PROCESS(0) >> 40)
+		return false;
+	s = find_shown(w, w->shown_count, viewer_pid((uint32_t)flow));
+	return s && draws_life(w, s);
+}
+
+/* An arrow with one end only is an error to viewers. */
+static void collect_flows(struct writing *w)
+{
+	uint64_t *ends;
+	size_t n = 0;
+
+	if (w->err || !w->item_count)
+		return;
+	ends = calloc(w->item_count, sizeof(*ends));
+	w->flows = calloc(w->item_count, sizeof(*w->flows));
+	if (!ends || !w->flows) {
+		w->err = -ENOMEM;
+		free(ends);
+		return;
+	}
+	for (size_t i = 0; i < w->item_count; i++)
+		if (w->items[i].flow_in)
+			ends[n++] = w->items[i].flow_in;
+	qsort(ends, n, sizeof(*ends), compare_ids);
+	for (size_t i = 0; i < w->item_count; i++)
+		if (w->items[i].flow_out && has_target(w, ends, n, w->items[i].flow_out))
+			w->flows[w->flow_count++] = w->items[i].flow_out;
+	qsort(w->flows, w->flow_count, sizeof(*w->flows), compare_ids);
+	free(ends);
+}
+
+static void put_flow(struct writing *w, char ph, uint64_t flow, uint32_t pid, uint32_t tid, uint64_t at)
+{
+	if (!flow || !w->flow_count || !bsearch(&flow, w->flows, w->flow_count, sizeof(*w->flows), compare_ids))
+		return;
+	begin_event(w);
+	put(w,
+	    "{\"ph\":\"%c\",\"pid\":%u,\"tid\":%u,\"ts\":" US_FORMAT ",\"id\":%" PRIu64
+	    ",\"cat\":\"spawn\",\"name\":\"spawn\"%s}",
+	    ph, pid, tid, US(at), flow, ph == 'f' ? ",\"bp\":\"e\"" : "");
 }
 
 /* --- names
@@ -432,13 +515,46 @@ static void put_sort_index(struct writing *w, const char *what, uint32_t pid, ui
 
 static void put_thread_name(struct writing *w, uint32_t pid, uint32_t tid, const char *name, uint32_t lane)
 {
-	char number[16] = "";
-
-	if (lane)
-		snprintf(number, sizeof(number), " (%u)", lane + 1);
 	begin_event(w);
-	put(w, "{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%s%s\"}}", pid, tid,
-	    name, number);
+	put(w, "{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"", pid, tid);
+	put_text(w, sv_of(name));
+	if (lane)
+		put(w, " (%u)", lane + 1);
+	put(w, "\"}}");
+}
+
+/* Sub-agents' lanes say whose they are. */
+static void row_name(const struct writing *w, const struct row *r, const char *name, char *out, size_t size)
+{
+	const char *kind = r->agent < w->meta->agent_name_count ? w->meta->agent_names[r->agent] : NULL;
+
+	if (!r->agent)
+		snprintf(out, size, "%s", name);
+	else
+		snprintf(out, size, "agent %u%s%.48s: %s", r->agent, kind ? " " : "", kind ? kind : "", name);
+}
+
+static void put_row_names(struct writing *w, const struct row *r)
+{
+	static const struct {
+		const char *name;
+		uint32_t order;
+	} tracks[] = {
+		[SPAN_TURN] = {"turns", 1},
+		[SPAN_LLM] = {"LLM requests", 70000},
+		[SPAN_TOOL] = {"tools", 140000},
+		[SPAN_MCP] = {"MCP requests", 210000},
+		[SPAN_NETWORK] = {"connections", 280000},
+	};
+	char name[96];
+
+	row_name(w, r, tracks[r->track].name, name, sizeof(name));
+	for (uint32_t lane = 0; lane < r->lanes; lane++) {
+		uint32_t tid = track_tid(r->track, r->first_lane + lane, r->pid);
+
+		put_thread_name(w, r->pid, tid, name, lane);
+		put_sort_index(w, "thread", r->pid, tid, tracks[r->track].order + r->first_lane + lane);
+	}
 }
 
 static void put_names(struct writing *w)
@@ -455,22 +571,8 @@ static void put_names(struct writing *w)
 			put_sort_index(w, "thread", s->pid, s->pid, 0);
 		}
 	}
-	for (size_t i = 0; i < w->row_count; i++) {
-		const struct row *r = &w->rows[i];
-		static const struct {
-			const char *name;
-			uint32_t order;
-		} tracks[] = {[SPAN_LLM] = {"LLM requests", 1},
-			      [SPAN_MCP] = {"MCP requests", 70000},
-			      [SPAN_NETWORK] = {"connections", 140000}};
-
-		for (uint32_t lane = 0; lane < r->lanes; lane++) {
-			uint32_t tid = track_tid(r->track, lane, r->pid);
-
-			put_thread_name(w, r->pid, tid, tracks[r->track].name, lane);
-			put_sort_index(w, "thread", r->pid, tid, tracks[r->track].order + lane);
-		}
-	}
+	for (size_t i = 0; i < w->row_count; i++)
+		put_row_names(w, &w->rows[i]);
 }
 
 /* --- processes
@@ -550,6 +652,7 @@ static void put_lives(struct writing *w)
 		put_slice(w, s->pid, s->pid, sv_of(name), "process", begin, end > begin ? end : begin);
 		put_process_args(w, s->proc);
 		put(w, "}");
+		put_flow(w, 'f', SPAN_FLOW_PROCESS(s->proc->shown_pid), s->pid, s->pid, begin);
 	}
 }
 
@@ -574,6 +677,36 @@ static void put_phases(struct writing *w, const struct span *s, uint32_t pid, ui
 		put_slice(w, pid, tid, sv_of(s->phases[i].name), cat, from, to);
 		put(w, "}");
 		at = to;
+	}
+}
+
+/* What nests: each ends 1 ns before the slice around it does. */
+static void put_details(struct writing *w, const struct span *s, uint32_t pid, uint32_t tid)
+{
+	const struct span_phase *around = s->phase_count ? &s->phases[s->phase_count - 1] : NULL;
+	uint64_t ends[8], floor_ns, end;
+	unsigned depth = 1;
+
+	if (!around || !s->detail_count)
+		return;
+	ends[0] = relative(w, around->end_ns < s->end_ns ? around->end_ns : s->end_ns - 1);
+	floor_ns = relative(w, around->begin_ns);
+	for (unsigned i = 0; i < s->detail_count; i++) {
+		uint64_t from = relative(w, s->details[i].begin_ns), to = relative(w, s->details[i].end_ns);
+
+		if (from < floor_ns)
+			from = floor_ns;
+		while (depth > 1 && ends[depth - 1] <= from)
+			depth--;
+		end = ends[depth - 1];
+		if (to >= end)
+			to = end ? end - 1 : 0;
+		if (to <= from || depth == ARRAY_SIZE(ends))
+			continue;
+		put_slice(w, pid, tid, sv_of(s->details[i].name), "llm,content", from, to);
+		put(w, "}");
+		floor_ns = from;
+		ends[depth++] = to;
 	}
 }
 
@@ -610,7 +743,10 @@ static void put_span(void *ctx, const struct span *s)
 		put_raw(w, sv_of(s->args));
 	}
 	put(w, "}");
+	put_flow(w, 's', s->flow_out, pid, tid, begin);
+	put_flow(w, 'f', s->flow_in, pid, tid, begin);
 	put_phases(w, s, pid, tid, begin, end);
+	put_details(w, s, pid, tid);
 	put_instants(w, s, pid, tid, begin, end);
 }
 
@@ -854,6 +990,7 @@ int trace_write(const struct spans *spans, const struct spans *extra, struct pro
 		procs_each(procs, collect_proc, &w);
 	sort_shown(&w);
 	mark_shown(&w);
+	collect_flows(&w);
 	if (!w.err)
 		write_all(&w, spans, extra);
 	buf_release(&w.line);
@@ -861,5 +998,6 @@ int trace_write(const struct spans *spans, const struct spans *extra, struct pro
 	free(w.lanes);
 	free(w.rows);
 	free(w.shown);
+	free(w.flows);
 	return w.err;
 }

@@ -20,6 +20,8 @@ struct trace_meta {
 	const char *version, *host, *kernel;
 	const char *command; /* redacted */
 	uint64_t call_count, agent_count;
+	const char *const *agent_names; /* kinds of sub-agents by index; NULL unknown; captured text */
+	size_t agent_name_count;
 	uint64_t max_events; /* counter samples that are more are left out, the oldest first; 0: no limit */
 	const struct lost *lost;
 	bool callers_only;	/* processes without a model call are left out */

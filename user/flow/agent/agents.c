@@ -209,6 +209,7 @@ static void end_tools(struct agents *t, struct lane *l, const struct call *c, ui
 		.family = t->family,
 		.agent = &l->of->proc,
 		.agent_index = l->of->agent.index,
+		.sub = l->of->agent.parent >= 0,
 		.shown_pid = l->of->agent.shown_pid,
 		.next = c,
 		.end_ns = end_ns,
@@ -262,6 +263,7 @@ static void begin_turn(struct agents *t, struct lane *l, const struct call *c, u
 	l->turn = (struct turn){
 		.id = ++t->last_turn,
 		.agent = l->of->agent.index,
+		.sub = l->of->agent.parent >= 0,
 		.shown_pid = l->of->agent.shown_pid,
 		.at = {begin_ns, begin_ns},
 		.trigger = c->trigger,
@@ -428,7 +430,7 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 				      struct lane *parent, bool by_time, uint64_t begin_ns)
 {
 	struct agent_entry *a;
-	const struct tool_pending *spawn = parent ? toolwait_spawner(&parent->wait, begin_ns) : NULL;
+	struct tool_pending *spawn = parent ? toolwait_spawner(&parent->wait, begin_ns) : NULL;
 
 	if (HASH_COUNT(t->agents) >= AGENTS_MAX)
 		return last_agent(t);
@@ -456,6 +458,8 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 		free(a);
 		return NULL;
 	}
+	if (spawn && !spawn->spawned)
+		spawn->spawned = a->agent.index;
 	if (t->sink.on_agent)
 		t->sink.on_agent(t->sink.ctx, &a->agent);
 	return a;
@@ -711,7 +715,12 @@ void agents_push_call(struct agents *t, const struct call *c, const struct proc 
 		return;
 	}
 	push_step(t, l, c, begin_ns, end_ns);
-	*place = (struct agent_place){.agent = l->of->agent.index, .turn = l->turn.id};
+	*place = (struct agent_place){
+		.agent = l->of->agent.index,
+		.sub = l->of->agent.parent >= 0,
+		.first = l->of->agent.first_call == c->id,
+		.turn = l->turn.id,
+	};
 	leave_step(t, l, c, end_ns);
 }
 

@@ -54,6 +54,7 @@ struct agent {
 
 struct agent_tool {
 	unsigned agent;
+	bool sub;		 /* of a sub-agent */
 	uint64_t call_id;	 /* that asked for it */
 	uint64_t result_call_id; /* that carries the result; 0: none came */
 	const char *id, *name;	 /* NULL unknown */
@@ -62,6 +63,7 @@ struct agent_tool {
 	struct interval at;   /* of what ran; of the whole window with TOOL_JOIN_GAP */
 	unsigned processes;   /* joined */
 	const char *program;  /* of the first of them; NULL none */
+	unsigned spawned;     /* index of the sub-agent that it started; 0 none */
 	uint32_t child_pid;   /* shown pid of the first of them; 0 none */
 	bool running;	      /* one of them still ran when the window closed */
 	int32_t code, signal; /* of the first of them, when it ended */
@@ -74,6 +76,7 @@ struct agent_tool {
 struct turn {
 	uint64_t id; /* unique in the run, from 1 */
 	unsigned agent;
+	bool sub;			  /* of a sub-agent */
 	const char *session_id, *turn_id; /* NULL unknown */
 	uint32_t shown_pid;
 	struct interval at;
@@ -104,6 +107,8 @@ void agents_push_proc(struct agents *t, const struct proc *p);
 
 struct agent_place {
 	unsigned agent;
+	bool sub;      /* a sub-agent's */
+	bool first;    /* it is the agent's first call */
 	uint64_t turn; /* 0: belongs to none */
 };
 /* p may be NULL. A call that is no step belongs to its agent, but to no turn. */

@@ -95,12 +95,12 @@ static const char *const agent_words[] = {"agent", "task", "delegate", "spawn"};
 static const char *const shell_words[] = {"bash", "shell",  "exec", "command", "terminal",
 					  "run",  "python", "test", "cmd"};
 
-const struct tool_pending *toolwait_spawner(const struct toolwait *w, uint64_t begin_ns)
+struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns)
 {
-	const struct tool_pending *any = NULL, *named = NULL;
+	struct tool_pending *any = NULL, *named = NULL;
 
 	for (size_t i = 0; i < w->count; i++) {
-		const struct tool_pending *p = &w->tools[i];
+		struct tool_pending *p = &w->tools[i];
 
 		if (p->begin_ns > begin_ns)
 			continue;
@@ -191,11 +191,13 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 	const struct tool_result *result = result_of(w, i, end->next);
 	struct agent_tool t = {
 		.agent = end->agent_index,
+		.sub = end->sub,
 		.shown_pid = end->shown_pid,
 		.call_id = w->call_id,
 		.result_call_id = result ? end->next->id : 0,
 		.id = w->tools[i].id,
 		.name = w->tools[i].name,
+		.spawned = w->tools[i].spawned,
 		.at = {w->tools[i].begin_ns, end->end_ns},
 		.result_bytes = result ? result->bytes : UNKNOWN_COUNT,
 		.is_error = result ? result->is_error : -1,

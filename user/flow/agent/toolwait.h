@@ -9,6 +9,7 @@
 
 struct tool_pending {
 	char *id, *name;   /* owned; NULL unknown */
+	unsigned spawned;  /* index of the sub-agent that it started, 0 none */
 	uint64_t begin_ns; /* the end of its block in the answer, else the answer's end */
 };
 
@@ -27,12 +28,13 @@ int toolwait_begin(struct toolwait *w, const struct call *c, uint64_t end_ns);
 bool toolwait_answered_by(const struct toolwait *w, const struct call *c);
 /* The tool call that may have started a sub-agent whose first call began then: the latest before it, of those named
  * like one if there are any; NULL: none. */
-const struct tool_pending *toolwait_spawner(const struct toolwait *w, uint64_t begin_ns);
+struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns);
 
 struct toolwait_end {
 	const struct family *family;
 	const struct proc_key *agent;
 	unsigned agent_index;
+	bool sub;
 	uint32_t shown_pid;
 	const struct call *next; /* the step that follows; NULL: none */
 	uint64_t end_ns;	 /* when it began */
