@@ -23,6 +23,9 @@ __u64 attached_ns[LIMIT_PROBED_FILES] = {};
 /* Of a goroutine that begins its first: too large for the stack of a program. */
 const __u8 no_calls[sizeof(struct open_calls)] = {};
 
+/* The same of a socket that is met. */
+const __u8 no_called[sizeof(struct called)] = {};
+
 /* Not 0: `stdio_ends` is not empty, or was not once. */
 __u32 stdio_any = 0;
 

@@ -278,6 +278,7 @@ extern struct plains_map plains SEC(".maps");
 extern struct stdios_map stdios SEC(".maps");
 extern struct stdio_ends_map stdio_ends SEC(".maps");
 extern struct called_map called SEC(".maps");
+extern const __u8 no_called[sizeof(struct called)];
 extern __u32 stdio_any;
 extern __u64 sockets_ns;
 extern __u32 sockets_open;

@@ -10,19 +10,18 @@
 struct plain_move {
 	__u64 len;
 	__u64 now;
-	__u64 cookie; /* of the socket */
-	__u32 dir;
-	__u32 flags; /* MSG_*, receives only */
+	__u64 cookie; /* of the socket; by stdio.bpf.c: key of `stdios`, 0: not to be copied */
+	__u32 flags;  /* MSG_*, receives only */
+	__u32 tid;    /* 0: the current thread's */
+	__u8 dir;
+	__u8 tcp;      /* 1: over TCP, 0: over a Unix socket or a pipe */
+	__u8 returned; /* 1: the system call is over, and has its result */
 	/* By plain_find(): */
+	__u8 found;	 /* 0: no probe sees these bytes */
+	__u32 iov_count; /* elements of the caller's iovec that are left */
+	__u64 iov;	 /* the first of them */
 	__u64 buf;	 /* where the bytes begin */
 	__u64 part_len;	 /* size of that buffer: some of them may be elsewhere */
-	__u64 iov;	 /* the next element of the caller's iovec */
-	__u32 iov_count; /* and how many there are */
-	__u32 found;	 /* 0: no probe sees these bytes */
-	__u32 returned;	 /* 1: the system call is over, and has its result */
-	__u32 tid;	 /* 0: the current thread's */
-	__u32 tcp;	 /* 1: over TCP, 0: over a Unix socket or a pipe */
-	__u64 stdio;	 /* by stdio.bpf.c: key of `stdios`, 0: not to be copied */
 };
 
 /* Finds the user's buffers. */
@@ -35,8 +34,5 @@ int plain_is_tls(const struct plain_move *m);
 int plain_copy(struct plain *plain, const struct plain_move *m);
 /* A call of the current thread ended with an error or at the end of the file. */
 int plain_call_ended(void);
-/* A call of the current thread on a socket (struct file *) has ended: in sock.bpf.c, where no tracepoint tells of it.
- */
-int sock_called(__u64 file, struct plain_move *m);
 
 #endif

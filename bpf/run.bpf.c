@@ -56,26 +56,29 @@ int run_put_head(struct run *run)
 	return 0;
 }
 
-/* Exactly as long as the bytes: kernels with bpf_probe_read_user_dynptr. */
+static const __u8 padding[8] = {};
+
+/* Exactly as long as the bytes: kernels with bpf_probe_read_user_dynptr. Without a head of its own: the stack of all
+ * frames together is 512 bytes, and this is the deepest. */
 static __noinline int run_put_dynptr(struct run *run)
 {
 	__u32 len = run->head.len;
 	__u32 size = sizeof(run->head) + ((len + 7) & ~7u);
-	struct ev_data head = run->head;
+	__u16 flags = run->head.h.flags;
 	struct bpf_dynptr ptr;
-	__u64 zero = 0;
 
 	if (bpf_ringbuf_reserve_dynptr(&rb, size, 0, &ptr)) {
 		bpf_ringbuf_discard_dynptr(&ptr, 0); /* the verifier wants it even so */
 		return run_lost(run);
 	}
-	head.h.size = size;
+	run->head.h.size = size;
 	if (len & 7)
-		bpf_dynptr_write(&ptr, size - 8, &zero, 8, 0);
-	if (bpf_probe_read_user_dynptr(&ptr, sizeof(head), len, (const void *)run->buf))
-		run_fault(&head);
-	bpf_dynptr_write(&ptr, 0, &head, sizeof(head), 0);
+		bpf_dynptr_write(&ptr, size - 8, (void *)padding, 8, 0);
+	if (bpf_probe_read_user_dynptr(&ptr, sizeof(run->head), len, (const void *)run->buf))
+		run_fault(&run->head);
+	bpf_dynptr_write(&ptr, 0, &run->head, sizeof(run->head), 0);
 	bpf_ringbuf_submit_dynptr(&ptr, emit_wake(size));
+	run->head.h.flags = flags;
 	return 0;
 }
 

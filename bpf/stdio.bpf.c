@@ -243,7 +243,7 @@ static __noinline int look(struct stdio *s, struct plain_move *m)
 	m->now = bpf_ktime_get_boot_ns();
 	if (s->head.verdict == STDIO_UNDECIDED)
 		decide(s, m);
-	m->stdio = s->head.verdict == STDIO_JSONRPC ? s->plain.key.obj : 0;
+	m->cookie = s->head.verdict == STDIO_JSONRPC ? s->plain.key.obj : 0;
 	return 0;
 }
 
@@ -251,7 +251,10 @@ int stdio_moved(__u64 obj, struct plain_move *m)
 {
 	struct stdio *s = bpf_map_lookup_elem(&stdios, &obj);
 
-	if (!s || !m || !is_parent(s, bpf_get_current_task_btf()))
+	if (!m)
+		return 0;
+	m->cookie = 0;
+	if (!s || !is_parent(s, bpf_get_current_task_btf()))
 		return 0;
 	look(s, m);
 	return s->head.verdict;

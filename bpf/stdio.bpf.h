@@ -21,9 +21,9 @@
  * of the parent, obj left out. 1: a pair that needs syscall.bpf.c, and that was not known before. */
 int stdio_note(__u64 files, __u64 parent_files, const struct conn_map_key *parent, __u32 running);
 /* The current thread moved bytes over a socket that is the parent's end. STDIO_*: what is known of the pair then.
- * m->stdio: they are to be copied. */
+ * m->cookie: they are to be copied. */
 int stdio_moved(__u64 obj, struct plain_move *m);
-/* A call of the current thread on a pipe has ended: m->len 0 is the end of the file. Sets m->stdio too. */
+/* A call of the current thread on a pipe has ended: m->len 0 is the end of the file. Sets m->cookie too. */
 int stdio_pipe_moved(__u64 ino, struct plain_move *m);
 /* The parent read the end of the child's output. */
 int stdio_ended(__u64 obj);
@@ -31,7 +31,7 @@ int stdio_ended(__u64 obj);
 /* After those two. In the program itself: calls nest eight deep at most, and there are seven below this. */
 static __always_inline void stdio_copy(const struct plain_move *m)
 {
-	__u64 obj = m->stdio;
+	__u64 obj = m->cookie;
 	struct stdio *s = obj ? bpf_map_lookup_elem(&stdios, &obj) : NULL;
 
 	if (s && s->plain.conn.gen)

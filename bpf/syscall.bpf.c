@@ -7,10 +7,12 @@
  * tracepoint of each call by name would cost calls of other kinds half of this, but those that are asked for more, and
  * to detach one takes the kernel some 80 ms, in which nobody drains the ring.
  */
-#include "emit.bpf.h"
 #include "callregs.bpf.h"
-#include "plain.bpf.h"
-#include "stdio.bpf.h"
+#include "moved.bpf.h"
+
+#define MSG_OOB	     1
+#define MSG_PEEK     2
+#define MSG_ERRQUEUE 0x2000
 
 /* Which direction the call moves bytes in; -1: none of ours. */
 static __always_inline int call_dir(__u64 nr)
@@ -32,6 +34,50 @@ static __always_inline struct file *file_of(struct task_struct *task, __u64 fd)
 	return file;
 }
 
+/* The end of the file: the other end of a Unix socket is gone, if that is one. */
+static __always_inline int called_ended(struct sock *sk, struct called *c, const struct plain_move *m)
+{
+	if (m->tcp || m->dir != EV_DIR_RX || BPF_CORE_READ(sk, sk_shutdown) != SHUTDOWN_MASK)
+		return 0;
+	if (c->info.plain == PLAIN_HTTP)
+		plain_end(&c->plain);
+	if (c->info.plain == PLAIN_STDIO)
+		stdio_ended(c->info.stdio);
+	return 0;
+}
+
+static __always_inline int sock_called(struct file *file, struct plain_move *m)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	__u64 at = (__u64)sk, ino = BPF_CORE_READ(file, f_inode, i_ino);
+	struct called *c;
+	__u32 before;
+
+	if (m->dir == EV_DIR_RX && (m->flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
+		return 0;
+	m->tcp = family != AF_UNIX && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
+	if (!m->tcp && (family != AF_UNIX || BPF_CORE_READ(sk, sk_type) != SOCK_STREAM))
+		return 0;
+	c = bpf_map_lookup_elem(&called, &at);
+	if (!c || c->ino != ino) {
+		called_make(at, ino, NULL, m->tcp);
+		c = bpf_map_lookup_elem(&called, &at);
+	}
+	if (!c)
+		return 0;
+	if (!m->len)
+		return called_ended(sk, c, m);
+	before = c->info.plain;
+	bytes_moved(sk, c, &c->info, m);
+	if (c->info.plain != PLAIN_NEVER)
+		sockets_wanted();
+	else if (before != PLAIN_NEVER && m->tcp)
+		__sync_fetch_and_add(&sockets_open, -1);
+	return 0;
+}
+
 static __always_inline void call_moved(struct plain_move *m, __u64 fd)
 {
 	struct file *file = file_of(bpf_get_current_task_btf(), fd);
@@ -39,7 +85,7 @@ static __always_inline void call_moved(struct plain_move *m, __u64 fd)
 	__u32 type = BPF_CORE_READ(inode, i_mode) & S_IFMT;
 
 	if (type == S_IFSOCK && !cfg.sock_length) {
-		sock_called((__u64)file, m);
+		sock_called(file, m);
 	} else if (type == S_IFIFO && stdio_any) {
 		plain_find(m);
 		stdio_pipe_moved(BPF_CORE_READ(inode, i_ino), m);
