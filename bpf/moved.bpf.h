@@ -3,10 +3,10 @@
 #define PERFBPF_MOVED_BPF_H
 
 /*
- * Whose bytes a socket carries: those of a TLS connection, plain HTTP, or JSON-RPC with a child. sock.bpf.c has them from
- * the socket's own tracepoints, with what is known of it in its storage (struct sock_info, struct plain); syscall.bpf.c from
- * the end of system calls, which do not hand over the socket: `sk` is an address then, read by CO-RE only, and what is known
- * is in struct called. Inline: calls nest eight deep at most, with 512 bytes of stack together.
+ * Whose bytes a socket carries: those of a TLS connection, plain HTTP, or JSON-RPC with a child. sock.bpf.c has them
+ * from the socket's own tracepoints, with what is known of it in its storage (struct sock_info, struct plain);
+ * syscall.bpf.c from the end of system calls, which do not hand over the socket: `sk` is an address then, read by CO-RE
+ * only, and what is known is in struct called. Inline: calls nest eight deep at most, with 512 bytes of stack together.
  */
 
 #include "aead.bpf.h"
