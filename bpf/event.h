@@ -311,7 +311,8 @@ struct file_identity {
 	__u32 pad;
 };
 
-/* Key of the `conns` map. User space deletes: 1 s after CONN_CLOSE if unused since, and at EXIT. */
+/* Key of the `conns` map. User space deletes: 1 s after CONN_CLOSE (CONN_F_UNFREED: after its
+ * socket was closed) if unused since, and at EXIT. */
 struct conn_map_key {
 	__u64 obj;
 	__u64 start_ns;

@@ -2500,10 +2500,10 @@ static void case_closing(void)
 	usleep(1500000);
 }
 
-/* State of closed connections goes 1 s later, of ended processes at once. */
-static void test_reclaim(void)
+/* State of closed connections goes 1 s later, of ended processes at once. fn leaves `with` of them when it rests. */
+static void test_reclaim(const char *name, void (*fn)(void), unsigned with)
 {
-	unsigned before = conns_in_kernel(), with_one, after;
+	unsigned before = conns_in_kernel(), resting, after;
 	int go[2];
 	char c;
 
@@ -2514,25 +2514,55 @@ static void test_reclaim(void)
 	if (child_pid == 0) {
 		if (read(go[0], &c, 1) != 1)
 			_exit(99);
-		case_closing();
+		fn();
 		_exit(0);
 	}
 	probes_add_target(probes, child_pid, 0);
 	if (write(go[1], "g", 1) != 1)
 		abort();
-	usleep(1300000);
+	usleep(1400000);
 	probes_consume(probes);
 	probes_tick(probes, clock_boot_ns());
-	with_one = conns_in_kernel();
+	resting = conns_in_kernel();
 	waitpid(child_pid, NULL, 0);
 	probes_consume(probes);
 	probes_tick(probes, clock_boot_ns());
 	after = conns_in_kernel();
 	close(go[0]);
 	close(go[1]);
-	verdict(before == 0 && with_one == 1 && after == 0, "kernel state is reclaimed");
-	if (before || with_one != 1 || after)
-		printf("# %u before, %u after the close, %u after the exit\n", before, with_one, after);
+	verdict(before == 0 && resting == with && after == 0, name);
+	if (before || resting != with || after)
+		printf("# %u before, %u after the close, %u after the exit\n", before, resting, after);
+}
+
+/* What no function frees goes with its socket: one is closed, the other one is not. */
+static void case_closing_sockets(void)
+{
+	int fd[2] = {connect_to(port), connect_to(port)};
+
+	for (int i = 0; i < 2; i++) {
+		seal13(i ? B : A, "one\x17", 4);
+		send_bytes(fd[i], RECORD(4));
+		recv_bytes(fd[i], RECORD(4));
+	}
+	close(fd[0]);
+	usleep(1700000);
+}
+
+static void test_reclaim_sockets(void)
+{
+	pid_t server = fork();
+
+	if (server == 0) {
+		if (fork() == 0)
+			serve_echo(1);
+		else
+			serve_echo(1);
+		_exit(0);
+	}
+	test_reclaim("what nobody frees goes with its socket", case_closing_sockets, 1);
+	kill(server, SIGKILL);
+	waitpid(server, NULL, 0);
 }
 
 static void test_identity(void)
@@ -2776,7 +2806,7 @@ static void run_conn_tests(void)
 	check("fork, exec, exit", golden_processes, case_processes);
 	test_crowd();
 	test_identity();
-	test_reclaim();
+	test_reclaim("kernel state is reclaimed", case_closing, 1);
 }
 
 static void run_sock_tests(void)
@@ -2785,6 +2815,7 @@ static void run_sock_tests(void)
 	check_served("socket calls inside TLS calls bind", golden_inside, case_inside, serve_echo, 2);
 	check_served("a callback's send is not the call's around it", golden_callback_sends, case_callback_sends,
 		     serve_echo, 1);
+	test_reclaim_sockets();
 	check_served("ciphers: the records are what the socket moved", golden_cipher_sockets, case_cipher_sockets,
 		     serve_echo, 1);
 #ifdef __x86_64__

@@ -968,6 +968,6 @@ void probes_tick(struct probes *p, uint64_t now_ns)
 	if (now_ns < p->next_sweep_ns)
 		return;
 	if (p->next_sweep_ns)
-		reclaim_sweep(p->reclaim);
+		reclaim_sweep(p->reclaim, now_ns);
 	p->next_sweep_ns = now_ns + SWEEP_INTERVAL_NS;
 }

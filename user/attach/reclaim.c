@@ -20,11 +20,21 @@ struct known {
 	struct conn_map_key key;
 	uint32_t gen;
 	bool on_unix;	    /* a plain connection, in the list of those on Unix sockets */
+	bool half;	    /* EV_F_HALF */
 	uint64_t closed_ns; /* 0: not in the queue */
 	UT_hash_handle hh;
 	struct known *prev, *next;   /* of its process */
 	struct known *qprev, *qnext; /* in the queue of closed ones, oldest first */
 	struct known *uprev, *unext; /* in the list of those on Unix sockets */
+	struct socket *socket;	     /* that it is known to use; NULL: none */
+	struct known *sprev, *snext; /* of that socket */
+};
+
+/* TCP, with TLS connections on it. */
+struct socket {
+	uint64_t cookie;
+	struct known *conns;
+	UT_hash_handle hh;
 };
 
 struct process {
@@ -37,6 +47,7 @@ struct reclaim {
 	int conns_fd, targets_fd;
 	struct known *conns;
 	struct process *processes;
+	struct socket *sockets;
 	struct known *closed;
 	struct known *on_unix;
 	unsigned unix_count;
@@ -78,12 +89,59 @@ static void unix_remove(struct reclaim *r, struct known *k)
 	r->unix_count--;
 }
 
+static void socket_leave(struct reclaim *r, struct known *k)
+{
+	struct socket *s = k->socket;
+
+	if (!s)
+		return;
+	k->socket = NULL;
+	DL_DELETE2(s->conns, k, sprev, snext);
+	if (s->conns)
+		return;
+	HASH_DEL(r->sockets, s);
+	free(s);
+}
+
+static struct socket *socket_find(struct reclaim *r, uint64_t cookie)
+{
+	struct socket *s;
+
+	HASH_FIND(hh, r->sockets, &cookie, sizeof(cookie), s);
+	return s;
+}
+
+/* Without memory it stays unknown, and the state stays until the process ends. */
+static void socket_enter(struct reclaim *r, struct known *k, uint64_t cookie)
+{
+	struct socket *s = socket_find(r, cookie);
+
+	if (k->socket && k->socket == s)
+		return;
+	socket_leave(r, k);
+	s = socket_find(r, cookie);
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return;
+		s->cookie = cookie;
+		HASH_ADD(hh, r->sockets, cookie, sizeof(s->cookie), s);
+		if (!s->hh.tbl) {
+			free(s);
+			return;
+		}
+	}
+	k->socket = s;
+	DL_APPEND2(s->conns, k, sprev, snext);
+}
+
 /* Out of our tables, not out of the kernel. The process entry goes with its last connection. */
 static void forget(struct reclaim *r, struct known *k)
 {
 	struct process *p = process_of(r, k->key.tgid);
 
 	unix_remove(r, k);
+	socket_leave(r, k);
 	if (k->closed_ns)
 		DL_DELETE2(r->closed, k, qprev, qnext);
 	if (p) {
@@ -134,7 +192,7 @@ static struct process *process_add(struct reclaim *r, uint32_t tgid)
 }
 
 /* Without memory it stays unknown: reclaim_sweep() finds it when its process is gone. */
-static void add(struct reclaim *r, const struct conn_map_key *key, uint32_t gen)
+static void add(struct reclaim *r, const struct conn_map_key *key, uint32_t gen, bool half)
 {
 	struct known *k = find(r, key);
 	struct process *p;
@@ -144,6 +202,7 @@ static void add(struct reclaim *r, const struct conn_map_key *key, uint32_t gen)
 			DL_DELETE2(r->closed, k, qprev, qnext);
 		k->closed_ns = 0;
 		k->gen = gen;
+		socket_leave(r, k);
 		return;
 	}
 	k = calloc(1, sizeof(*k));
@@ -151,6 +210,7 @@ static void add(struct reclaim *r, const struct conn_map_key *key, uint32_t gen)
 		return;
 	k->key = *key;
 	k->gen = gen;
+	k->half = half;
 	p = process_add(r, key->tgid);
 	if (!p) {
 		free(k);
@@ -252,10 +312,30 @@ void reclaim_unix_sweep(struct reclaim *r, const uint64_t *cookies, size_t count
 	}
 }
 
+static void note_sock(struct reclaim *r, const struct ev_conn_sock *s)
+{
+	struct conn_map_key key = key_of(&s->h, &s->conn);
+	struct known *k = s->how == EV_SOCK_INSIDE || s->how == EV_SOCK_RECORDS ? find(r, &key) : NULL;
+
+	if (k)
+		socket_enter(r, k, s->cookie);
+	if (s->how == EV_SOCK_ITSELF && !s->addr.family)
+		note_untold(r, &key);
+}
+
+/* Nothing more comes over it. What a library still holds of it, its own functions tell. */
+static void socket_closed(struct reclaim *r, const struct ev_sock *s)
+{
+	struct socket *socket = s->what == EV_SK_CLOSED ? socket_find(r, s->cookie) : NULL;
+	struct known *k = socket ? socket->conns : NULL;
+
+	for (; k; k = k->snext)
+		closed(r, &k->key, s->h.ts_ns);
+}
+
 void reclaim_note(struct reclaim *r, const void *bytes, size_t len)
 {
 	const struct ev_head *h = bytes;
-	const struct ev_conn_sock *sock = bytes;
 	struct conn_map_key key;
 
 	if (len < sizeof(*h))
@@ -263,7 +343,7 @@ void reclaim_note(struct reclaim *r, const void *bytes, size_t len)
 	switch (h->kind) {
 	case EV_CONN_OPEN:
 		key = key_of(h, &((const struct ev_conn_open *)bytes)->conn);
-		add(r, &key, ((const struct ev_conn_open *)bytes)->conn.gen);
+		add(r, &key, ((const struct ev_conn_open *)bytes)->conn.gen, h->flags & EV_F_HALF);
 		if (h->flags & EV_F_STDIO)
 			note_untold(r, &key);
 		break;
@@ -272,9 +352,10 @@ void reclaim_note(struct reclaim *r, const void *bytes, size_t len)
 		closed(r, &key, h->ts_ns);
 		break;
 	case EV_CONN_SOCK:
-		key = key_of(h, &sock->conn);
-		if (sock->how == EV_SOCK_ITSELF && !sock->addr.family)
-			note_untold(r, &key);
+		note_sock(r, bytes);
+		break;
+	case EV_SOCK:
+		socket_closed(r, bytes);
 		break;
 	case EV_EXEC:
 		program_ended(r, h->tgid, ((const struct ev_exec *)bytes)->exec_id);
@@ -283,6 +364,12 @@ void reclaim_note(struct reclaim *r, const void *bytes, size_t len)
 		reclaim_process(r, h->tgid);
 		break;
 	}
+}
+
+/* No call will use it any more: it was freed, or its socket was closed and nothing frees it. */
+static bool is_over(const struct conn_state *state)
+{
+	return state->flags & (CONN_F_FREED | CONN_F_UNFREED);
 }
 
 void reclaim_tick(struct reclaim *r, uint64_t now_ns)
@@ -295,7 +382,7 @@ void reclaim_tick(struct reclaim *r, uint64_t now_ns)
 			forget(r, k);
 			continue;
 		}
-		if ((state.flags & CONN_F_FREED) && state.used_ns + RECLAIM_AFTER_NS <= now_ns) {
+		if (is_over(&state) && state.used_ns + RECLAIM_AFTER_NS <= now_ns) {
 			/* Between the look and the deletion the address can be given to a new connection, within a
 			 * microsecond after a second of rest: that one would be seen as a connection without a
 			 * beginning. */
@@ -304,7 +391,7 @@ void reclaim_tick(struct reclaim *r, uint64_t now_ns)
 		}
 		DL_DELETE2(r->closed, k, qprev, qnext);
 		k->closed_ns = 0;
-		if (state.flags & CONN_F_FREED)
+		if (is_over(&state))
 			closed(r, &k->key, now_ns);
 	}
 }
@@ -316,7 +403,23 @@ static bool is_target(struct reclaim *r, uint32_t tgid)
 	return bpf_map_lookup_elem(r->targets_fd, &tgid, &t) == 0;
 }
 
-void reclaim_sweep(struct reclaim *r)
+/* Ciphers that nobody knows a socket of, and that did nothing for long. If one does again, it begins anew. */
+static void sweep_halves(struct reclaim *r, uint64_t now_ns)
+{
+	struct conn_state state;
+	struct known *k, *next;
+
+	HASH_ITER (hh, r->conns, k, next) {
+		if (!k->half || k->socket)
+			continue;
+		if (bpf_map_lookup_elem(r->conns_fd, &k->key, &state))
+			forget(r, k);
+		else if (state.used_ns + RECLAIM_IDLE_NS <= now_ns)
+			drop(r, k);
+	}
+}
+
+void reclaim_sweep(struct reclaim *r, uint64_t now_ns)
 {
 	struct conn_map_key key, next;
 	struct process *p, *after;
@@ -326,6 +429,7 @@ void reclaim_sweep(struct reclaim *r)
 		if (!is_target(r, p->tgid))
 			reclaim_process(r, p->tgid);
 	}
+	sweep_halves(r, now_ns);
 	/* A key that is deleted before its successor was asked for would start the walk again. */
 	while (more) {
 		key = next;

@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RECLAIM_AFTER_NS 1000000000ull /* unused that long since CONN_CLOSE */
+#define RECLAIM_AFTER_NS 1000000000ull	 /* unused that long since CONN_CLOSE, or since its socket was closed */
+#define RECLAIM_IDLE_NS	 600000000000ull /* half a connection without a socket: unused that long */
 
 struct reclaim;
 
@@ -29,6 +30,6 @@ void reclaim_unix_sweep(struct reclaim *r, const uint64_t *cookies, size_t count
 void reclaim_process(struct reclaim *r, uint32_t tgid);
 void reclaim_tick(struct reclaim *r, uint64_t now_ns);
 /* State whose process is no target, seen or not: for records that were lost. Walks the whole map, so not often. */
-void reclaim_sweep(struct reclaim *r);
+void reclaim_sweep(struct reclaim *r, uint64_t now_ns);
 
 #endif
