@@ -363,7 +363,7 @@ static uint32_t next_random(void)
 	return random_state >> 8;
 }
 
-#define MUTATIONS 600
+#define MUTATIONS 1000
 #define CHANGES	  8
 
 /* Bytes of the head, of the functions' table and of the code are changed: no crash, and nothing but what decoding from
