@@ -2446,6 +2446,32 @@ static int attach_libssl(void)
 	return err;
 }
 
+/* The kernel's numbers of a file are those of stat(2) where no file system puts a view over another one. */
+static void test_real_file(void)
+{
+	int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), to = memfd_create("bpftest", MFD_CLOEXEC);
+	char path[64];
+	struct stat st;
+	struct elf e;
+	bool ok;
+
+	if (from < 0 || to < 0 || fstat(from, &st) || sendfile(to, from, NULL, (size_t)st.st_size) != st.st_size)
+		abort();
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", to);
+	if (elf_map(&e, path) || stat(path, &st))
+		abort();
+	e.dev = e.ino = 0;
+	probes_real_file(probes, &e);
+	ok = e.dev == st.st_dev && e.ino == st.st_ino;
+	if (!ok)
+		printf("# %llx %llu, not %llx %llu\n", (unsigned long long)e.dev, (unsigned long long)e.ino,
+		       (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+	verdict(ok, "the inode of a mapped file");
+	elf_unmap(&e);
+	close(from);
+	close(to);
+}
+
 /* --- the runs ---------------------------------------------------------------------------------------------------- */
 
 static struct probes_config config = {.ring_bytes = 8 << 20, .on_record = on_record};
@@ -3072,6 +3098,7 @@ int main(int argc, char **argv)
 	test_votes();
 	test_owners();
 	run_libssl_tests();
+	test_real_file();
 	probes_close(probes);
 	config.ring_bytes = 65536;
 	verdict(open_probes(), "load again, with a small ring");
