@@ -407,7 +407,7 @@ void halves_push_conn_sock(struct halves *t, const struct rec_conn_sock *r)
 	if (!s)
 		return;
 	/* Another process may hold the socket too, but not the keys. */
-	if (!same_program(&s->conn, &h->key) || h->key.gen < s->newest[h->dir])
+	if (!same_program(&s->conn, &h->key) || h->key.gen < s->newest[h->dir] || s->end[h->dir] > HALVES_POS_MAX)
 		give_up(t, h);
 	else
 		take_place(t, h, s);

@@ -23,6 +23,7 @@
 #define HALVES_SOCKS_MAX      65536 /* sockets at once; past it the oldest is forgotten with its halves */
 #define HALVES_HELD_BYTES     (2u << 20)
 #define HALVES_HELD_ALL_BYTES (32u << 20)
+#define HALVES_POS_MAX	      (1ull << 57) /* no direction carries so much: positions stay numbers that mean something */
 #define HALVES_LINGER_NS      2000000000ull /* a closed socket is remembered so long: bytes may still be read */
 
 struct halves_sink {
