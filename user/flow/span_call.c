@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "flow/agent/charge.h"
+#include "flow/agent/verdict.h"
 
 /* --- phases ---------------------------------------------------------------------------------------------------------
  */
@@ -211,6 +213,26 @@ static double late_ms(const struct call *c)
 	return (double)ns / 1e6;
 }
 
+/* Where this call's time went. What came before it (the wait for a retry) is no part of it. */
+static void put_verdict(struct json *j, const struct span *s, const struct call *c)
+{
+	struct walltime *w = walltime_new(s->begin_ns);
+	struct walltime_report wall;
+	const struct verdict_facts facts = {
+		.wall = &wall,
+		.model = c->model ? c->model : c->request_model,
+		.lossy = c->lossy || c->undecoded,
+	};
+
+	if (!w || charge_push(w, c, true) || walltime_report(w, s->end_ns, &wall)) {
+		j->err = j->err ? j->err : -ENOMEM;
+	} else if (call_has_start(c)) {
+		wall.pushed_late_ns = 0;
+		verdict_json(j, &facts);
+	}
+	walltime_free(w);
+}
+
 static int call_args(struct span *s, const struct call *c)
 {
 	const char *model = c->model ? c->model : c->request_model;
@@ -233,6 +255,7 @@ static int call_args(struct span *s, const struct call *c)
 		span_put_number(&j, "client_late_ms", late_ms(c), 3);
 	if (c->tls_resumed >= 0)
 		json_bool(&j, "tls_resumed", c->tls_resumed > 0);
+	put_verdict(&j, s, c);
 	json_uint(&j, "call_id", c->id);
 	json_uint(&j, "os_tid", c->tid);
 	json_end_object(&j);

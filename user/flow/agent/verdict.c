@@ -126,7 +126,8 @@ void verdict_json(struct json *j, const struct verdict_facts *f)
 	json_double(j, "wall_ms", (double)f->wall->total_ns / 1e6, 3);
 	json_object(j, "parts_ms");
 	for (unsigned p = 0; p < PART_COUNT; p++)
-		json_double(j, time_part_name(p), (double)f->wall->part_ns[p] / 1e6, 3);
+		if (f->wall->part_ns[p])
+			json_double(j, time_part_name(p), (double)f->wall->part_ns[p] / 1e6, 3);
 	json_end_object(j);
 	json_double(j, "overlap_ms", (double)f->wall->overlap_ns / 1e6, 3);
 }

@@ -28,7 +28,8 @@ enum verdict_confidence verdict_confidence(const struct verdict_facts *f);
  * %; confidence medium". Nothing is written when no time went by. 0 or -errno of the buffer. Not fit for a terminal as
  * it is: names are captured text. */
 int verdict_text(struct buf *out, const struct verdict_facts *f);
-/* Members "verdict", "confidence", "wall_ms", "parts_ms" {…} and "overlap_ms" of the object that is open in j. */
+/* Members "verdict", "confidence", "wall_ms", "parts_ms" {… what is not 0} and "overlap_ms" of the object that is open
+ * in j. */
 void verdict_json(struct json *j, const struct verdict_facts *f);
 
 #endif
