@@ -201,12 +201,15 @@ struct socks_map {
 struct plain {
 	struct conn_state conn;
 	struct conn_map_key key;
+	__u32 copied_seq; /* of TCP: how far the socket had been read after the last read that was seen */
+	__u32 copied;	  /* 1: that is known */
 };
 
 /* A socket of a target where only system calls show its bytes, which do not hand over the socket itself: no storage of
  * its own, but this. */
 struct called {
-	__u64 ino; /* of the socket: an address is used again */
+	__u64 ino;     /* of the socket: an address is used again */
+	__u64 counted; /* 1: in sockets_open */
 	struct sock_info info;
 	struct plain plain;
 };

@@ -165,11 +165,35 @@ static __always_inline void look_for_stdio(struct sock_info *info, __u64 ino)
 	info->stdio = end->obj;
 }
 
+static __always_inline struct tcp_sock *tcp_of(struct sock *sk, struct called *c)
+{
+	return c ? (struct tcp_sock *)sk : bpf_skc_to_tcp_sock(sk);
+}
+
+/* No tracepoint and no register tells of bytes that a splice took out of a TCP socket: what was read by then does. (Two
+ * threads that read the same socket at once would look like that, but nobody can follow those anyway.) */
+static __noinline int plain_spliced(struct plain *plain, struct tcp_sock *tp, __u32 len)
+{
+	__u32 now, hole;
+
+	if (!tp)
+		return 0;
+	now = BPF_CORE_READ(tp, copied_seq);
+	hole = now - plain->copied_seq - len;
+	if (plain->copied && hole && hole < 0x80000000) {
+		stat_add(ST_UNSEEN, hole);
+		__sync_fetch_and_add(&plain->conn.pos[EV_DIR_RX], hole);
+	}
+	plain->copied_seq = now;
+	plain->copied = 1;
+	return 0;
+}
+
 /* What they are, if that was not known. */
 static __always_inline void plain_decide(struct sock *sk, struct called *c, struct sock_info *info,
 					 const struct plain_move *m)
 {
-	struct tcp_sock *tp = c ? (m->tcp ? (struct tcp_sock *)sk : NULL) : bpf_skc_to_tcp_sock(sk);
+	struct tcp_sock *tp = m->tcp ? tcp_of(sk, c) : NULL;
 	bool fresh = !info->looks[0] && !info->looks[1] && is_fresh(tp, m);
 
 	info->plain = plain_look(info, m, fresh);
@@ -205,6 +229,8 @@ static __always_inline void plain_moved(struct sock *sk, struct called *c, struc
 	if (!plain)
 		return;
 	plain_inherit(plain, info, m->now);
+	if (m->tcp && m->dir == EV_DIR_RX)
+		plain_spliced(plain, tcp_of(sk, c), m->len);
 	plain_copy(plain, m);
 }
 
@@ -216,9 +242,10 @@ static __always_inline __u64 ino_of(struct sock *sk)
 	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
 }
 
-static __always_inline void sockets_closed(const struct called *c, bool tcp)
+/* It is closed, or carries nothing that is wanted. */
+static __always_inline void sockets_closed(struct called *c)
 {
-	if (tcp && c->info.plain != PLAIN_NEVER)
+	if (__sync_lock_test_and_set(&c->counted, 0))
 		__sync_fetch_and_add(&sockets_open, -1);
 }
 
@@ -228,16 +255,18 @@ static __noinline int called_make(__u64 at, __u64 ino, const struct sock_info *i
 	struct called *c = bpf_map_lookup_elem(&called, &at);
 
 	if (c)
-		sockets_closed(c, tcp);
+		sockets_closed(c);
 	if (bpf_map_update_elem(&called, &at, no_called, BPF_ANY)) {
 		stat_add(ST_STATE_FULL, 1);
 		return 0;
 	}
-	if (tcp)
-		__sync_fetch_and_add(&sockets_open, 1);
 	c = bpf_map_lookup_elem(&called, &at);
 	if (!c)
 		return 0;
+	if (tcp) {
+		c->counted = 1;
+		__sync_fetch_and_add(&sockets_open, 1);
+	}
 	if (info) {
 		c->info = *info;
 	} else {
@@ -258,7 +287,7 @@ static __noinline int called_closed(__u64 at)
 		return 0;
 	if (c->info.plain == PLAIN_HTTP)
 		plain_end(&c->plain);
-	sockets_closed(c, true);
+	sockets_closed(c);
 	bpf_map_delete_elem(&called, &at);
 	return 0;
 }

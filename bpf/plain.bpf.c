@@ -5,7 +5,8 @@
  * is no socket call pays nothing.
  *
  * Whose registers do not say it (sendfile, splice, io_uring, kernel threads, 32-bit programs) moves unseen bytes: a
- * hole in the connection, counted. A splice from a TCP socket has no tracepoint; that hole is not noticed.
+ * hole in the connection, counted. A splice from a TCP socket has no tracepoint; it is
+ * noticed at the next read.
  */
 #include "run.bpf.h"
 #include "callregs.bpf.h"

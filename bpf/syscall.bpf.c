@@ -53,7 +53,6 @@ static __always_inline int sock_called(struct file *file, struct plain_move *m)
 	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	__u64 at = (__u64)sk, ino = BPF_CORE_READ(file, f_inode, i_ino);
 	struct called *c;
-	__u32 before;
 
 	if (m->dir == EV_DIR_RX && (m->flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
 		return 0;
@@ -69,12 +68,11 @@ static __always_inline int sock_called(struct file *file, struct plain_move *m)
 		return 0;
 	if (!m->len)
 		return called_ended(sk, c, m);
-	before = c->info.plain;
 	bytes_moved(sk, c, &c->info, m);
 	if (c->info.plain != PLAIN_NEVER)
 		sockets_wanted();
-	else if (before != PLAIN_NEVER && m->tcp)
-		__sync_fetch_and_add(&sockets_open, -1);
+	else
+		sockets_closed(c);
 	return 0;
 }
 
