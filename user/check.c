@@ -89,9 +89,11 @@ static void check_file(struct check *c, const char *path, const char *shown)
 	if (err == -ENOEXEC)
 		return;
 	log_safe(text, sizeof(text), sv_of(shown));
-	if (!err && tlsfind(&elf, &found) == -ENOMEM) {
-		elf_unmap(&elf);
-		err = -ENOMEM;
+	if (!err) {
+		err = tlsfind(&elf, &found);
+		err = err == -ENOMEM || err == -EIO ? err : 0;
+		if (err)
+			elf_unmap(&elf);
 	}
 	if (err) {
 		printf("  %s: not looked at: %s\n", text, strerror(-err));

@@ -250,6 +250,40 @@ static void users_of_tls(void **state)
 	}
 }
 
+/* Cut while it is mapped, anywhere: an answer or -EIO, and the run goes on. */
+static void shrinking(void **state)
+{
+	char path[] = "/tmp/perfbpf-shrink.XXXXXX", whole[1 << 16];
+	FILE *shape = fopen(shape_path("internal"), "rb");
+	size_t size, gone = 0;
+	int fd;
+
+	(void)state;
+	if (!shape)
+		skip();
+	size = fread(whole, 1, sizeof(whole), shape);
+	fclose(shape);
+	assert_true(size > 4096 && size < sizeof(whole));
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	for (size_t left = 0; left < size; left += 4096) {
+		struct tls_finds found;
+		struct elf e;
+		int err;
+
+		assert_int_equal(pwrite(fd, whole, size, 0), size);
+		assert_int_equal(elf_map(&e, path), 0);
+		assert_int_equal(ftruncate(fd, (off_t)left), 0);
+		err = tlsfind(&e, &found);
+		gone += err == -EIO;
+		assert_true(err == 0 || ((err == -EIO || err == -ENOENT) && !found.count) || err == -EINVAL);
+		elf_unmap(&e);
+	}
+	assert_true(gone > 0);
+	close(fd);
+	unlink(path);
+}
+
 static void no_memory(void **state)
 {
 	struct tls_finds found;
@@ -282,7 +316,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shapes),	cmocka_unit_test(compiled_shapes), cmocka_unit_test(libssl),
 		cmocka_unit_test(libgnutls),	cmocka_unit_test(node20),	   cmocka_unit_test(node24),
-		cmocka_unit_test(users_of_tls), cmocka_unit_test(no_memory),
+		cmocka_unit_test(users_of_tls), cmocka_unit_test(shrinking),	   cmocka_unit_test(no_memory),
 	};
 
 	return cmocka_run_group_tests_name("tlsfind", tests, NULL, NULL);

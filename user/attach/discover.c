@@ -174,10 +174,13 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 	struct verdict v = {false, false};
 	struct tls_finds found;
 	char text[256];
+	int err;
 
-	if (tlsfind(elf, &found) == -ENOMEM) {
+	err = tlsfind(elf, &found);
+	if (err == -ENOMEM || err == -EIO) {
 		v.refused = true;
-		log_warn("%s: not traced: %s", log_safe(text, sizeof(text), sv_of(shown)), strerror(ENOMEM));
+		log_warn("%s: not traced: %s", log_safe(text, sizeof(text), sv_of(shown)),
+			 err == -EIO ? "it was cut while it was read" : strerror(-err));
 	}
 	for (unsigned i = 0; i < found.count; i++)
 		attach_stack(d, path, shown, elf, &found.stacks[i], &v);

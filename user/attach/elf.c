@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/sigbus.h"
 
 #define FILE_BYTES_MAX	(4ull << 30) /* the largest agents are 0.4 GB */
 #define NAME_BYTES_MAX	4096	     /* longer symbol names are skipped: keeps a walk linear over hostile tables */
@@ -338,8 +339,22 @@ int elf_from_bytes(struct elf *e, const void *bytes, size_t size)
 	return 0;
 }
 
+struct bytes {
+	struct elf *e;
+	const void *bytes;
+	size_t size;
+};
+
+static int read_bytes(void *ctx)
+{
+	struct bytes *b = ctx;
+
+	return elf_from_bytes(b->e, b->bytes, b->size);
+}
+
 int elf_map(struct elf *e, const char *path)
 {
+	struct bytes b = {.e = e};
 	struct stat st;
 	void *map;
 	int fd, err;
@@ -362,7 +377,9 @@ int elf_map(struct elf *e, const char *path)
 		err = -errno;
 		goto fail;
 	}
-	err = elf_from_bytes(e, map, (size_t)st.st_size);
+	b.bytes = map;
+	b.size = (size_t)st.st_size;
+	err = sigbus_guard(read_bytes, &b);
 	if (err) {
 		munmap(map, (size_t)st.st_size);
 		goto fail;

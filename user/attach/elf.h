@@ -4,8 +4,9 @@
 
 /*
  * One ELF file, mapped read-only: headers, segments, symbols. 64-bit little-endian x86-64 and aarch64. Hostile files
- * are survived: every offset is checked against the mapping before use (a file that shrinks while mapped is the
- * caller's risk). The bytes are the file's own, without the breakpoints of probes that are attached.
+ * are survived: every offset is checked against the mapping before use (a file that shrinks while mapped is for
+ * base/sigbus.h; elf_map() sees to itself). The bytes are the file's own, without the breakpoints of probes that are
+ * attached.
  */
 
 #include <stdbool.h>
@@ -49,7 +50,8 @@ struct elf {
 };
 
 /* Opens O_RDONLY|O_CLOEXEC (through /proc/PID/map_files, root or exe as the caller likes). 0; -ENOEXEC (no ELF we
- * read), -EFBIG, -EINVAL (not a regular file), other -errno. */
+ * read), -EFBIG, -EINVAL (not a regular file), -EIO (it becomes shorter now),
+ * other -errno. */
 int elf_map(struct elf *e, const char *path);
 /* The same over bytes that the caller keeps until elf_unmap(). 0 or -ENOEXEC. */
 int elf_from_bytes(struct elf *e, const void *bytes, size_t size);

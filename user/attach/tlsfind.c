@@ -2,6 +2,7 @@
 #include "tlsfind.h"
 
 #include "base/err.h"
+#include "base/sigbus.h"
 #include "tlsfind_anchor.h"
 
 /* Methods that look for the same functions. Different families are different code, and each counts its own bytes. */
@@ -20,46 +21,54 @@ static const struct method {
 	{FAMILY_GO, tlsfind_go, NULL},
 };
 
-/* The methods over a file; anchors are read when the first one asks for them. 0 or -ENOMEM. */
-static int try_all(const struct elf *e, struct anchors *a, struct tls_finds *out, bool *found)
+struct search {
+	const struct elf *e;
+	struct tls_finds *out;
+	struct anchors anchors; /* read when the first method asks for them */
+	bool found;
+};
+
+/* The methods over a file. 0 or -ENOMEM. */
+static int try_all(void *ctx)
 {
+	struct search *s = ctx;
 	bool said[FAMILIES] = {false}, read = false;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(methods); i++) {
 		const struct method *m = &methods[i];
-		struct tls_find *stack = &out->stacks[out->count];
+		struct tls_find *stack = &s->out->stacks[s->out->count];
 		int err = 0;
 
 		if (said[m->family])
 			continue;
 		if (m->find_by_anchor && !read)
-			err = anchors_read(a, e);
+			err = anchors_read(&s->anchors, s->e);
 		read |= m->find_by_anchor != NULL;
 		if (!err)
-			err = m->find ? m->find(e, stack) : m->find_by_anchor(a, stack);
+			err = m->find ? m->find(s->e, stack) : m->find_by_anchor(&s->anchors, stack);
 		if (err == -ENOMEM)
 			return err;
 		if (err == -ENOENT)
 			continue;
 		said[m->family] = true;
-		*found |= !err;
-		out->count++;
+		s->found |= !err;
+		s->out->count++;
 	}
 	return 0;
 }
 
 int tlsfind(const struct elf *e, struct tls_finds *out)
 {
-	struct anchors a = {0};
-	bool found = false;
+	struct search s = {.e = e, .out = out};
 	int err;
 
 	out->count = 0;
-	err = try_all(e, &a, out, &found);
-	anchors_release(&a);
+	err = sigbus_guard(try_all, &s);
+	if (err != -EIO) /* else it is not known what they were in the middle of */
+		anchors_release(&s.anchors);
 	if (err) {
 		out->count = 0;
 		return err;
 	}
-	return found ? 0 : out->count ? -EINVAL : -ENOENT;
+	return s.found ? 0 : out->count ? -EINVAL : -ENOENT;
 }

@@ -55,7 +55,8 @@ int tlsfind_symbols(const struct elf *e, struct tls_find *out);
 int tlsfind_go(const struct elf *e, struct tls_find *out);
 
 /* All methods. 0: a stack can be probed (another may have been refused); -ENOENT: no TLS functions in this file;
- * -EINVAL: what there is was refused; -ENOMEM: nothing is known, out->count is 0. */
+ * -EINVAL: what there is was refused; -ENOMEM, or -EIO (the file became shorter meanwhile): nothing is known,
+ * out->count is 0. */
 int tlsfind(const struct elf *e, struct tls_finds *out);
 
 #endif
