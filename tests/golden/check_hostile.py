@@ -118,11 +118,11 @@ def long_lines(scale):
     return c.next_call()
 
 
-def endless(content_type, begin, fill):
+def endless(content_type, begin, fill, mib=9):
     """One line, element or document that does not end: passed over."""
     def build(scale):
         c = Hostile("")
-        c.answer(begin + fill * (25 * scale * MIB // len(fill)), content_type=content_type)
+        c.answer(begin + fill * (mib * scale * MIB // len(fill)), content_type=content_type)
         c.expect(status=200, complete=True, usage=None,
                  undecoded="json over 8 MiB" if content_type == "application/json" and begin[:1] == b"{" else "event over 8 MiB")
         return c.next_call()
@@ -302,6 +302,61 @@ def continuation_flood(scale):
     return c.next_call()
 
 
+# --- WebSocket ------------------------------------------------------------------------------------------------------------
+
+
+def ws_frame(payload, client=False, compressed=False):
+    """A text message. The mask is all zeros."""
+    n, mask = len(payload), 0x80 if client else 0
+    size = bytes([mask | n]) if n < 126 else bytes([mask | 126]) + n.to_bytes(2, "big") if n < 65536 else bytes([mask | 127]) + n.to_bytes(8, "big")
+    return bytes([0xC1 if compressed else 0x81]) + size + bytes(4 if client else 0) + payload
+
+
+class Socket(Hostile):
+    """Responses over a WebSocket with permessage-deflate, of which what is no bomb makes no use."""
+
+    def __init__(self):
+        super().__init__("")
+        self.send(0, b"GET /v1/responses HTTP/1.1\r\nHost: api.openai.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        self.receive(5, b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                        b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
+
+    def say(self, ms, **document):
+        self.receive(ms, ws_frame(json.dumps(document).encode()))
+
+    def call(self, ms, between=b""):
+        create = {"type": "response.create", "model": "gpt-x", "input": [{"role": "user", "content": "hi"}]}
+        self.send(ms, ws_frame(json.dumps(create).encode(), client=True))
+        self.say(ms + 10, type="response.created", response={"id": "r", "model": "gpt-x", "status": "in_progress"})
+        self.pieces("s2c", ms + 20, between)
+        self.say(ms + 50, type="response.output_text.delta", delta="two")
+        self.say(ms + 90, type="response.completed", response={
+            "id": "r", "status": "completed",
+            "usage": {"input_tokens": 20, "input_tokens_details": {"cached_tokens": 8}, "output_tokens": 6}})
+
+    def next_call(self):
+        self.call(NEXT_MS)
+        self.expect(protocol="websocket", status=200, start_ms=NEXT_MS, ttft_ms=50, end_ms=90, text="two", complete=True, chunks=1,
+                    undecoded=None, usage={"input_uncached": 12, "cache_read": 8, "output_total": 6, "source": "reported"})
+        return self
+
+
+def socket_bomb(scale):
+    c = Socket()
+    z = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = z.compress(bytes(16 * scale * MIB)) + z.flush(zlib.Z_SYNC_FLUSH)
+    c.call(100, ws_frame(packed[:-4], compressed=True))
+    c.expect(protocol="websocket", complete=True, undecoded="permessage-deflate", ttft_ms=None, chunks=None)
+    return c.next_call()
+
+
+def socket_message(scale):
+    c = Socket()
+    c.call(100, ws_frame(b'{"type":"' + b"x" * (9 * scale * MIB) + b'"}'))
+    c.expect(protocol="websocket", complete=True, undecoded="websocket", ttft_ms=None, chunks=None)
+    return c.next_call()
+
+
 # --- running --------------------------------------------------------------------------------------------------------------
 
 # name, how it is built, and the most memory that it may take, in MiB; doc/design.md has the reasons.
@@ -319,10 +374,10 @@ ALL = [
     ("slow zstd bomb", slow_bomb("zstd"), 40),
     ("SSE events of 1 MiB", long_lines, 40),
     ("endless SSE line", endless("text/event-stream", b"data: ", b"x"), 40),
-    ("endless SSE event", endless("text/event-stream", b"data: {\n", b"data: [1,2,3\n"), 40),
+    ("endless SSE event", endless("text/event-stream", b"data: {\n", b"data: [1,2,3\n", 16), 40),
     ("endless JSON line", endless("application/x-ndjson", b'{"a":"', b"x"), 40),
     ("endless JSON element", endless("application/json", b'[{"a":"', b"x"), 40),
-    ("JSON document of 100 MiB", endless("application/json", b'{"a":[', b"1,"), 40),
+    ("JSON document of 100 MiB", endless("application/json", b'{"a":[', b"1,", 25), 40),
     ("JSON request of 100 MiB", long_request, 24),
     ("JSON of a million values", many_nodes, 128),
     ("deep JSON", deep, 40),
@@ -333,6 +388,8 @@ ALL = [
     ("HPACK table flood", table_flood, 24),
     ("HPACK size flood", size_flood, 24),
     ("CONTINUATION flood", continuation_flood, 24),
+    ("WebSocket bomb", socket_bomb, 40),
+    ("WebSocket messages of 9 and 36 MiB", socket_message, 40),
 ]
 
 
