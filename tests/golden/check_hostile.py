@@ -8,6 +8,7 @@ import ctypes
 import gzip
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -163,6 +164,15 @@ def long_head(scale):
     c.pieces("c2s", 0, request(x_long="h" * (4 * scale * MIB)))
     c.pieces("s2c", 100, stream_head(x_long="h" * (4 * scale * MIB)) + chunk(message_start() + message_end(1)) + LAST)
     c.ssl += 16
+    return c.next_call()
+
+
+def no_protocol(scale):
+    """Met in the middle, bytes of no protocol: what is looked for in them costs no more than looking."""
+    c = Hostile("")
+    noise = random.Random(1).randbytes(4 * scale * MIB)
+    c.pieces("c2s", 0, noise[:len(noise) // 4])
+    c.pieces("s2c", 10, noise[len(noise) // 4:])
     return c.next_call()
 
 
@@ -382,6 +392,7 @@ ALL = [
     ("JSON of a million values", many_nodes, 128),
     ("deep JSON", deep, 40),
     ("heads of megabytes", long_head, 24),
+    ("bytes of no protocol", no_protocol, 24),
     ("10,000 HTTP/2 streams in turn", streams_in_turn, 64),
     ("10,000 HTTP/2 streams at once", streams_open, 64),
     ("half answers on 240 streams", half_answers, 160),

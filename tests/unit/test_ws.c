@@ -697,9 +697,9 @@ static void test_detect(void **state)
 	(void)state;
 	assert_int_equal(detect("", 0), -1);
 	put_text(&b, true, "{\"type\":\"response.create\"}");
-	for (size_t i = 0; i < 7; i++)
+	for (size_t i = 0; i < WS_DETECT_BYTES; i++)
 		assert_int_equal(detect(b.ptr, i), -1);
-	for (size_t i = 7; i < b.len; i++)
+	for (size_t i = WS_DETECT_BYTES; i < b.len; i++)
 		assert_int_equal(detect(b.ptr, i), 1);
 	for (size_t len = 126; len < sizeof(text); len += 65536 - 126) {
 		buf_clear(&b);
@@ -709,9 +709,15 @@ static void test_detect(void **state)
 		assert_int_equal(detect(b.ptr, 30), 1);
 	}
 	buf_clear(&b);
-	put_text(&b, true, "\xe4\xbd\xa0\xc3\xa9");
-	for (size_t i = 7; i <= b.len; i++)
-		assert_int_equal(detect(b.ptr, i), 1);
+	put_text(&b, true,
+		 "\xe4\xbd\xa0\xc3\xa9"); /* shorter: the whole of it tells, and not the byte that might be good */
+	for (size_t i = 7; i < b.len; i++)
+		assert_int_equal(detect(b.ptr, i), -1);
+	assert_int_equal(detect(b.ptr, b.len), 1);
+	buf_clear(&b);
+	put_text(&b, true,
+		 "{\"type\":\"response\xe4\xbd\xa0\"}"); /* the last of the 24 bytes is the first of a character's */
+	assert_int_equal(detect(b.ptr, WS_DETECT_BYTES), 1);
 	buf_clear(&b);
 	put_text(&b, true, "\xe4x");
 	assert_int_equal(detect(b.ptr, b.len), 0);

@@ -480,21 +480,26 @@ static int hand_both(struct proto *p, const uint8_t *ptr, const struct hold_run 
 	return err;
 }
 
-/* While two are tried the first to find something is it, to the byte: where the input is cut must not decide that. */
+/*
+ * While two are tried the first to find something is it, to the byte: where the input is cut must not decide that.
+ * HTTP/1 finds at the end of a line, HTTP/2 at any byte: so lines without their end go to both, and then the end does.
+ */
 static int hand_on(struct proto *p, const uint8_t *ptr, const struct hold_run *run)
 {
 	struct hold_run rest = *run;
 	int err = 0;
 
 	while (p->trial && rest.len > 1 && !err) {
-		struct hold_run one = rest;
+		const uint8_t *end = memchr(ptr, '\n', rest.len);
+		struct hold_run piece = rest;
 
-		one.len = 1;
-		err = hand_both(p, ptr, &one);
-		ptr++;
-		rest.len--;
+		if (end)
+			piece.len = end > ptr ? (size_t)(end - ptr) : 1;
+		err = hand_both(p, ptr, &piece);
+		ptr += piece.len;
+		rest.len -= piece.len;
 	}
-	return err ? err : hand_both(p, ptr, &rest);
+	return err || (!rest.len && !rest.gap) ? err : hand_both(p, ptr, &rest);
 }
 
 /* Gives what is held to the parser. */

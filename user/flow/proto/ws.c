@@ -530,7 +530,7 @@ static bool text_begins(const uint8_t *ptr, size_t len)
 int ws_detect(const uint8_t *ptr, size_t len)
 {
 	struct ws_frame_head h;
-	uint8_t text[32];
+	uint8_t text[WS_DETECT_BYTES];
 	size_t need = 0, n;
 	uint64_t total;
 
@@ -546,10 +546,9 @@ int ws_detect(const uint8_t *ptr, size_t len)
 	total = ws_frame_length(&h);
 	if (!total || total >> 32 || !ws_frame_is_shortest(&h))
 		return 0;
-	if (len == need)
+	n = total < WS_DETECT_BYTES - need ? (size_t)total : WS_DETECT_BYTES - need;
+	if (len - need < n)
 		return -1;
-	n = len - need < sizeof(text) ? len - need : sizeof(text);
-	n = n < total ? n : (size_t)total;
 	ws_frame_unmask(&h, 0, text, ptr + need, n);
 	if (ptr[0] & WS_RSV1)
 		return (text[0] & 6) != 6; /* block type 3 does not exist */

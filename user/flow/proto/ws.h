@@ -88,7 +88,8 @@ bool ws_given_up(const struct ws *w, enum dir dir);			       /* by a gap, or for
 const struct ws_counts *ws_counts(const struct ws *w, enum dir dir);
 
 /* Could a connection whose handshake was missed begin like this, with a client's text frame? 1: yes; 0: no; -1: too
- * short to tell. */
+ * short to tell. The first WS_DETECT_BYTES, or the whole frame, tell: more bytes do not change the answer. */
+#define WS_DETECT_BYTES 24
 int ws_detect(const uint8_t *ptr, size_t len);
 
 #endif
