@@ -216,6 +216,24 @@ static inline void rig_close(struct rig *r)
 	tlog_free(&r->log);
 }
 
+/* The n-th allocation fails, for every n: no crash and no leak. */
+static inline void rig_every_allocation(void (*play)(struct rig *r))
+{
+	bool hit = true;
+
+	for (unsigned n = 1; hit; n++) {
+		struct rig r = {0};
+
+		fail_nth(n);
+		if (rig_try(&r, &default_config))
+			play(&r);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		rig_close(&r);
+		assert_true(n < 5000);
+	}
+}
+
 /* "name: value\n…" into a head. */
 static inline void head_of(struct http_head *h, struct http_header *headers, const char *text)
 {

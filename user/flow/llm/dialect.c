@@ -231,6 +231,25 @@ bool dialect_post_verb(struct sv method, struct sv path, struct sv verb, struct 
 	return false;
 }
 
+bool dialect_bedrock_path(struct sv method, struct sv path, struct sv unary, struct sv stream, struct dialect_path *out)
+{
+	struct sv id = dialect_after(path, SV("/model/"));
+
+	if (!id.ptr)
+		return false;
+	if (dialect_post(method, path, unary))
+		out->stream = 0;
+	else if (dialect_post(method, path, stream))
+		out->stream = 1;
+	else
+		return false;
+	while (id.len && id.ptr[id.len - 1] != '/')
+		id.len--;
+	if (id.len)
+		out->model = (struct sv){id.ptr, id.len - 1};
+	return true;
+}
+
 void dialect_azure_model(struct sv path, struct dialect_path *out)
 {
 	struct sv rest, at = dialect_after(path, SV("/openai/deployments/"));

@@ -9,21 +9,7 @@
 
 static bool match(struct sv method, struct sv path, struct dialect_path *out)
 {
-	struct sv id = dialect_after(path, SV("/model/"));
-
-	if (!id.ptr)
-		return false;
-	if (dialect_post(method, path, SV("/converse")))
-		out->stream = 0;
-	else if (dialect_post(method, path, SV("/converse-stream")))
-		out->stream = 1;
-	else
-		return false;
-	while (id.len && id.ptr[id.len - 1] != '/')
-		id.len--;
-	if (id.len)
-		out->model = (struct sv){id.ptr, id.len - 1};
-	return true;
+	return dialect_bedrock_path(method, path, SV("/converse"), SV("/converse-stream"), out);
 }
 
 /*

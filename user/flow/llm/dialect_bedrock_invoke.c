@@ -13,22 +13,7 @@
 
 static bool match(struct sv method, struct sv path, struct dialect_path *out)
 {
-	struct sv id = dialect_after(path, SV("/model/"));
-
-	if (!id.ptr)
-		return false;
-	if (dialect_post(method, path, SV("/invoke")))
-		out->stream = 0;
-	else if (dialect_post(method, path, SV("/invoke-with-response-stream")))
-		out->stream = 1;
-	else
-		return false;
-	/* an ARN as id has slashes of its own */
-	while (id.len && id.ptr[id.len - 1] != '/')
-		id.len--;
-	if (id.len)
-		out->model = (struct sv){id.ptr, id.len - 1};
-	return true;
+	return dialect_bedrock_path(method, path, SV("/invoke"), SV("/invoke-with-response-stream"), out);
 }
 
 /* --- base64 ------------------------------------------------------------------------------------------------------ */

@@ -29,6 +29,9 @@ bool dialect_post(struct sv method, struct sv path, struct sv suffix);
 
 /* {…}:NAME of Google's paths: the last segment is MODEL:NAME. *model is borrowed. */
 bool dialect_post_verb(struct sv method, struct sv path, struct sv verb, struct sv *model);
+/* Bedrock's …/model/ID/VERB, by the verb for a unary answer or the one for a stream; ID may be an ARN with slashes. */
+bool dialect_bedrock_path(struct sv method, struct sv path, struct sv unary, struct sv stream,
+			  struct dialect_path *out);
 /* The deployment of an Azure path …/openai/deployments/NAME/… */
 void dialect_azure_model(struct sv path, struct dialect_path *out);
 /* What follows `part` in path; absent when it is not there. */

@@ -153,15 +153,20 @@ static void on_request(void *ctx, uint64_t xid, const struct http_head *h, const
 	begin_seen(f, xid, h, d, &said, first);
 }
 
+/* Time passes, which may evict it. NULL: it was evicted, or is none; *e: its entry, NULL when there is none. */
+static struct pending *pending_at(struct exchange_flow *f, uint64_t xid, uint64_t ts_ns, struct entry **e)
+{
+	exchanges_advance(f->table, ts_ns);
+	*e = entry_find(f, xid);
+	return *e ? (*e)->pending : NULL;
+}
+
 static void on_request_end(void *ctx, uint64_t xid, uint64_t carried, const struct stamp *at)
 {
 	struct exchange_flow *f = ctx;
-	struct pending *p;
 	struct entry *e;
+	struct pending *p = pending_at(f, xid, at->ts_ns, &e);
 
-	exchanges_advance(f->table, at->ts_ns);
-	e = entry_find(f, xid);
-	p = e ? e->pending : NULL;
 	if (!p)
 		return;
 	pending_touch(f->table, p);
@@ -191,12 +196,9 @@ static void start_answer(struct exchanges *t, struct pending *p, const struct ht
 static void on_response(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
 {
 	struct exchange_flow *f = ctx;
-	struct pending *p;
 	struct entry *e;
+	struct pending *p = pending_at(f, xid, first->ts_ns, &e);
 
-	exchanges_advance(f->table, first->ts_ns);
-	e = entry_find(f, xid);
-	p = e ? e->pending : NULL;
 	if (!p || p->answer)
 		return;
 	pending_touch(f->table, p);
@@ -257,12 +259,9 @@ static void on_body_gap(void *ctx, uint64_t xid, enum http_side side, uint64_t l
 {
 	bool capped = side == HTTP_REQUEST && why == HTTP_GAP_CAPPED;
 	struct exchange_flow *f = ctx;
-	struct pending *p;
 	struct entry *e;
+	struct pending *p = pending_at(f, xid, at->ts_ns, &e);
 
-	exchanges_advance(f->table, at->ts_ns);
-	e = entry_find(f, xid);
-	p = e ? e->pending : NULL;
 	if (!p)
 		return;
 	pending_touch(f->table, p);
@@ -284,12 +283,9 @@ static void on_body_gap(void *ctx, uint64_t xid, enum http_side side, uint64_t l
 static void on_response_end(void *ctx, uint64_t xid, uint64_t carried, const struct stamp *at)
 {
 	struct exchange_flow *f = ctx;
-	struct pending *p;
 	struct entry *e;
+	struct pending *p = pending_at(f, xid, at->ts_ns, &e);
 
-	exchanges_advance(f->table, at->ts_ns);
-	e = entry_find(f, xid);
-	p = e ? e->pending : NULL;
 	if (p) {
 		pending_request_done(p, false);
 		p->call.response_bytes = p->hole[HTTP_RESPONSE] ? UNKNOWN_COUNT : (int64_t)carried;
