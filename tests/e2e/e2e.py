@@ -323,6 +323,11 @@ def client_command(mode, server, calls, **cfg):
         script = [os.path.join(HERE, "clients", "client.mjs"), path]
         options = ["run", "--allow-all", "--no-config", "--no-lock", "--unsafely-ignore-certificate-errors"] if mode == "deno" else ["run"]
         return [npm_program(mode), *options, *script], {"NODE_EXTRA_CA_CERTS": server.cert}
+    if mode.startswith("websocket "):
+        name = mode.split()[1]
+        script = [os.path.join(HERE, "clients", "websocket.mjs"), path]
+        options = {"deno": ["run", "--allow-all", "--no-config", "--no-lock"], "bun": ["run"]}.get(name.split("-")[0], [])
+        return [npm_program(name), *options, *script], {"NODE_EXTRA_CA_CERTS": server.cert}
     if mode in ("ws", "h2c"):
         return [PYTHON, os.path.join(HERE, "clients", f"{mode}.py"), path], {}
     return [PYTHON, os.path.join(HERE, "clients", "client.py"), path], {}

@@ -481,6 +481,25 @@ def websocket(cfg, knobs, wire):
     check_ttft("websocket", pairs)
 
 
+@cases(
+    [
+        (f"{runtime}, {wire}, {name}", runtime, wire, knobs)
+        for runtime, wires in (("node-24", ("TLS", "plain")), ("bun", ("plain",)), ("deno", ("plain",)))
+        for wire in wires
+        for name, knobs in (("compressed where it can", ""), ("not compressed", "ws_deflate=0"))
+    ]
+)
+def websocket_of_a_runtime(runtime, wire, knobs):
+    """WebSocket of a runtime"""
+    server = Server(*(["--plain"] if wire == "plain" else []))
+    messages = ws_messages()
+    perfbpf = trace_client(f"websocket {runtime}", server, messages, path=f"/w/v1/responses?{knobs}")
+    end(perfbpf, len(messages))
+    for call, truth in in_order(perfbpf, server):
+        e2e.check_call(call, truth, COLD_MS)
+        expect(call, "protocol", "websocket")
+
+
 @case
 def websocket_prewarm():
     """WebSocket: generate:false is a prewarm, the next one a call"""
@@ -514,10 +533,10 @@ def websocket_endings(knob):
         assert last["end_reason"] in ("server_abort", "connection_closed"), last
 
 
-def attach_between_calls(messages, **cfg):
+def attach_between_calls(messages, mode="ws", **cfg):
     """perfbpf is there when the first message has been answered."""
     server = Server()
-    argv, env = e2e.client_command("ws", server, messages, open=True, **cfg)
+    argv, env = e2e.client_command(mode, server, messages, open=True, **cfg)
     client = Client(argv, env)
     perfbpf = Perfbpf("-p", client.pid)
     client.go()
@@ -583,6 +602,22 @@ def websocket_mid_attach_unread():
         assert not call["tool_calls"] and not any(v for v in (call["request"] or {}).values()), call
         # its first event comes at once, or with the first token
         assert call["send_ms"] <= call["ttfb_ms"] <= server_ttft_ms(truth) + COLD_MS, call
+        last_ms = (truth["last_token_ns"] - truth["first_byte_ns"]) / 1e6
+        assert abs(call["end_ms"] - last_ms) <= COLD_MS, (call, last_ms)
+
+
+@case
+def websocket_mid_attach_half():
+    """WebSocket, attached where only the server compresses: what was asked is known, of the answers sizes and times"""
+    pairs, _ = attach_between_calls(later_messages(), "websocket node-24", path="/w/v1/responses")
+    for call, truth in pairs:
+        for key in ("api", "request_model", "request_bytes"):
+            expect(call, key, truth[key])
+        expect(call, "undecoded", "permessage-deflate")
+        expect(call, "mid_attach", True)
+        expect(call, "complete", True)
+        for key in ("usage", "ttft_ms", "stop_reason", "chunks", "status"):
+            expect(call, key, None)
         last_ms = (truth["last_token_ns"] - truth["first_byte_ns"]) / 1e6
         assert abs(call["end_ms"] - last_ms) <= COLD_MS, (call, last_ms)
 

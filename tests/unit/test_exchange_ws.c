@@ -383,7 +383,24 @@ static void test_unread_and_read(void **state)
 	expect(&r, UNREAD);
 	tlog_free(&r.log);
 	tell(&r, 9, DELTA_TEXT("a"), 40);
+	tell(&r, 9, COMPLETED("9", "2"), 41);
+	tlog_free(&r.log);
+	/* one that is asked for so that it can be read, and not answered so: as the next one is asked for, or at the
+	 * end */
+	ask(&r, 9, CREATE(",\"top_p\":1"), 42);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 43);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 44);
+	ask(&r, 9, CREATE(",\"top_p\":2"), 45);
+	expect(&r, "status=0 api=openai.responses ");
+	expect(&r, "asked=gpt-x mid_attach undecoded=permessage-deflate\n   start=42 send=42 ttfb=43 end=44\n");
+	tlog_free(&r.log);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 46);
+	exchanges_ws_close(r.flow, 9, HTTP_RESPONSE, &AT(47));
+	expect(&r, " undecoded=permessage-deflate\n   start=45 send=45 ttfb=46 end=46\n");
+	tlog_free(&r.log);
 	/* what is said beside it is not another one */
+	ask(&r, 9, CREATE(""), 30);
+	tell(&r, 9, DELTA_TEXT("a"), 40);
 	hide(&r, 9, HTTP_REQUEST, NULL, true, 45);
 	tell(&r, 9, COMPLETED("9", "2"), 50);
 	expect(&r, "api=openai.responses ");

@@ -262,8 +262,10 @@ static cJSON *parse(struct answer *a, struct sv text)
 	bool too_many;
 	cJSON *doc = dialect_parse(text, &too_many);
 
-	if (too_many)
+	if (too_many) {
 		answer_undecoded(a, SV("json of over 1048576 values"));
+		a->lost->n[LOST_DECODE_ERRORS]++;
+	}
 	return doc;
 }
 
@@ -377,7 +379,6 @@ void answer_undecoded(struct answer *a, struct sv why)
 {
 	note_missing(a);
 	text_copy(a->undecoded, sizeof(a->undecoded), why);
-	a->lost->n[LOST_DECODE_ERRORS]++;
 }
 
 void answer_give_up(struct answer *a, struct sv why)

@@ -29,7 +29,7 @@ void answer_push(struct answer *a, const uint8_t *ptr, size_t len, const struct 
 void answer_gap(struct answer *a, uint64_t len); /* bytes are missing here; UINT64_MAX: unknown how many */
 /* One document that came by itself. doc NULL: `raw` is no JSON. */
 void answer_event(struct answer *a, struct sv type, const cJSON *doc, struct sv raw, const struct stamp *at);
-void answer_undecoded(struct answer *a, struct sv why); /* a part of it cannot be read */
+void answer_undecoded(struct answer *a, struct sv why); /* a part of it cannot be read; counted by the caller */
 void answer_give_up(struct answer *a, struct sv why);	/* ... nor anything from here on: lets go of all it holds */
 void answer_finish(struct answer *a);			/* the body is framed to its end */
 

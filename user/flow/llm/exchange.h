@@ -80,7 +80,8 @@ unsigned exchanges_conn_calls(const struct exchange_flow *f); /* model calls beg
  * response.create to its last event; calls of one stream_id follow each other. The upgrade itself is no call.
  *
  * Where messages cannot be read (met in the middle, the window of compressed ones unknown) a call is what the client
- * says, and what comes then until it speaks again: sizes and times, marked undecoded. Not where the handshake names no
+ * says, and what comes then until it speaks again: sizes and times, marked undecoded. So is the answer alone where only
+ * that cannot be read. Not where the handshake names no
  * model's path, or a message that can be read is of something else. Of a WebSocket to a model's path of which not even
  * that could be told one record tells. Until exchanges_ws_end(), at the latest exchanges_conn_free().
  */

@@ -202,16 +202,23 @@ static void end_unread(struct exchange_flow *f, struct ws_session *s)
 	ws_call_end(f, s, c, END_COMPLETE, c->last_ns);
 }
 
+/* Of its answer nothing could be read: it ends with that. A message that was cut is no end. */
+static bool ends_unread(const struct ws_call *c)
+{
+	return c->answered && !c->read && !c->cut;
+}
+
 static void end_calls(struct exchange_flow *f, struct ws_session *s, enum end_reason end, uint64_t ts_ns)
 {
-	struct ws_call *c = unread_call(s);
+	while (s->calls) {
+		struct ws_call *c = s->calls;
 
-	if (c && c->answered && !c->cut)
-		end_unread(f, s);
-	else if (c)
-		s->told |= c->answered;
-	while (s->calls)
-		ws_call_end(f, s, s->calls, end, ts_ns);
+		s->told |= c->unread && c->answered;
+		if (ends_unread(c))
+			ws_call_end(f, s, c, END_COMPLETE, c->last_ns);
+		else
+			ws_call_end(f, s, c, end, ts_ns);
+	}
 }
 
 /* Messages tell what it is. */
@@ -296,8 +303,11 @@ void ws_call_asked(struct ws_call *c, const struct ws_message *m, const struct r
 static void create(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, struct request *r,
 		   const struct request_facts *facts)
 {
-	struct ws_call *c;
+	struct ws_call *c = s->calls;
 
+	/* without a lane there is one at a time */
+	if (c && !facts->lane[0] && !c->lane[0] && s->call_count == 1 && ends_unread(c))
+		ws_call_end(f, s, c, END_COMPLETE, c->last_ns);
 	s->dialect = dialect_of_create(s, facts);
 	s->understood = true;
 	c = ws_call_begin(f, s, &m->first);
@@ -466,6 +476,7 @@ void ws_call_answer(struct exchange_flow *f, struct ws_call *c, const struct ws_
 {
 	struct pending *p = c->entry->pending;
 
+	c->read = true;
 	if (!p) {
 		f->table->lost->late_bytes += m->carried;
 		return;
@@ -477,6 +488,7 @@ void ws_call_answer(struct exchange_flow *f, struct ws_call *c, const struct ws_
 	count_bytes(p, m);
 	if (p->answer)
 		answer_event(p->answer, type, doc, m->data, &m->last);
+	exchanges_weigh(f->table, p);
 }
 
 static void deliver(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, const struct server_event *v)
@@ -507,14 +519,11 @@ static bool is_of_response(struct sv type)
 	       sv_eq(type, SV("error"));
 }
 
-/* A message that belongs to the call that cannot be read, if there is one. */
-static void answer_unread(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+/* A message that cannot be read, of the one call there is. */
+static void answer_hidden(struct exchange_flow *f, struct ws_call *c, const struct ws_message *m)
 {
-	struct ws_call *c = unread_call(s);
-	struct pending *p = c ? c->entry->pending : NULL;
+	struct pending *p = c->entry->pending;
 
-	if (!c)
-		return;
 	c->answered = true;
 	c->cut = !m->complete;
 	c->last_ns = m->last.ts_ns;
@@ -523,10 +532,21 @@ static void answer_unread(struct exchange_flow *f, struct ws_session *s, const s
 		return;
 	}
 	pending_touch(f->table, p);
-	p->denied = false;
 	if (p->call.ttfb_ns == UNKNOWN_NS)
 		p->call.ttfb_ns = m->first.ts_ns;
 	count_bytes(p, m);
+}
+
+/* A message that belongs to the call that cannot be read, if there is one. */
+static void answer_unread(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+{
+	struct ws_call *c = unread_call(s);
+
+	if (!c)
+		return;
+	answer_hidden(f, c, m);
+	if (c->entry->pending)
+		c->entry->pending->denied = false;
 }
 
 /* No dialect tells what it is: is it at all like a model's? */
@@ -600,6 +620,8 @@ static void doubt_calls(struct exchange_flow *f, struct ws_session *s, struct sv
 		pending_touch(f->table, p);
 		if (p->answer)
 			answer_undecoded(p->answer, why);
+		/* what came before the attach was not lost, and what refers to it is not either */
+		f->table->lost->n[LOST_DECODE_ERRORS] += s->handshake_seen;
 	}
 }
 
@@ -612,10 +634,14 @@ static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_
 	if (unread_call(s))
 		return;
 	doubt_calls(f, s, m->compressed ? SV("permessage-deflate") : SV("websocket"));
+	if (s->call_count == 1) {
+		answer_hidden(f, s->calls, m);
+		return;
+	}
 	DL_FOREACH (s->calls, c) {
 		if (c->entry->pending)
 			count_bytes(c->entry->pending, m);
-		c->bytes_unsure |= s->call_count > 1;
+		c->bytes_unsure = true;
 	}
 }
 

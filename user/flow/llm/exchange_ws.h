@@ -16,8 +16,10 @@ struct ws_call {
 	bool bytes_unsure; /* some may have been its, or another one's */
 	/* Nothing of it can be read: what the client said, and what came then until it spoke again. cut: not to the end
 	 * of a message. */
-	bool unread, answered, cut;
-	uint64_t last_ns; /* its answer's last byte so far: of an unread one, and in Live */
+	bool unread, cut;
+	bool answered;	  /* a message that cannot be read came, which is its answer's */
+	bool read;	  /* ... and one that can be */
+	uint64_t last_ns; /* its answer's last byte so far */
 	bool tools_asked; /* Live: it waits for results of tools */
 };
 
@@ -34,7 +36,7 @@ struct ws_session {
 	bool understood;    /* some message was of a model's */
 	uint64_t turn_ns;   /* the server heard the user's turn end; UNKNOWN_NS */
 	uint64_t start_ns;  /* of the handshake */
-	uint64_t last_ns;   /* latest sign of life */
+	uint64_t last_ns;   /* its answer's last byte so far */
 	uint64_t sent, got; /* payload bytes */
 	uint32_t tid;
 	bool compressed;	    /* what could not be read was */
