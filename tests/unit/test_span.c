@@ -327,6 +327,78 @@ static void setup_spans(void **state)
 	tlog_free(&l);
 }
 
+/* Strings are only read. */
+static struct mcp_call mcp_call(void)
+{
+	return (struct mcp_call){
+		.conn = {.tgid = 7},
+		.tid = 8,
+		.start_ns = BEGIN,
+		.end_ns = BEGIN + 20 * MS,
+		.method = (char *)"tools/call",
+		.target = (char *)"read",
+		.id = (char *)"3",
+		.server = (char *)"files",
+		.peer = {.family = AF_INET, .port = 80, .ip = {127, 0, 0, 1}},
+	};
+}
+
+static void mcp_spans(void **state)
+{
+	struct mcp_call c = mcp_call();
+	struct span s;
+
+	(void)state;
+	assert_int_equal(span_from_mcp(&s, &c, 42), 0);
+	assert_string_equal(s.name, "tools/call read");
+	assert_string_equal(s.cat, "mcp");
+	assert_int_equal(s.track, SPAN_MCP);
+	assert_int_equal(s.pid, 42);
+	assert_int_equal(s.begin_ns, BEGIN);
+	assert_int_equal(s.end_ns, BEGIN + 20 * MS);
+	assert_int_equal(s.phase_count, 0);
+	assert_false(s.is_call);
+	assert_string_equal(s.args,
+			    "{\"method\":\"tools/call\",\"tool\":\"read\",\"server\":\"files\",\"transport\":\"stdio\","
+			    "\"kind\":\"client\",\"peer\":\"127.0.0.1:80\",\"request_id\":\"3\",\"os_tid\":8}");
+	span_release(&s);
+	c = (struct mcp_call){.method = (char *)"prompts/get",
+			      .target = (char *)"p",
+			      .transport = MCP_HTTP,
+			      .answerer = true,
+			      .start_ns = 100,
+			      .end_ns = 90,
+			      .status = 202,
+			      .error = (char *)"-1",
+			      .error_message = (char *)"m",
+			      .undecoded = (char *)"x",
+			      .cancelled = true,
+			      .end = END_EVICTED,
+			      .unfinished = true,
+			      .lossy = true,
+			      .progress = 2};
+	assert_int_equal(span_from_mcp(&s, &c, 42), 0);
+	assert_int_equal(s.end_ns, 100);
+	assert_string_equal(s.args,
+			    "{\"method\":\"prompts/"
+			    "get\",\"prompt\":\"p\",\"transport\":\"http\",\"kind\":\"server\",\"status\":202,"
+			    "\"error\":\"-1\",\"error_message\":\"m\",\"cancelled\":true,\"end_reason\":\"evicted\","
+			    "\"evicted\":true,"
+			    "\"unfinished\":true,\"lossy\":true,\"undecoded\":\"x\",\"progress\":2,\"os_tid\":0}");
+	span_release(&s);
+	for (unsigned n = 1, hit = 1; hit; n++) {
+		int err;
+
+		fail_nth(n);
+		err = span_from_mcp(&s, &c, 42);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		assert_int_equal(err, hit ? -ENOMEM : 0);
+		assert_true(hit ? !s.name && !s.args : s.args != NULL);
+		span_release(&s);
+	}
+}
+
 /* --- the ring
  * --------------------------------------------------------------------------------------------------------- */
 
@@ -534,6 +606,7 @@ int main(void)
 		cmocka_unit_test(hostile_texts_stay_bounded_and_valid),
 		cmocka_unit_test(name_is_cut_at_a_character),
 		cmocka_unit_test(setup_spans),
+		cmocka_unit_test(mcp_spans),
 		cmocka_unit_test(oldest_whole_spans_go_first),
 		cmocka_unit_test(ring_wraps_many_times),
 		cmocka_unit_test(long_texts_meet_the_byte_limit),

@@ -267,6 +267,39 @@ static void log_events(struct tlog *l, const struct run *r, const char *phases)
 /* --- tests
  * ---------------------------------------------------------------------------------------------------------------- */
 
+/* Requests of MCP have tracks of their own, between those of calls and connections. */
+static void mcp_tracks(void **state)
+{
+	struct mcp_call c = {.method = (char *)"tools/call", .target = (char *)"a"};
+	struct tlog l = {0};
+	struct span span;
+	struct run r;
+
+	(void)state;
+	run_init(&r, 1000);
+	for (unsigned i = 0; i < 3; i++) {
+		c.start_ns = START + (1 + i) * S;
+		c.end_ns = c.start_ns + (i ? 1 : 2) * S;
+		assert_int_equal(span_from_mcp(&span, &c, 42), 0);
+		assert_int_equal(spans_push(r.spans, &span), 0);
+	}
+	run_write(&r);
+	log_events(&l, &r, "MX");
+	assert_log(&l, "M process_name 42.0 {\"name\":\"pid 42\"}\n"
+		       "M process_sort_index 42.0 {\"sort_index\":2147483647}\n"
+		       "M thread_name 42.5100001 {\"name\":\"MCP requests\"}\n"
+		       "M thread_sort_index 42.5100001 {\"sort_index\":70000}\n"
+		       "M thread_name 42.5100002 {\"name\":\"MCP requests (2)\"}\n"
+		       "M thread_sort_index 42.5100002 {\"sort_index\":70001}\n"
+		       "X tools/call a @1000000000+2000000000 42.5100001\n"
+		       "X tools/call a @2000000000+1000000000 42.5100002\n"
+		       "X tools/call a @3000000000+1000000000 42.5100001\n");
+	assert_nested(&r);
+	assert_named(&r);
+	run_release(&r);
+	tlog_free(&l);
+}
+
 static void one_call(void **state)
 {
 	struct tlog l = {0};
@@ -885,6 +918,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(agents_and_arrows),
 		cmocka_unit_test(details_nest),
+		cmocka_unit_test(mcp_tracks),
 		cmocka_unit_test(one_call),
 		cmocka_unit_test(process_life_says_how_it_ended),
 		cmocka_unit_test(reused_pid_is_another_process),

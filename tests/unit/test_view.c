@@ -439,6 +439,39 @@ static void few_calls_are_interpolated(void **state)
 	coverage_free(coverage);
 }
 
+/* Only where there were some; times only of tools that were called to their end. */
+static void mcp_is_counted(void **state)
+{
+	struct mcp_call c = {.method = (char *)"tools/call", .end_ns = 10 * MS};
+	struct lost lost = {0};
+	struct coverage *coverage = coverage_new(&lost);
+	struct summary *s = summary_new();
+	char *text;
+
+	(void)state;
+	text = summary_text(s, &lost, coverage);
+	assert_null(strstr(text, "MCP"));
+	free(text);
+	summary_push_mcp(s, &c);
+	c.end_ns = 30 * MS;
+	summary_push_mcp(s, &c);
+	c.error = (char *)"tool_error";
+	summary_push_mcp(s, &c);
+	c.error = NULL;
+	c.end = END_SERVER_ABORT;
+	summary_push_mcp(s, &c);
+	c.end = END_COMPLETE;
+	c.method = (char *)"tools/list";
+	summary_push_mcp(s, &c);
+	text = summary_text(s, &lost, coverage);
+	assert_non_null(strstr(text,
+			       "5 MCP requests, 1 failed, 1 not finished\n"
+			       "  tool call      p50  20.0ms  p90  28.0ms  p95  29.0ms  p99       -  (2 calls)\n"));
+	free(text);
+	summary_free(s);
+	coverage_free(coverage);
+}
+
 /* Past the reservoir the percentiles are those of a fair sample, and the summary says so. */
 static void many_calls_are_sampled(void **state)
 {
@@ -555,6 +588,7 @@ int main(void)
 		cmocka_unit_test(an_empty_summary),
 		cmocka_unit_test(percentiles_leave_out_what_failed),
 		cmocka_unit_test(few_calls_are_interpolated),
+		cmocka_unit_test(mcp_is_counted),
 		cmocka_unit_test(many_calls_are_sampled),
 		cmocka_unit_test(losses_and_coverage_are_named),
 		cmocka_unit_test(no_memory_is_reported),
