@@ -106,6 +106,15 @@ static __always_inline bool look_at_stdio(struct task_struct *task, __u32 runnin
 	return stdio_note((__u64)BPF_CORE_READ(task, files), (__u64)BPF_CORE_READ(parent, files), &key, running);
 }
 
+/* Linux 6.10. An exec that has not failed yet, before descriptors close: the parent may wait for one that does (as node
+ * does), and writes as soon as it has. */
+SEC("tp_btf/sched_prepare_exec")
+int BPF_PROG(proc_prepare_exec, struct task_struct *task)
+{
+	look_at_stdio(task, 0);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {

@@ -111,7 +111,7 @@ static __noinline int add_pair(const struct conn_map_key *parent, const struct e
 			       __u32 running)
 {
 	__u64 obj = STDIO_OBJ(in->ino, out->ino);
-	struct stdio init = {};
+	struct stdio init = {}, *known;
 
 	init.pipe = in->pipe;
 	init.plain.key = *parent;
@@ -123,9 +123,10 @@ static __noinline int add_pair(const struct conn_map_key *parent, const struct e
 		init.head.flags |= STDIO_F_FRESH;
 	if (!running && in->pipe && (in->waiting || !syscalls_seen))
 		init.head.flags |= STDIO_F_BY_READER;
-	/* Known already: a wrapper that passes its own on to the real program. */
-	if (bpf_map_lookup_elem(&stdios, &obj))
-		return 0;
+	/* Known already: from the preparation of this exec, or a wrapper that passes its own on to the real program. */
+	known = bpf_map_lookup_elem(&stdios, &obj);
+	if (known)
+		return known->head.flags & STDIO_F_SYSCALLS;
 	if (bpf_map_update_elem(&stdios, &obj, &init, BPF_NOEXIST)) {
 		stat_add(ST_STATE_FULL, 1);
 		return 0;

@@ -230,6 +230,7 @@ static void find_features(struct probes *p, const struct btf *btf)
 	f->read_dynptr = !p->cfg.force_no_dynptr && btf_has(btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC);
 	f->sock_length = !p->cfg.force_no_sock_length && has_tracepoint(btf, "sock_send_length") &&
 			 has_tracepoint(btf, "sock_recv_length");
+	f->prepare_exec = has_tracepoint(btf, "sched_prepare_exec");
 	f->tcp_rtt = has_tracepoint(btf, "tcp_rcv_space_adjust");
 	f->tcp_retransmit = has_tracepoint(btf, "tcp_retransmit_skb");
 	f->tcp_reset = has_tracepoint(btf, "tcp_send_reset") && has_tracepoint(btf, "tcp_receive_reset");
@@ -238,6 +239,8 @@ static void find_features(struct probes *p, const struct btf *btf)
 	if (!f->sock_length)
 		add_degraded(f, "no sock_send_length: system calls are traced in its place, while a target may use "
 				"plain HTTP");
+	if (!f->prepare_exec)
+		add_degraded(f, "no sched_prepare_exec: what is said to a child before its exec has ended is not seen");
 	if (!f->tcp_rtt)
 		add_degraded(f, "no TCP round trip times");
 	if (!f->tcp_retransmit)
@@ -265,6 +268,7 @@ static void prepare(struct probes *p)
 		bpf_program__set_expected_attach_type(skel->progs.tls_entry, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(skel->progs.tls_return, ATTACH_UPROBE_MULTI);
 	}
+	bpf_program__set_autoload(skel->progs.proc_prepare_exec, f->prepare_exec);
 	bpf_program__set_autoload(skel->progs.sock_sent, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_received, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_rtt, f->tcp_rtt);
@@ -289,6 +293,7 @@ static int attach_tracepoints(struct probes *p)
 		struct bpf_link **link;
 	} all[] = {
 		{skel->progs.proc_fork, &skel->links.proc_fork},
+		{skel->progs.proc_prepare_exec, &skel->links.proc_prepare_exec},
 		{skel->progs.proc_exec, &skel->links.proc_exec},
 		{skel->progs.proc_exit, &skel->links.proc_exit},
 		{skel->progs.sock_state, &skel->links.sock_state},

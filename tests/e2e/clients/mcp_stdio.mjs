@@ -32,8 +32,6 @@ async function main() {
     if (message.method) send({ result: { roots: [] }, id: message.id });
     else waiting.get(message.id)?.(message);
   });
-  // What is written before the child's exec has ended nobody connects with it.
-  await new Promise((resolve) => setTimeout(resolve, 100));
   await request("initialize", {
     protocolVersion: "2025-11-25",
     capabilities: { roots: {} },
