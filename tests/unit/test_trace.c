@@ -267,7 +267,7 @@ static void log_events(struct tlog *l, const struct run *r, const char *phases)
 /* --- tests
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/* Requests of MCP have tracks of their own, between those of calls and connections. */
+/* Requests of MCP have tracks of their own, beside those of calls and connections. */
 static void mcp_tracks(void **state)
 {
 	struct mcp_call c = {.method = (char *)"tools/call", .target = (char *)"a"};
@@ -288,9 +288,9 @@ static void mcp_tracks(void **state)
 	assert_log(&l, "M process_name 42.0 {\"name\":\"pid 42\"}\n"
 		       "M process_sort_index 42.0 {\"sort_index\":2147483647}\n"
 		       "M thread_name 42.5100001 {\"name\":\"MCP requests\"}\n"
-		       "M thread_sort_index 42.5100001 {\"sort_index\":70000}\n"
+		       "M thread_sort_index 42.5100001 {\"sort_index\":210000}\n"
 		       "M thread_name 42.5100002 {\"name\":\"MCP requests (2)\"}\n"
-		       "M thread_sort_index 42.5100002 {\"sort_index\":70001}\n"
+		       "M thread_sort_index 42.5100002 {\"sort_index\":210001}\n"
 		       "X tools/call a @1000000000+2000000000 42.5100001\n"
 		       "X tools/call a @2000000000+1000000000 42.5100002\n"
 		       "X tools/call a @3000000000+1000000000 42.5100001\n");
@@ -319,7 +319,7 @@ static void one_call(void **state)
 		       "M thread_name 42.42 {\"name\":\"process\"}\n"
 		       "M thread_sort_index 42.42 {\"sort_index\":0}\n"
 		       "M thread_name 42.5000001 {\"name\":\"LLM requests\"}\n"
-		       "M thread_sort_index 42.5000001 {\"sort_index\":70000}\n"
+		       "M thread_sort_index 42.5000001 {\"sort_index\":210000}\n"
 		       "X exec agent @1000000000+9000000000 42.42\n"
 		       "X LLM claude-test-1 @2000000000+1210000000 42.5000001\n"
 		       "X send @2000000000+2000000 42.5000001\n"
