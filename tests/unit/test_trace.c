@@ -319,7 +319,7 @@ static void one_call(void **state)
 		       "M thread_name 42.42 {\"name\":\"process\"}\n"
 		       "M thread_sort_index 42.42 {\"sort_index\":0}\n"
 		       "M thread_name 42.5000001 {\"name\":\"LLM requests\"}\n"
-		       "M thread_sort_index 42.5000001 {\"sort_index\":210000}\n"
+		       "M thread_sort_index 42.5000001 {\"sort_index\":70000}\n"
 		       "X exec agent @1000000000+9000000000 42.42\n"
 		       "X LLM claude-test-1 @2000000000+1210000000 42.5000001\n"
 		       "X send @2000000000+2000000 42.5000001\n"
