@@ -707,6 +707,65 @@ static void play_all(struct rig *r)
 	answer(r, 6, 200, STREAM, DELTA("{\"content\":\"a\"}"));
 }
 
+/* --- what only the answer tells ---------------------------------------------------------------------------------- */
+
+static void test_told_by_the_answer(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	/* an error in the middle of an event stream, as JSON without a field name */
+	req(&r, 1, "/v1beta/models/g:streamGenerateContent?alt=sse", HOST, "{\"contents\":[]}", 0);
+	answer(&r, 1, 200, STREAM,
+	       "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}],\"modelVersion\":\"g1\"}\n\n"
+	       "{\n  \"error\": {\n    \"code\": 503,\n    \"status\": \"UNAVAILABLE\"\n  }\n}");
+	expect(&r, "api=gemini ");
+	expect(&r, "model=g1 asked=g error=UNAVAILABLE\n");
+	expect(&r, "  text=a\n");
+	tlog_free(&r.log);
+	/* whose server answers at a host that nobody knows */
+	req(&r, 2, "/v1/chat/completions", "host: gateway\n", CHAT, 10);
+	answer(&r, 2, 200, STREAM,
+	       DELTA("{\"content\":\"a\"}") "data: {\"choices\":[],\"x_groq\":{\"id\":\"q\"}}\n\ndata: [DONE]\n\n");
+	expect(&r, "host=gateway status=200 api=openai.chat provider=groq ");
+	tlog_free(&r.log);
+	req(&r, 3, "/v1/chat/completions", "host: api.openai.com\n", CHAT, 20);
+	answer(&r, 3, 200, STREAM, "data: {\"choices\":[],\"x_groq\":{\"id\":\"q\"}}\n\ndata: [DONE]\n\n");
+	expect(&r, "provider=openai ");
+	tlog_free(&r.log);
+	/* Gemini's Interactions */
+	req(&r, 4, "/v1beta/interactions", HOST,
+	    "{\"model\":\"g\",\"input\":\"hi\",\"stream\":true,\"system_instruction\":\"be "
+	    "kind\",\"generation_config\":{"
+	    "\"max_output_tokens\":50}}",
+	    30);
+	answer(&r, 4, 200, STREAM,
+	       "data: {\"event_type\":\"step.delta\",\"index\":0,\"delta\":{\"type\":\"text\",\"text\":\"yo\"}}\n\n"
+	       "data: {\"event_type\":\"interaction.completed\",\"interaction\":{\"status\":\"completed\",\"usage\":{"
+	       "\"total_input_tokens\":9,\"total_output_tokens\":2}}}\n\n");
+	expect(&r, "api=gemini.interactions ");
+	expect(&r, "asked=g stop=completed\n");
+	expect(&r, "  request messages=1 tools=0 system=7 max=50 ");
+	expect(&r, "usage=reported uncached=9 read=0 write=0 input=9 output=2\n  text=yo\n");
+	tlog_free(&r.log);
+	/* the path alone is anybody's */
+	req(&r, 5, "/v1/interactions", HOST, "{\"video\":\"v\",\"kind\":\"like\"}", 40);
+	answer(&r, 5, 200, JSON, "{\"ok\":true}");
+	assert_log(&r.log, "");
+	/* LM Studio's own */
+	req(&r, 6, "/api/v1/chat", HOST, "{\"model\":\"m\",\"input\":\"hi\",\"stream\":true,\"reasoning\":\"off\"}",
+	    50);
+	answer(&r, 6, 200, STREAM,
+	       "event: message.delta\ndata: {\"type\":\"message.delta\",\"content\":\"yo\"}\n\n"
+	       "event: chat.end\ndata: {\"type\":\"chat.end\",\"result\":{\"stats\":{\"input_tokens\":9,"
+	       "\"total_output_tokens\":2,\"time_to_first_token_seconds\":0.5}}}\n\n");
+	expect(&r, "api=lmstudio provider=lmstudio op=chat class=main stream=1\n");
+	expect(&r, " thinking=0 ");
+	expect(&r, "usage=reported write=0 input=9 output=2\n  server first=500ms\n  text=yo\n");
+	rig_close(&r);
+}
+
 static void test_no_memory(void **state)
 {
 	(void)state;
@@ -716,12 +775,19 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lines),	      cmocka_unit_test(test_array),
-		cmocka_unit_test(test_frames),	      cmocka_unit_test(test_other_bodies),
-		cmocka_unit_test(test_every_cut),     cmocka_unit_test(test_every_gap),
-		cmocka_unit_test(test_requests),      cmocka_unit_test(test_embeddings),
-		cmocka_unit_test(test_gateway),	      cmocka_unit_test(test_no_calls),
-		cmocka_unit_test(test_partial_heads), cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_array),
+		cmocka_unit_test(test_frames),
+		cmocka_unit_test(test_other_bodies),
+		cmocka_unit_test(test_every_cut),
+		cmocka_unit_test(test_every_gap),
+		cmocka_unit_test(test_requests),
+		cmocka_unit_test(test_embeddings),
+		cmocka_unit_test(test_gateway),
+		cmocka_unit_test(test_no_calls),
+		cmocka_unit_test(test_partial_heads),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_told_by_the_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
