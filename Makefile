@@ -93,6 +93,7 @@ UNIT_stream := user/flow/stream.c
 UNIT_halves := user/flow/halves.c
 UNIT_conn := user/flow/conn.c user/flow/stream.c
 UNIT_interest := user/flow/interest.c
+UNIT_wire := user/flow/wire.c user/flow/wire_hello.c
 UNIT_proc := user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 HTTP1_SRCS := user/flow/proto/http1.c user/flow/proto/http1_message.c user/flow/proto/http1_head.c user/flow/proto/http.c
 UNIT_http1 := $(HTTP1_SRCS)
@@ -241,7 +242,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (30)
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS = $(STATIC_CLIENTS) $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/tlsbench $(O)/tests/sockbench
+TEST_TOOLS = $(STATIC_CLIENTS) $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/tlsbench $(O)/tests/sockbench
 
 MODELSERVER_SRCS := $(sort $(wildcard tests/tools/modelserver/*.c))
 $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
@@ -261,6 +262,9 @@ $(STATIC_CLIENTS): %: %.sym
 	$(call say,STRIP,$@)strip -o $@ $<
 .SECONDARY: $(STATIC_CLIENTS:%=%.sym)
 $(O)/tests/unit/tlsfind_anchor $(O)/san/tests/unit/tlsfind_anchor: | $(STATIC_CLIENTS)
+$(O)/tests/strangerclient: $(O)/tests/tools/strangerclient.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -s -o $@ $^ -Wl,-Bstatic -lmbedtls -lmbedx509 -lmbedcrypto -Wl,-Bdynamic -ldl
 $(O)/tests/sockbench: $(O)/tests/bench/sockbench.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^

@@ -5,7 +5,8 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile struct config cfg = {};
-__u32 last_gen = 0; /* generations are numbered from 1, over all processes */
+__u64 wire_since_ns = 0; /* wire_list leaves out what has not moved since then: written by user space */
+__u32 last_gen = 0;	 /* generations are numbered from 1, over all processes */
 
 /*
  * Generations that carry nothing of interest, each in the slot of its lowest bits. User space writes here, and nothing
@@ -47,6 +48,7 @@ struct plains_map plains SEC(".maps");
 struct called_map called SEC(".maps");
 struct stdios_map stdios SEC(".maps");
 struct stdio_ends_map stdio_ends SEC(".maps");
+struct wires_map wires SEC(".maps");
 struct stats_map stats SEC(".maps");
 struct tails_map tails SEC(".maps");
 
@@ -59,6 +61,8 @@ ABI(ev_conn_close);
 ABI(ev_handshake);
 ABI(ev_conn_sock);
 ABI(ev_sock);
+ABI(ev_wire);
+ABI(ev_hello);
 ABI(ev_exec);
 ABI(ev_fork);
 ABI(ev_exit);

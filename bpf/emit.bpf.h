@@ -184,7 +184,7 @@ struct sock_info {
 	__u32 plain;
 	__u32 looks[2];	     /* calls of each direction that did not decide `plain` */
 	__u32 look_bytes[2]; /* and what they moved */
-	__u32 tls;	     /* 1: its bytes are TLS records */
+	__u32 tls;	     /* TLS_*: see wire.bpf.h */
 	__u32 tied;	     /* 1: a TLS call was */
 	__u32 pad;
 	__u64 stdio; /* key of `stdios` */
@@ -258,6 +258,20 @@ struct plains_map {
 	__type(value, struct plain);
 };
 
+/* A socket that carries TLS: what is told of it. */
+struct wire {
+	struct ev_wire ev; /* as it will be told */
+	__u32 credit;	   /* turns that may follow each other at once */
+	__u32 quiet;	   /* 1: turns are not told, only what user space asks for */
+};
+
+struct wires_map {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct wire);
+};
+
 struct stats_map {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, ST_COUNT);
@@ -267,6 +281,7 @@ struct stats_map {
 
 extern const volatile struct config cfg;
 extern __u32 last_gen;
+extern __u64 wire_since_ns;
 extern __u32 ignored[LIMIT_IGNORED];
 extern __u8 target_hints[LIMIT_TARGET_HINTS];
 extern __u64 attached_ns[LIMIT_PROBED_FILES];
@@ -286,6 +301,7 @@ extern __u32 stdio_any;
 extern __u64 sockets_ns;
 extern __u32 sockets_open;
 extern __u32 syscalls_seen;
+extern struct wires_map wires SEC(".maps");
 extern struct stats_map stats SEC(".maps");
 extern struct tails_map tails SEC(".maps");
 

@@ -31,7 +31,10 @@ enum ev_kind {
 	EV_LOST = 12,	   /* struct ev_lost, made in user space: snapshot of the kernel's counters */
 	EV_TICK = 13,	   /* struct ev_head alone, made in user space: time has passed */
 	EV_CONN_POS = 14,  /* struct ev_conn_close, made in user space: how far a connection has come; not its end */
-	EV_KIND_MAX = 14,
+	EV_WIRE = 15,	   /* struct ev_wire: what TCP alone tells of a TLS connection */
+	EV_HELLO = 16,	   /* struct ev_hello: the greeting of a TLS connection that a target opened */
+	EV_FILES = 17,	   /* struct ev_files, made in user space: what a process maps of what can be probed */
+	EV_KIND_MAX = 17,
 };
 
 /* ev_head.flags */
@@ -169,6 +172,53 @@ struct ev_sock {
 	struct ev_addr addr;
 	__u32 what;
 	__u32 srtt_us; /* smoothed round trip, 0 unknown */
+};
+
+/* ev_wire.flags */
+#define EV_WIRE_HELLO  1  /* a target greeted: the connection was seen from its first TLS byte */
+#define EV_WIRE_SERVER 2  /* the other side greeted */
+#define EV_WIRE_MERGED 4  /* turns came too fast: this one is many */
+#define EV_WIRE_ENDED  8  /* the turn is over: another one begins */
+#define EV_WIRE_CLOSED 16 /* the socket is closed */
+
+/*
+ * A turn of a TLS connection, as TCP sees it: what went out, and what came back until something went out again. Bytes
+ * are those of the wire, TLS records and all. Told when a turn ends, when the socket closes, and on demand; each tells
+ * all of its turn so far. Times are those at which the system calls had moved the bytes.
+ */
+struct ev_wire {
+	struct ev_head h; /* ts_ns: latest bytes; tgid: who used the socket first; tid 0 */
+	__u64 cookie;
+	__u64 start_ns;					      /* of that process */
+	__u64 began_ns;					      /* first TLS bytes seen */
+	__u64 tx_begin_ns, tx_end_ns, rx_begin_ns, rx_end_ns; /* of the turn; 0: nothing moved (or was not seen) */
+	__u64 gap_ns;					      /* longest silence before bytes came in */
+	__u64 turn_bytes[2];				      /* by direction */
+	__u64 bytes[2];					      /* of all turns */
+	struct ev_addr addr;
+	__u32 exec_id;
+	__u32 turn; /* from 1 */
+	__u32 flags;
+	__u32 first_type; /* of the first record of the turn, 0 not known */
+};
+
+struct ev_hello {
+	struct ev_head h;
+	__u64 cookie;
+	__u32 len;
+	__u32 pad;
+	__u8 bytes[];
+};
+
+/* Counts since the exec; a later one replaces an earlier one. The reason of the latest refusal follows, without a NUL.
+ */
+struct ev_files {
+	struct ev_head h; /* tgid: the process */
+	__u32 probed;	  /* 1: it maps files with TLS functions that are probed */
+	__u32 refused;	  /* 1: ... that could not be probed */
+	__u32 again;	  /* 1: they were probed a second time, because nothing came */
+	__u32 reason_len;
+	__u8 bytes[];
 };
 
 /* Also EV_PROC. `filename` then `args` follow, each without a terminating NUL; args are NUL-separated. */
@@ -371,6 +421,9 @@ EV_ASSERT(sizeof(struct ev_handshake) == 56);
 EV_ASSERT(sizeof(struct ev_addr) == 40);
 EV_ASSERT(sizeof(struct ev_conn_sock) == 112);
 EV_ASSERT(sizeof(struct ev_sock) == 88);
+EV_ASSERT(sizeof(struct ev_wire) == 176);
+EV_ASSERT(sizeof(struct ev_hello) == 40);
+EV_ASSERT(sizeof(struct ev_files) == 40);
 EV_ASSERT(sizeof(struct ev_exec) == 64);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);

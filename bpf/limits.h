@@ -65,6 +65,12 @@
 /* Slots of the table of ignored generations, by their lowest bits: a power of two. */
 #define LIMIT_IGNORED 65536
 
+/* Bytes kept of the greeting of a TLS connection (ClientHello): the name of the host is in it. */
+#define LIMIT_HELLO_BYTES 2048
+/* A send of at most so many bytes, while an answer comes, is no request: acknowledgements of HTTP/2 (13 bytes a frame),
+ * or the end of a TLS 1.3 handshake (80), each in a record. */
+#define LIMIT_WIRE_SMALL 100
+
 /* Bytes of a file name and of an argument vector kept from an exec. */
 #define LIMIT_FILENAME_BYTES 256
 #define LIMIT_ARGS_BYTES     1024

@@ -15,6 +15,7 @@
 #include "plain.bpf.h"
 #include "run.bpf.h"
 #include "stdio.bpf.h"
+#include "wire.bpf.h"
 #include <bpf/bpf_endian.h>
 
 /* IPv4 in an IPv6 socket is reported as IPv4. The socket may be a mere address. */
@@ -342,7 +343,7 @@ static __noinline int bind_inside(struct tls_call *call, struct sock_info *info,
 	bool known, begins;
 
 	dir &= 1;
-	info->tls = 1;
+	info->tls = TLS_INSIDE;
 	call->inside |= 1u << dir;
 	if (dir == EV_DIR_RX)
 		call->recv_ns = now;
@@ -471,6 +472,7 @@ static __always_inline void bytes_moved(struct sock *sk, struct called *c, struc
 	if (info->plain == PLAIN_HTTP && turns_to_tls(bpf_get_current_task_btf(), m)) {
 		plain_end(plain_of(sk, c));
 		info->plain = PLAIN_NEVER;
+		info->tls = TLS_YES;
 	}
 	if (info->plain == PLAIN_HTTP)
 		info->established_ns = 0;

@@ -11,6 +11,7 @@
 #include "run.bpf.h"
 #include "callregs.bpf.h"
 #include "plain.bpf.h"
+#include "wire.bpf.h"
 
 #define MSG_TRUNC 0x20
 
@@ -196,8 +197,10 @@ int plain_look(struct sock_info *info, const struct plain_move *m, int fresh)
 	if (n) {
 		/* A tunnel: what it carries has its own beginning, which is TLS. */
 		if (is_tls(word, n))
-			info->tls = 1;
-		if (is_tls(word, n) || (n == LOOK_BYTES && BEGINS("CONNECT ")))
+			info->tls = TLS_YES;
+		else if (n == LOOK_BYTES && BEGINS("CONNECT "))
+			info->tls = TLS_TUNNEL;
+		if (info->tls)
 			return PLAIN_NEVER;
 		if (is_http(word, n))
 			return PLAIN_HTTP;

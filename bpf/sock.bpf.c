@@ -8,6 +8,7 @@
  * or receive of a target wrote into the socket's storage.
  */
 #include "moved.bpf.h"
+#include "wire.bpf.h"
 
 #define MSG_OOB		    1
 #define MSG_PEEK	    2
@@ -65,6 +66,63 @@ static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, _
 	else
 		addr_read(&r->addr, sk);
 	emit_submit(r, sizeof(*r));
+}
+
+/* --- the wire under TLS ------------------------------------------------------------------------------------------- */
+
+static __noinline int wire_make(struct sock *sk, struct sock_info *info, const struct plain_move *m)
+{
+	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
+	struct wire init = {}, *w;
+
+	emit_head(&init.ev.h, sizeof(init.ev), EV_WIRE, 0, m->now, leader->tgid, 0);
+	init.ev.cookie = info->cookie;
+	init.ev.start_ns = leader->start_boottime;
+	init.ev.exec_id = leader->self_exec_id;
+	init.ev.began_ns = m->now;
+	init.ev.addr = info->addr;
+	w = bpf_sk_storage_get(&wires, sk, &init, BPF_SK_STORAGE_GET_F_CREATE);
+	if (w)
+		wire_begin(w, m);
+	else
+		stat_add(ST_STATE_FULL, 1);
+	return 0;
+}
+
+/* A tunnel that a proxy was asked for carries TLS, if its first bytes are. */
+static __always_inline bool tunnel_is_tls(struct plain_move *m)
+{
+	if (m->dir != EV_DIR_TX)
+		return false;
+	plain_find(m);
+	return plain_is_tls(m);
+}
+
+static __always_inline void wire_note(struct sock *sk, struct sock_info *info, struct plain_move *m)
+{
+	struct wire *w;
+
+	if (info->tls == TLS_TUNNEL && tunnel_is_tls(m))
+		info->tls = TLS_YES;
+	if (!info->tls || info->tls == TLS_TUNNEL || !m->len)
+		return;
+	m->now = bpf_ktime_get_boot_ns();
+	w = bpf_sk_storage_get(&wires, sk, NULL, 0);
+	if (!w) {
+		wire_make(sk, info, m);
+		w = bpf_sk_storage_get(&wires, sk, NULL, 0);
+	}
+	if (!w)
+		return;
+	w->quiet = info->tls == TLS_INSIDE;
+	wire_moved(w, m);
+}
+
+/* What has moved is told when the program closes too: the other side may take its time. */
+static __always_inline void wire_end(struct sock *sk, int state)
+{
+	if (state == TCP_CLOSE || state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK)
+		wire_tell(bpf_sk_storage_get(&wires, sk, NULL, 0), state == TCP_CLOSE ? EV_WIRE_CLOSED : 0);
 }
 
 /* --- life -------------------------------------------------------------------------------------------------------- */
@@ -127,6 +185,8 @@ int BPF_PROG(sock_state, struct sock *sk, int old, int new)
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	if (info)
 		state_changed(sk, info, old, new);
+	if (info && info->tls)
+		wire_end(sk, new);
 	if (new == TCP_CLOSE && !cfg.sock_length)
 		called_closed((__u64)sk);
 	return 0;
@@ -174,6 +234,8 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 	info = sock_own(sk, task->tgid);
 	if (info)
 		bytes_moved(sk, NULL, info, &m);
+	if (info && m.tcp)
+		wire_note(sk, info, &m);
 }
 
 /* The other end of a Unix socket is gone: its last bytes were read, and nothing can be written any more. */

@@ -61,6 +61,28 @@ void capture_make_tick(uint64_t now_ns, capture_fn fn, void *ctx)
 	fn(ctx, &ev, sizeof(ev));
 }
 
+void capture_make_files(uint32_t tgid, bool probed, bool refused, bool again, const char *reason, uint64_t now_ns,
+			capture_fn fn, void *ctx)
+{
+	union {
+		struct ev_files ev;
+		uint8_t room[sizeof(struct ev_files) + CAPTURE_REASON_BYTES];
+	} r;
+	size_t len;
+
+	memset(&r, 0, sizeof(r));
+	r.ev.h = (struct ev_head){.kind = EV_FILES, .ts_ns = now_ns, .tgid = tgid};
+	r.ev.probed = probed;
+	r.ev.refused = refused;
+	r.ev.again = again;
+	r.ev.reason_len = reason ? bounded(strlen(reason), CAPTURE_REASON_BYTES) : 0;
+	if (r.ev.reason_len)
+		memcpy(r.room + sizeof(r.ev), reason, r.ev.reason_len);
+	len = ALIGN8(sizeof(r.ev) + r.ev.reason_len);
+	r.ev.h.size = (uint32_t)len;
+	fn(ctx, &r, len);
+}
+
 struct capture_file {
 	struct writer w;
 };

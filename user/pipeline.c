@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "pipeline.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -10,6 +12,7 @@
 #include "flow/agent/verdict.h"
 #include "flow/halves.h"
 #include "flow/interest.h"
+#include "flow/llm/dialect.h"
 #include "flow/llm/exchange.h"
 #include "flow/llm/mcp.h"
 #include "flow/proto/proto.h"
@@ -25,6 +28,7 @@ struct pipeline {
 	struct procs *procs;
 	struct halves *halves;
 	struct conns *conns;
+	struct wires *wires;
 	struct exchanges *exchanges;
 	struct mcp *mcp;
 	struct spans *spans;
@@ -48,7 +52,8 @@ struct flow {
 	struct exchange_flow *exchanges;
 	struct mcp_flow *mcp;
 	struct interest interest;
-	unsigned ended_calls; /* of the calls that began on it */
+	uint64_t first_plain_ns; /* entry of the first call that moved plaintext, UNKNOWN_NS: none yet */
+	unsigned ended_calls;	 /* of the calls that began on it */
 	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
 	unsigned retransmit_count; /* ever; the ring index is modulo */
 };
@@ -96,6 +101,7 @@ static void on_wanted(void *ctx, bool wanted)
 {
 	struct flow *f = ctx;
 
+	wires_ignore(f->p->wires, f->conn->cookie, !wanted);
 	/* Each half has a generation of its own: the kernel goes on copying them all. */
 	if (f->p->cfg.on_interest && !f->conn->halves)
 		f->p->cfg.on_interest(f->p->cfg.interest_ctx, &f->conn->key, wanted);
@@ -170,6 +176,7 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	f->p = p;
 	f->conn = c;
 	f->conn_id = c->id;
+	f->first_plain_ns = UNKNOWN_NS;
 	interest_init(&f->interest, &(struct interest_sink){.ctx = f, .on_wanted = on_wanted});
 	flow_refresh(f);
 	f->exchanges = exchanges_conn_new(p->exchanges, &f->view);
@@ -229,6 +236,18 @@ static void flow_begin(struct flow *f)
 	f->begun = true;
 }
 
+/* Bytes of a TLS connection were moved by functions that are probed, copied or not. */
+static void flow_push_plain(struct flow *f, const struct stamp *at)
+{
+	const struct conn *c = f->conn;
+
+	if (c->plain)
+		return;
+	if (f->first_plain_ns == UNKNOWN_NS)
+		f->first_plain_ns = at->entry_ns ? at->entry_ns : at->ts_ns;
+	wires_push_plain(f->p->wires, c->key.tgid, c->bound ? c->cookie : 0, f->first_plain_ns, at->ts_ns);
+}
+
 static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t *ptr, size_t len,
 			  const struct stamp *at)
 {
@@ -239,6 +258,7 @@ static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t
 		return;
 	flow_refresh(f);
 	flow_begin(f);
+	flow_push_plain(f, at);
 	if (proto_push(f->proto, dir, ptr, len, at))
 		p->lost.n[LOST_NO_MEMORY]++;
 	flow_push_interest(f, dir, len);
@@ -253,6 +273,7 @@ static void on_conn_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, e
 		return;
 	flow_refresh(f);
 	flow_begin(f);
+	flow_push_plain(f, at);
 	if (proto_gap(f->proto, dir, len, why == GAP_CAPPED ? HTTP_GAP_CAPPED : HTTP_GAP_LOST, at))
 		p->lost.n[LOST_NO_MEMORY]++;
 }
@@ -526,6 +547,102 @@ static void on_unpaired(void *ctx, const struct conn_key *key, enum dir dir)
 				   "which socket its TLS records use was not learned");
 }
 
+/* --- adaptors: wire -> span, coverage and the session ---------------------------------------------------------------
+ */
+
+static const struct proc *proc_of_wire(struct pipeline *p, const struct wire_conn *c)
+{
+	struct conn_key key = {.tgid = c->proc.tgid, .start_ns = c->proc.start_ns, .exec_id = c->proc.exec_id};
+
+	return procs_get(p->procs, &key);
+}
+
+static const char *why_undecoded(char *out, size_t size, const struct wire_conn *c, const struct proc *proc)
+{
+	switch (c->why) {
+	case WIRE_NO_FUNCTIONS:
+		snprintf(out, size, "no TLS functions found in %.120s",
+			 proc && proc->exe[0]	 ? proc->exe
+			 : proc && proc->name[0] ? proc->name
+						 : "its files");
+		return out;
+	case WIRE_REFUSED:
+		snprintf(out, size, "%s", c->reason);
+		return out;
+	case WIRE_NOT_RUN:
+		return "the TLS functions that are probed did not run";
+	case WIRE_NOT_RUN_AGAIN:
+		return "the TLS functions that are probed did not run, nor did they when they were probed again";
+	case WIRE_LATE:
+		return "its TLS functions were probed after it began";
+	}
+	return "";
+}
+
+/* Among all processes of the machine only callers are shown, and who talks to a model's host. */
+static bool is_shown(const struct pipeline *p, const struct wire_conn *c, const struct proc *proc)
+{
+	return !p->cfg.callers_only || (proc && proc->caller) ||
+	       strcmp(dialect_provider(NULL, sv_of(c->host), SV(""), NULL), "_OTHER");
+}
+
+static void on_wire_turn(void *ctx, const struct wire_turn *t)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = proc_of_wire(p, &t->conn);
+	char why[160];
+	struct span_unread turn = {
+		.shown_pid = proc ? proc->shown_pid : t->conn.proc.tgid,
+		.undecoded = why_undecoded(why, sizeof(why), &t->conn, proc),
+		.host = t->conn.host,
+		.peer = t->conn.remote,
+		.connect_begin_ns = t->connect_begin_ns,
+		.connect_end_ns = t->connect_end_ns,
+		.tls_begin_ns = t->tls_begin_ns,
+		.begin_ns = t->begin_ns,
+		.send_end_ns = t->send_end_ns,
+		.first_ns = t->first_ns,
+		.end_ns = t->end_ns,
+		.gap_ns = t->gap_ns,
+		.bytes = {t->bytes[0], t->bytes[1]},
+		.merged = t->merged,
+		.retransmit_ns = t->retransmit_ns,
+		.retransmits = t->retransmits,
+	};
+	struct span span;
+
+	if (t->conn.why == WIRE_LATE)
+		p->lost.n[LOST_LATE]++;
+	if (!is_shown(p, &t->conn, proc))
+		return;
+	if (proc)
+		procs_show(p->procs, &proc->key);
+	if (span_from_unread(&span, &turn) || spans_push(p->spans, &span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_wire_conn(void *ctx, const struct wire_conn *c)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = proc_of_wire(p, c);
+	char why[160];
+
+	if (!proc)
+		return;
+	coverage_push_conn(p->coverage, proc, c->served ? COVERAGE_SERVED : COVERAGE_UNDECODED,
+			   c->served ? NULL : why_undecoded(why, sizeof(why), c, proc));
+}
+
+static void on_wire_silent(void *ctx, const struct wire_conn *c)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = proc_of_wire(p, c);
+	char why[160];
+
+	if (p->cfg.on_silent && is_shown(p, c, proc))
+		p->cfg.on_silent(p->cfg.interest_ctx, c, proc, why_undecoded(why, sizeof(why), c, proc));
+}
+
 /* --- adaptors: record -> conn and proc -----------------------------------------------------------------------------
  */
 
@@ -533,6 +650,9 @@ static void on_data(void *ctx, const struct rec_data *r)
 {
 	struct pipeline *p = ctx;
 
+	/* Its socket may be learned later; until then it may be any of the process's. */
+	if (r->half)
+		wires_push_plain(p->wires, r->conn.tgid, 0, r->at.entry_ns, r->at.ts_ns);
 	if (r->half)
 		halves_push_data(p->halves, r);
 	else
@@ -598,6 +718,7 @@ static void on_sock(void *ctx, const struct rec_sock *r)
 
 	halves_push_sock(p->halves, r);
 	conns_push_sock(p->conns, r);
+	wires_push_sock(p->wires, r);
 }
 
 /* The old program's connections end before the process gets its new name. */
@@ -607,6 +728,7 @@ static void on_exec(void *ctx, const struct rec_exec *r)
 
 	halves_push_exec(p->halves, r);
 	conns_push_exec(p->conns, r);
+	wires_push_exec(p->wires, r);
 	procs_push_exec(p->procs, r);
 }
 
@@ -624,7 +746,23 @@ static void on_exit_record(void *ctx, const struct rec_exit *r)
 	halves_push_exit(p->halves, r);
 	conns_push_exit(p->conns, r);
 	mcp_exit(p->mcp, &r->proc, r->code, r->signal, r->ts_ns);
+	wires_push_exit(p->wires, r);
 	procs_push_exit(p->procs, r);
+}
+
+static void on_wire(void *ctx, const struct rec_wire *r)
+{
+	wires_push(((struct pipeline *)ctx)->wires, r);
+}
+
+static void on_hello(void *ctx, const struct rec_hello *r)
+{
+	wires_push_hello(((struct pipeline *)ctx)->wires, r);
+}
+
+static void on_files(void *ctx, const struct rec_files *r)
+{
+	wires_push_files(((struct pipeline *)ctx)->wires, r);
 }
 
 static void on_tick(void *ctx, uint64_t now_ns)
@@ -675,7 +813,12 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_exit = on_exit_record,
 		.on_tick = on_tick,
 		.on_pos = on_pos,
+		.on_wire = on_wire,
+		.on_hello = on_hello,
+		.on_files = on_files,
 	};
+	struct wire_sink wire_sink = {
+		.ctx = p, .on_turn = on_wire_turn, .on_conn = on_wire_conn, .on_silent = on_wire_silent};
 	struct proc_sink proc_sink = {.ctx = p, .on_change = on_proc};
 	struct agents_sink agents_sink = {.ctx = p, .on_tool = on_tool, .on_turn = on_turn};
 
@@ -689,9 +832,10 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->exchanges = exchanges_new(&exchange_cfg, &p->lost, &exchange_sink);
 	p->mcp = mcp_new(&mcp_cfg, &p->lost, &mcp_sink);
 	p->conns = conns_new(&p->lost, &conn_sink);
+	p->wires = wires_new(&p->lost, &wire_sink);
 	p->halves = halves_new(&p->lost, &halves_sink);
-	if (!p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->mcp || !p->conns ||
-	    !p->halves) {
+	if (!p->wires || !p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->mcp ||
+	    !p->conns || !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -721,6 +865,7 @@ void pipeline_free(struct pipeline *p)
 	exchanges_free(p->exchanges);
 	agents_free(p->agents);
 	mcp_free(p->mcp);
+	wires_free(p->wires);
 	procs_free(p->procs);
 	coverage_free(p->coverage);
 	spans_free(p->spans);
@@ -744,6 +889,7 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 {
 	halves_tick(p->halves, now_ns);
 	conns_tick(p->conns, now_ns);
+	wires_tick(p->wires, now_ns);
 	conns_each(p->conns, tick_flow, &now_ns);
 	exchanges_tick(p->exchanges, now_ns);
 	tick_agents(p, now_ns);
@@ -754,6 +900,7 @@ void pipeline_finish(struct pipeline *p, uint64_t now_ns)
 {
 	halves_finish(p->halves);
 	conns_finish(p->conns, now_ns);
+	wires_finish(p->wires, now_ns);
 	exchanges_tick(p->exchanges, now_ns);
 	agents_finish(p->agents, now_ns);
 	mcp_finish(p->mcp, now_ns);

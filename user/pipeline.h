@@ -14,6 +14,7 @@
 #include "flow/proc.h"
 #include "flow/span.h"
 #include "flow/trace.h"
+#include "flow/wire.h"
 
 struct pipeline_config {
 	uint64_t stale_ns, sweep_ns;
@@ -28,6 +29,8 @@ struct pipeline_config {
 	/* A connection carries nothing of interest any more (false), or does again (true). */
 	void *interest_ctx;
 	void (*on_interest)(void *interest_ctx, const struct conn_key *conn, bool wanted);
+	/* Plaintext should come and does not: once a process and state of its files. why: text, p may be NULL. */
+	void (*on_silent)(void *interest_ctx, const struct wire_conn *c, const struct proc *p, const char *why);
 };
 
 struct pipeline;

@@ -60,7 +60,8 @@ struct session {
 	bool maps_lost; /* mappings were missed: all targets' files have to be looked at again */
 	uint64_t scanned_ns;
 	unsigned stats_count;
-	bool ours; /* of the record at hand: it belongs to a target */
+	bool ours;     /* of the record at hand: it belongs to a target */
+	uint32_t told; /* the new process or program that it tells of: its files are told after it; 0: none */
 	unsigned untraced;
 };
 
@@ -76,16 +77,30 @@ static void keep_record(void *ctx, const void *record, size_t len)
 	pipeline_push(s->pipeline, record, len);
 }
 
+static void keep_files(struct session *s, uint32_t tgid)
+{
+	const struct target_files *f = targets_files(s->targets, tgid);
+
+	if (f && (f->probed || f->refused))
+		capture_make_files(tgid, f->probed, f->refused, f->again, f->reason, clock_boot_ns(), keep_record, s);
+}
+
 static void on_record(void *ctx, const void *record, size_t len)
 {
 	struct session *s = ctx;
 	uint32_t tgid = record_tgid(record, len);
 
 	/* tgid 0: a socket's event, tied to a connection by its cookie. */
-	s->ours = tgid == 0 || s->o->all || targets_has(s->targets, tgid);
+	s->ours = tgid == 0 || s->o->all || targets_has(s->targets, tgid) ||
+		  (record_of_socket(record, len) && targets_had(s->targets, tgid));
+	s->told = 0;
 	record_push(&s->tap, record, len);
 	if (s->ours)
 		keep_record(s, record, len);
+	tgid = s->told;
+	s->told = 0;
+	if (tgid)
+		keep_files(s, tgid);
 }
 
 static void on_interest(void *ctx, const struct conn_key *conn, bool wanted)
@@ -101,6 +116,43 @@ static void count_untraced(struct session *s, const struct discover_result *r)
 	s->untraced += r->refused;
 }
 
+/* What was found in a process, or a mapping of it. */
+static void note_files(struct session *s, uint32_t tgid, const struct discover_result *r)
+{
+	struct target_files *f = targets_files(s->targets, tgid);
+
+	if (!f || ((f->probed || !r->tls_files) && (f->refused || !r->refused)))
+		return;
+	f->probed |= r->tls_files > 0;
+	f->refused |= r->refused > 0;
+	f->reason = r->reason ? r->reason : f->reason;
+	if (s->told != tgid)
+		keep_files(s, tgid);
+}
+
+/* Bytes move and nothing of them is read. What is probed is probed anew, once: probes have been seen to fall silent. */
+static void on_silent(void *ctx, const struct wire_conn *c, const struct proc *p, const char *why)
+{
+	struct target_files *f = targets_files(((struct session *)ctx)->targets, c->proc.tgid);
+	char name[64], host[96], reason[192];
+	struct session *s = ctx;
+	unsigned again;
+
+	log_safe(name, sizeof(name), sv_of(p ? p->name : ""));
+	log_safe(host, sizeof(host), sv_of(*c->host ? c->host : "a server"));
+	log_safe(reason, sizeof(reason), sv_of(why));
+	if (!c->probed || !f || f->again) {
+		s->untraced++;
+		log_warn("pid %u (%s): TLS to %s is not read: %s", c->proc.tgid, name, host, reason);
+		return;
+	}
+	again = discover_again(s->discover, (pid_t)c->proc.tgid);
+	log_warn("pid %u (%s): TCP bytes without plaintext to %s, although TLS functions of it are probed%s",
+		 c->proc.tgid, name, host, again ? ": probed again" : "");
+	f->again = true;
+	keep_files(s, c->proc.tgid);
+}
+
 static void scan_process(struct session *s, pid_t pid)
 {
 	struct discover_result r = discover_process(s->discover, pid);
@@ -114,6 +166,7 @@ static void scan_process(struct session *s, pid_t pid)
 		s->untraced++;
 	}
 	count_untraced(s, &r);
+	note_files(s, (uint32_t)pid, &r);
 }
 
 /* Records first: the exec that made the process ours comes before its mappings. */
@@ -127,6 +180,7 @@ static void on_map(void *ctx, pid_t pid, const struct map_entry *m)
 		return;
 	r = discover_mapping(s->discover, pid, m);
 	count_untraced(s, &r);
+	note_files(s, (uint32_t)pid, &r);
 }
 
 static void scan_target(void *ctx, uint32_t tgid)
@@ -161,6 +215,7 @@ static void tap_exec(void *ctx, const struct rec_exec *r)
 	if (r->already_running)
 		return;
 	discover_forget(s->discover, (pid_t)r->proc.tgid);
+	s->told = s->ours ? r->proc.tgid : 0;
 	if (v == TARGETS_OTHER) {
 		probes_drop_target(s->probes, (pid_t)r->proc.tgid);
 		return;
@@ -178,6 +233,7 @@ static void tap_fork(void *ctx, const struct rec_fork *r)
 
 	s->ours = targets_fork(s->targets, r);
 	discover_fork(s->discover, (pid_t)r->parent_tgid, (pid_t)r->child_tgid);
+	s->told = s->ours ? r->child_tgid : 0;
 }
 
 static void tap_exit(void *ctx, const struct rec_exit *r)
@@ -415,8 +471,10 @@ static void on_tick(void *ctx)
 	probes_consume(s->probes);
 	probes_tick(s->probes, now_ns);
 	capture_make_tick(now_ns, keep_record, s);
-	if (discover_next(s->discover, &r))
+	if (discover_next(s->discover, &r)) {
 		count_untraced(s, &r);
+		s->maps_lost |= r.tls_files || r.refused; /* who maps it has to be noted */
+	}
 	discover_tick(s->discover, now_ns, (uint64_t)(s->o->sweep_s * 1e9));
 	if (s->maps_lost && now_ns - s->scanned_ns >= SCAN_NS)
 		scan_all(s, now_ns);
@@ -454,6 +512,7 @@ static void on_stats(void *ctx)
 	struct session *s = ctx;
 
 	push_stats(s);
+	probes_wires(s->probes);
 	/* System-wide these are many, and nothing waits for their end. */
 	if (!s->o->all || ++s->stats_count % 16 == 0)
 		targets_each(s->targets, drop_if_gone, s);
@@ -635,6 +694,7 @@ static int build_house(struct session *s)
 		.on_mcp = output_mcp,
 		.interest_ctx = s,
 		.on_interest = on_interest,
+		.on_silent = on_silent,
 	};
 	struct record_sink tap = {.ctx = s, .on_exec = tap_exec, .on_fork = tap_fork, .on_exit = tap_exit};
 	int err;
@@ -754,6 +814,7 @@ static int finish(struct session *s)
 	sigset_t set;
 	int err;
 
+	probes_wires(s->probes);
 	if (!in_a_hurry())
 		probes_detach(s->probes);
 	probes_consume(s->probes);

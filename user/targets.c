@@ -9,6 +9,7 @@
 
 struct entry {
 	uint32_t tgid;
+	struct target_files files;
 	UT_hash_handle hh;
 };
 
@@ -16,6 +17,8 @@ struct targets {
 	bool all;
 	const struct target_filter *filter;
 	struct entry *entries;
+	uint32_t ended[TARGETS_ENDED_MAX]; /* a ring */
+	unsigned ended_count;		   /* ever */
 };
 
 struct targets *targets_new(void)
@@ -80,6 +83,15 @@ void targets_remove(struct targets *t, uint32_t tgid)
 		return;
 	HASH_DEL(t->entries, e);
 	free(e);
+	t->ended[t->ended_count++ % TARGETS_ENDED_MAX] = tgid;
+}
+
+bool targets_had(const struct targets *t, uint32_t tgid)
+{
+	for (unsigned i = 0; i < TARGETS_ENDED_MAX && i < t->ended_count; i++)
+		if (t->ended[i] == tgid)
+			return true;
+	return false;
 }
 
 bool targets_has(const struct targets *t, uint32_t tgid)
@@ -100,9 +112,20 @@ void targets_each(const struct targets *t, void (*fn)(void *ctx, uint32_t tgid),
 		fn(ctx, e->tgid);
 }
 
+struct target_files *targets_files(struct targets *t, uint32_t tgid)
+{
+	struct entry *e = find(t, tgid);
+
+	return e ? &e->files : NULL;
+}
+
 enum targets_verdict targets_exec(struct targets *t, const struct rec_exec *r)
 {
-	if (targets_has(t, r->proc.tgid))
+	struct entry *e = find(t, r->proc.tgid);
+
+	if (e && !r->already_running)
+		e->files = (struct target_files){0};
+	if (e)
 		return TARGETS_OLD;
 	if (!t->all && (!t->filter || !target_filter_match(t->filter, (pid_t)r->proc.tgid, r->filename, r->args)))
 		return TARGETS_OTHER;
@@ -111,5 +134,13 @@ enum targets_verdict targets_exec(struct targets *t, const struct rec_exec *r)
 
 bool targets_fork(struct targets *t, const struct rec_fork *r)
 {
-	return (t->all || targets_has(t, r->parent_tgid)) && !targets_add(t, r->child_tgid);
+	const struct entry *parent = find(t, r->parent_tgid);
+	struct entry *child;
+
+	if ((!t->all && !parent) || targets_add(t, r->child_tgid))
+		return false;
+	child = find(t, r->child_tgid);
+	if (parent && child)
+		child->files = parent->files;
+	return true;
 }

@@ -21,9 +21,19 @@ void targets_set_filter(struct targets *t, const struct target_filter *f);
 
 int targets_add(struct targets *t, uint32_t tgid); /* 0 (also when it was there) or -ENOMEM */
 void targets_remove(struct targets *t, uint32_t tgid);
+/* It was one, and has ended lately: of its sockets more may be told. TARGETS_ENDED_MAX are remembered. */
+#define TARGETS_ENDED_MAX 256
+bool targets_had(const struct targets *t, uint32_t tgid);
 bool targets_has(const struct targets *t, uint32_t tgid);
 size_t targets_count(const struct targets *t);
 void targets_each(const struct targets *t, void (*fn)(void *ctx, uint32_t tgid), void *ctx);
+
+/* What a target maps of what can be probed, since its exec; a child begins with its parent's. */
+struct target_files {
+	bool probed, refused, again;
+	const char *reason; /* of the latest refusal; borrowed, NULL none */
+};
+struct target_files *targets_files(struct targets *t, uint32_t tgid); /* NULL: no target. Valid until it is removed */
 
 enum targets_verdict {
 	TARGETS_OTHER, /* not ours */

@@ -448,7 +448,8 @@ static void on_record(void *ctx, const void *bytes, size_t len)
 		const struct ev_exit *x = bytes;
 
 		note("exit%s %d signal %d\n", h->tgid == (uint32_t)child_pid ? "" : " child", x->code, x->signal);
-	} else {
+	} else if (h->kind != EV_WIRE &&
+		   h->kind != EV_HELLO) { /* their bytes are those of TLS: tests/unit, tests/e2e */
 		note("kind %u\n", h->kind);
 	}
 }

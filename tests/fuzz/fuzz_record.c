@@ -37,12 +37,26 @@ static void on_exec(void *ctx, const struct rec_exec *r)
 	read_all(r->args.ptr, r->args.len);
 }
 
+static void on_hello(void *ctx, const struct rec_hello *r)
+{
+	(void)ctx;
+	read_all(r->bytes.ptr, r->bytes.len);
+}
+
+static void on_files(void *ctx, const struct rec_files *r)
+{
+	(void)ctx;
+	read_all(r->reason.ptr, r->reason.len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
 	struct lost lost = {0};
 	struct record r;
 
-	record_init(&r, &lost, &(struct record_sink){.on_data = on_data, .on_exec = on_exec});
+	record_init(&r, &lost,
+		    &(struct record_sink){
+			    .on_data = on_data, .on_exec = on_exec, .on_hello = on_hello, .on_files = on_files});
 	while (len) {
 		long size = record_size(bytes, len);
 		uint8_t *copy;

@@ -44,6 +44,30 @@ static void rows_add_up(void **state)
 	coverage_free(t);
 }
 
+static void only_callers_have_rows(void **state)
+{
+	struct proc a = process(7, 100, "agent"), b = process(8, 100, "wget"), c = process(9, 100, "git");
+	struct lost lost = {0};
+	struct coverage *t = coverage_new(&lost);
+	struct tlog log = {0};
+
+	(void)state;
+	coverage_set_callers_only(t, true);
+	coverage_push_conn(t, &b, COVERAGE_UNDECODED, "secret of b");
+	coverage_push_conn(t, &a, COVERAGE_DECODED, NULL);
+	coverage_push_conn(t, &c, COVERAGE_DECODED, NULL);
+	coverage_push_call(t, &a);
+	coverage_each(t, print_row, &log);
+	assert_log(&log, "agent 7 conns=1 d=1 u=0 s=0 e=0 calls=1 reason=\n"
+			 "(others) 0 conns=2 d=1 u=1 s=0 e=0 calls=0 reason=\n");
+	tlog_free(&log);
+	assert_int_equal(coverage_each_grouped(t, 1, print_row, &log), 0);
+	assert_log(&log, "agent 7 conns=1 d=1 u=0 s=0 e=0 calls=1 reason=\n"
+			 "(others) 0 conns=2 d=1 u=1 s=0 e=0 calls=0 reason=\n");
+	tlog_free(&log);
+	coverage_free(t);
+}
+
 static void count_rows(void *ctx, const struct coverage_row *r)
 {
 	uint64_t *n = ctx;
@@ -142,9 +166,8 @@ static void many_processes_share_rows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(many_processes_share_rows),
-		cmocka_unit_test(rows_add_up),
-		cmocka_unit_test(too_many_processes_share_a_row),
+		cmocka_unit_test(many_processes_share_rows), cmocka_unit_test(rows_add_up),
+		cmocka_unit_test(only_callers_have_rows),    cmocka_unit_test(too_many_processes_share_a_row),
 		cmocka_unit_test(without_memory_it_counts),
 	};
 

@@ -130,6 +130,37 @@ static void on_pos(void *ctx, const struct rec_pos *r)
 	      (unsigned long long)r->pos[1]);
 }
 
+static void on_wire(void *ctx, const struct rec_wire *r)
+{
+	PRINT("wire %u/%u/%llu cookie %llu ", r->proc.tgid, r->proc.exec_id, (unsigned long long)r->proc.start_ns,
+	      (unsigned long long)r->cookie);
+	print_addr(ctx, &r->remote);
+	PRINT("from %llu turn %u type %u %llu-%llu %llu-%llu gap %llu %llu/%llu of %llu/%llu%s%s%s%s%s\n",
+	      (unsigned long long)r->began_ns, r->turn, r->first_type, (unsigned long long)r->tx_begin_ns,
+	      (unsigned long long)r->tx_end_ns, (unsigned long long)r->rx_begin_ns, (unsigned long long)r->rx_end_ns,
+	      (unsigned long long)r->gap_ns, (unsigned long long)r->turn_bytes[0], (unsigned long long)r->turn_bytes[1],
+	      (unsigned long long)r->bytes[0], (unsigned long long)r->bytes[1], r->hello ? " hello" : "",
+	      r->server ? " server" : "", r->merged ? " merged" : "", r->ended ? " ended" : "",
+	      r->closed ? " closed" : "");
+}
+
+static void print_sv(struct world *ctx, struct sv s);
+
+static void on_hello(void *ctx, const struct rec_hello *r)
+{
+	PRINT("hello %u cookie %llu ", r->tgid, (unsigned long long)r->cookie);
+	print_sv(ctx, r->bytes);
+	PRINT("%s", "\n");
+}
+
+static void on_files(void *ctx, const struct rec_files *r)
+{
+	PRINT("files %u%s%s%s ", r->tgid, r->probed ? " probed" : "", r->refused ? " refused" : "",
+	      r->again ? " again" : "");
+	print_sv(ctx, r->reason);
+	PRINT("%s", "\n");
+}
+
 static void on_tick(void *ctx, uint64_t now_ns)
 {
 	PRINT("tick %llu\n", (unsigned long long)now_ns);
@@ -140,7 +171,7 @@ static void open_world(struct world *w)
 	*w = (struct world){0};
 	record_init(&w->r, &w->lost,
 		    &(struct record_sink){w, on_data, on_gap, on_open, on_close, on_handshake, on_conn_sock, on_sock,
-					  on_exec, on_fork, on_exit_, on_tick, on_pos});
+					  on_exec, on_fork, on_exit_, on_tick, on_pos, on_wire, on_hello, on_files});
 }
 
 static void close_world(struct world *w)
@@ -174,7 +205,7 @@ static const struct ev_addr addr = {
 	.family = 2, .lport = 4000, .rport = 443, .laddr = {127, 0, 0, 1}, .raddr = {1, 2, 3, 4}};
 
 /* One of each kind. */
-static unsigned samples(struct packet out[16])
+static unsigned samples(struct packet out[20])
 {
 	struct ev_data d = {.conn = conn, .pos = 100, .entry_ns = 770, .len = 5, .orig_len = 5, .dir = EV_DIR_RX};
 	struct ev_gap g = {.conn = conn, .pos = 12, .dir = EV_DIR_TX};
@@ -190,6 +221,23 @@ static unsigned samples(struct packet out[16])
 	struct ev_exit e = {.start_ns = 5, .exec_id = 2, .code = 3, .signal = 9, .cpu_ns = 1000};
 	struct ev_lost l = {.stats = {1, 2, 3, 4, 5, 6, 7}};
 	struct ev_head t = {0};
+	struct ev_wire w = {.cookie = 99,
+			    .start_ns = 5,
+			    .began_ns = 10,
+			    .tx_begin_ns = 11,
+			    .tx_end_ns = 12,
+			    .rx_begin_ns = 13,
+			    .rx_end_ns = 14,
+			    .gap_ns = 1,
+			    .turn_bytes = {1, 2},
+			    .bytes = {3, 4},
+			    .addr = addr,
+			    .exec_id = 2,
+			    .turn = 6,
+			    .flags = EV_WIRE_HELLO | EV_WIRE_ENDED,
+			    .first_type = 23};
+	struct ev_hello hello = {.cookie = 99, .len = 5};
+	struct ev_files files = {.probed = 1, .reason_len = 6};
 	unsigned n = 0;
 
 	out[n++] = packet(EV_DATA, EV_F_FRESH, &d, sizeof(d), "hello", 5);
@@ -206,6 +254,9 @@ static unsigned samples(struct packet out[16])
 	out[n++] = packet(EV_LOST, 0, &l, sizeof(l), NULL, 0);
 	out[n++] = packet(EV_TICK, 0, &t, sizeof(t), NULL, 0);
 	out[n++] = packet(EV_CONN_POS, 0, &c, sizeof(c), NULL, 0);
+	out[n++] = packet(EV_WIRE, 0, &w, sizeof(w), NULL, 0);
+	out[n++] = packet(EV_HELLO, 0, &hello, sizeof(hello), "hello", 5);
+	out[n++] = packet(EV_FILES, 0, &files, sizeof(files), "reason", 6);
 	return n;
 }
 
@@ -227,11 +278,14 @@ static const char golden[] =
 	"fork 42 -> 44/6 at 777\n"
 	"exit 42/2/5 code 3 signal 9 cpu 1000 at 777\n"
 	"tick 777\n"
-	"pos 42/2/5/7f00/9 777 7,8\n";
+	"pos 42/2/5/7f00/9 777 7,8\n"
+	"wire 42/2/5 cookie 99 2:1.2.3.4..0:443 from 10 turn 6 type 23 11-12 13-14 gap 1 1/2 of 3/4 hello ended\n"
+	"hello 42 cookie 99 [hello] \n"
+	"files 42 probed [reason] \n";
 
 static void every_kind(void **state)
 {
-	struct packet all[16];
+	struct packet all[20];
 	unsigned n = samples(all);
 	struct world w;
 
@@ -425,7 +479,7 @@ static void half_connection(void **state)
 
 static void unaligned(void **state)
 {
-	struct packet all[16];
+	struct packet all[20];
 	unsigned n = samples(all);
 	uint8_t shifted[sizeof(all[0].bytes) + 8];
 	struct world w;
@@ -445,7 +499,7 @@ static void unaligned(void **state)
 /* Cut anywhere, every record is bad and nothing beyond its end is read. */
 static void cut_short(void **state)
 {
-	struct packet all[16];
+	struct packet all[20];
 	unsigned n = samples(all);
 
 	(void)state;
@@ -465,7 +519,7 @@ static void cut_short(void **state)
 /* As above with a head that says so: `size` is that of the cut. The counters may be fewer, the rest may not. */
 static void shrunk(void **state)
 {
-	struct packet all[16];
+	struct packet all[20];
 	unsigned n = samples(all);
 
 	(void)state;
@@ -573,7 +627,7 @@ static void sizes(void **state)
 
 static void no_sink(void **state)
 {
-	struct packet all[16];
+	struct packet all[20];
 	unsigned n = samples(all);
 	struct world w;
 

@@ -399,6 +399,69 @@ static void mcp_spans(void **state)
 	}
 }
 
+static void undecoded_turns(void **state)
+{
+	uint64_t retransmits[] = {150, 160};
+	struct span_unread t = {
+		.shown_pid = 9,
+		.undecoded = "no TLS functions found in /bin/x",
+		.host = "api.example.com",
+		.peer = {.family = AF_INET, .port = 443, .ip = {1, 2, 3, 4}},
+		.connect_begin_ns = 10,
+		.connect_end_ns = 20,
+		.tls_begin_ns = 30,
+		.begin_ns = 100,
+		.send_end_ns = 120,
+		.first_ns = 3000120,
+		.end_ns = 9000000,
+		.gap_ns = 4000000,
+		.bytes = {266, 1908},
+		.retransmit_ns = retransmits,
+		.retransmits = 2,
+	};
+	struct tlog l = {0};
+	struct span s;
+
+	(void)state;
+	assert_int_equal(span_from_unread(&s, &t), 0);
+	log_phases(&l, &s);
+	assert_log(&l, "connect 0-10\ntls 20-90\nsend 90-110\nwait 110-3000110\nstream 3000110-8999989\nend 8999990\n");
+	assert_string_equal(s.args, "{\"undecoded\":\"no TLS functions found in /bin/x\",\"host\":\"api.example.com\","
+				    "\"peer\":\"1.2.3.4:443\",\"sent_bytes\":266,\"received_bytes\":1908,"
+				    "\"first_byte_ms\":3.000,\"max_gap_ms\":4.000,\"retransmits\":2}");
+	assert_int_equal(s.begin_ns, 10);
+	assert_int_equal(s.track, SPAN_NETWORK);
+	assert_int_equal(s.instant_count, 2);
+	assert_false(s.is_call);
+	span_release(&s);
+	tlog_free(&l);
+
+	/* Of many turns in one nobody knows the first byte of any. */
+	t.connect_begin_ns = t.connect_end_ns = t.tls_begin_ns = UNKNOWN_NS;
+	t.merged = true;
+	t.host = "";
+	t.peer.family = 0;
+	t.retransmits = 0;
+	assert_int_equal(span_from_unread(&s, &t), 0);
+	assert_string_equal(s.args, "{\"undecoded\":\"no TLS functions found in /bin/x\",\"sent_bytes\":266,"
+				    "\"received_bytes\":1908,\"retransmits\":0,\"merged\":true}");
+	assert_int_equal(s.begin_ns, 100);
+	span_release(&s);
+	for (unsigned n = 1;; n++) {
+		int err;
+
+		fail_nth(n);
+		err = span_from_unread(&s, &t);
+		fail_nth(0);
+		if (!fail_nth_hit()) {
+			span_release(&s);
+			break;
+		}
+		assert_int_equal(err, -ENOMEM);
+		assert_null(s.name);
+	}
+}
+
 /* --- the ring
  * --------------------------------------------------------------------------------------------------------- */
 
@@ -607,6 +670,7 @@ int main(void)
 		cmocka_unit_test(name_is_cut_at_a_character),
 		cmocka_unit_test(setup_spans),
 		cmocka_unit_test(mcp_spans),
+		cmocka_unit_test(undecoded_turns),
 		cmocka_unit_test(oldest_whole_spans_go_first),
 		cmocka_unit_test(ring_wraps_many_times),
 		cmocka_unit_test(long_texts_meet_the_byte_limit),

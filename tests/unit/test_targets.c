@@ -50,6 +50,45 @@ static void filter_takes_new_programs(void **state)
 	targets_free(t);
 }
 
+static void everybody(void **state)
+{
+	struct targets *t = targets_new();
+	struct rec_exec e = exec_of(21, "/bin/sh");
+	struct rec_fork foreign = {.parent_tgid = 20, .child_tgid = 22};
+
+	(void)state;
+	targets_set_all(t);
+	assert_int_equal(targets_exec(t, &e), TARGETS_NEW);
+	assert_true(targets_fork(t, &foreign));
+	assert_true(targets_has(t, 21) && targets_has(t, 22) && !targets_has(t, 20));
+	targets_free(t);
+}
+
+static void files_and_ends(void **state)
+{
+	struct targets *t = targets_new();
+	struct rec_fork fork = {.parent_tgid = 10, .child_tgid = 11};
+	struct rec_exec e = exec_of(11, "/bin/sh");
+
+	(void)state;
+	assert_int_equal(targets_add(t, 10), 0);
+	targets_files(t, 10)->probed = true;
+	assert_true(targets_fork(t, &fork));
+	assert_true(targets_files(t, 11)->probed); /* its mappings are its parent's */
+	targets_exec(t, &e);
+	assert_false(targets_files(t, 11)->probed);
+	assert_null(targets_files(t, 12));
+	assert_false(targets_had(t, 11));
+	for (uint32_t i = 0; i < TARGETS_ENDED_MAX; i++) {
+		targets_add(t, 1000 + i);
+		targets_remove(t, 1000 + i);
+	}
+	targets_remove(t, 11);
+	assert_true(targets_had(t, 11) && targets_had(t, 1001));
+	assert_false(targets_had(t, 1000)); /* too long ago */
+	targets_free(t);
+}
+
 static void without_memory(void **state)
 {
 	struct targets *t;
@@ -79,6 +118,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(follows_fork_exec_exit),
 		cmocka_unit_test(filter_takes_new_programs),
+		cmocka_unit_test(everybody),
+		cmocka_unit_test(files_and_ends),
 		cmocka_unit_test(without_memory),
 	};
 

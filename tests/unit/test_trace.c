@@ -468,6 +468,44 @@ static void network_spans_have_their_own_lanes(void **state)
 	run_release(&r);
 }
 
+/* Whoever made no call leaves nothing, and takes no lane of the others'. */
+static void only_callers_are_shown(void **state)
+{
+	struct span_setup setup = {.connect_begin_ns = START + 10,
+				   .connect_end_ns = START + 30,
+				   .tls_begin_ns = UNKNOWN_NS,
+				   .tls_end_ns = UNKNOWN_NS};
+	struct tlog l = {0};
+	struct span s;
+	struct run r;
+	struct call c;
+
+	(void)state;
+	run_init(&r, 1000);
+	r.meta.callers_only = true;
+	push_exec(&r, 9, START, "silent", SV("silent"));
+	push_exec(&r, 42, START, "agent", SV("agent"));
+	make_call(&c, 1, 42, START);
+	c.conn.start_ns = START;
+	procs_call_made(r.procs, &c.conn);
+	for (int i = 0; i < 2; i++) {
+		setup.shown_pid = i ? 42 : 9;
+		assert_int_equal(span_from_setup(&s, &setup), 0);
+		assert_int_equal(spans_push(r.spans, &s), 0);
+	}
+	push_call(&r, &c);
+	run_write(&r);
+	log_events(&l, &r, "MX");
+	assert_null(strstr(l.text, "silent"));
+	assert_null(strstr(l.text, " 9."));
+	assert_non_null(strstr(l.text, "process_name 42.0 {\"name\":\"agent\"}"));
+	assert_non_null(strstr(l.text, "X connection @10+20 42.5200001\n"));
+	assert_nested(&r);
+	assert_named(&r);
+	tlog_free(&l);
+	run_release(&r);
+}
+
 static void retransmits_lie_in_the_slice(void **state)
 {
 	uint64_t at[] = {START + 1500 * MS, START, START + 9 * S};
@@ -924,6 +962,7 @@ int main(void)
 		cmocka_unit_test(reused_pid_is_another_process),
 		cmocka_unit_test(lowest_free_lane),
 		cmocka_unit_test(network_spans_have_their_own_lanes),
+		cmocka_unit_test(only_callers_are_shown),
 		cmocka_unit_test(retransmits_lie_in_the_slice),
 		cmocka_unit_test(times_outside_are_clamped),
 		cmocka_unit_test(counters_of_two_calls),

@@ -26,8 +26,11 @@ struct file_key {
 	int64_t mtime_s, mtime_ns;
 };
 
+#define REASON_BYTES 128
+
 struct verdict { /* both: a file with two TLS stacks */
 	bool probed, refused;
+	const char *reason; /* why refused; NULL: no memory. Kept until the end */
 };
 
 struct file {
@@ -62,8 +65,14 @@ struct waiting {
 	struct waiting *prev, *next;
 };
 
+struct reason {
+	struct reason *next;
+	char text[REASON_BYTES];
+};
+
 struct discover {
 	struct probes *probes;
+	struct reason *reasons;
 	struct file *files;
 	struct file *idle; /* probed, and mapped by nobody; longest first */
 	struct user *users;
@@ -116,6 +125,12 @@ void discover_free(struct discover *d)
 		user_free(d, u);
 	while (d->waiting)
 		waiting_free(d, d->waiting);
+	while (d->reasons) {
+		struct reason *r = d->reasons;
+
+		d->reasons = r->next;
+		free(r);
+	}
 	HASH_ITER (hh, d->files, f, tmp) {
 		HASH_DEL(d->files, f);
 		free(f);
@@ -140,6 +155,20 @@ static struct file *remember(struct discover *d, const struct file_key *key, str
 	return NULL;
 }
 
+/* "NAME: why" */
+static const char *keep_reason(struct discover *d, const char *shown, const char *why)
+{
+	const char *name = strrchr(shown, '/') ? strrchr(shown, '/') + 1 : shown;
+	struct reason *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	snprintf(r->text, sizeof(r->text), "%.48s: %s", name, why);
+	r->next = d->reasons;
+	d->reasons = r;
+	return r->text;
+}
+
 static void attach_stack(struct discover *d, const char *path, const char *shown, const struct elf *elf,
 			 const struct tls_find *found, struct verdict *v)
 {
@@ -149,6 +178,7 @@ static void attach_stack(struct discover *d, const char *path, const char *shown
 	log_safe(text, sizeof(text), sv_of(shown));
 	if (!found->count) {
 		v->refused = true;
+		v->reason = keep_reason(d, shown, found->reason);
 		log_warn("%s (build id %s): not traced: %s", text, *elf->build_id ? elf->build_id : "none",
 			 found->reason);
 		return;
@@ -156,6 +186,8 @@ static void attach_stack(struct discover *d, const char *path, const char *shown
 	err = probes_attach_file(d->probes, path, shown, elf, found);
 	v->probed |= !err;
 	v->refused |= err != 0;
+	if (err)
+		v->reason = keep_reason(d, shown, strerror(-err));
 	if (err)
 		log_warn("%s: its TLS functions (%s) cannot be probed: %s", text, found->stack, strerror(-err));
 }
@@ -171,7 +203,7 @@ static struct file *recall(const struct discover *d, const struct file_key *key)
 /* Finds, attaches. */
 static struct verdict probe_elf(struct discover *d, const char *path, const char *shown, const struct elf *elf)
 {
-	struct verdict v = {false, false};
+	struct verdict v = {0};
 	struct tls_finds found;
 	char text[256];
 	int err;
@@ -386,7 +418,7 @@ static bool put_off(struct discover *d, const struct file_key *key, const char *
 bool discover_next(struct discover *d, struct discover_result *r)
 {
 	struct waiting *w = d->waiting;
-	struct verdict verdict = {false, false};
+	struct verdict verdict = {0};
 	struct file *f, *real;
 	char path[32];
 
@@ -407,26 +439,33 @@ bool discover_next(struct discover *d, struct discover_result *r)
 	return true;
 }
 
+/* False with errno, 0: not a regular file. A FIFO or device that is mapped or named must not be opened. */
+static bool read_key(const char *path, struct file_key *key)
+{
+	struct stat st;
+
+	errno = 0;
+	if (stat(path, &st) || !S_ISREG(st.st_mode))
+		return false;
+	key->dev = st.st_dev;
+	key->ino = st.st_ino;
+	key->size = (uint64_t)st.st_size;
+	key->mtime_s = st.st_mtim.tv_sec;
+	key->mtime_ns = st.st_mtim.tv_nsec;
+	return true;
+}
+
 /* pid: who maps it, 0: nobody yet. */
 static void look_at(struct discover *d, pid_t pid, const char *path, const char *shown, struct discover_result *r)
 {
 	struct file_key key = {0};
-	struct verdict verdict = {false, false};
+	struct verdict verdict = {0};
 	struct file *f, *real = NULL;
-	struct stat st;
 
-	/* Not a regular file: a FIFO or device that is mapped or named must not be opened. */
-	if (stat(path, &st)) {
+	if (!read_key(path, &key)) {
 		r->unreadable += errno == EACCES || errno == EPERM;
 		return;
 	}
-	if (!S_ISREG(st.st_mode))
-		return;
-	key.dev = st.st_dev;
-	key.ino = st.st_ino;
-	key.size = (uint64_t)st.st_size;
-	key.mtime_s = st.st_mtim.tv_sec;
-	key.mtime_ns = st.st_mtim.tv_nsec;
 	f = recall(d, &key);
 	if (!f) {
 		if (!put_off(d, &key, path, shown))
@@ -441,6 +480,7 @@ static void look_at(struct discover *d, pid_t pid, const char *path, const char 
 	}
 	r->tls_files += verdict.probed;
 	r->refused += verdict.refused;
+	r->reason = verdict.refused ? verdict.reason : r->reason;
 }
 
 struct walk {
@@ -463,6 +503,28 @@ struct discover_result discover_process(struct discover *d, pid_t pid)
 
 	w.r.err = maps_each(pid, on_map, &w);
 	return w.r;
+}
+
+static void on_map_again(void *ctx, const struct map_entry *m)
+{
+	char path[MAPS_PATH_BYTES];
+	struct walk *w = ctx;
+	struct file_key key = {0};
+	struct file *f;
+
+	if (!read_key(maps_path(w->pid, m, path), &key))
+		return;
+	f = recall(w->d, &key);
+	if (f && f->real->verdict.probed && !f->real->detached)
+		w->r.tls_files += !probes_renew_file(w->d->probes, path, f->real->key.dev, f->real->key.ino);
+}
+
+unsigned discover_again(struct discover *d, pid_t pid)
+{
+	struct walk w = {.d = d, .pid = pid};
+
+	maps_each(pid, on_map_again, &w);
+	return w.r.tls_files;
 }
 
 struct discover_result discover_mapping(struct discover *d, pid_t pid, const struct map_entry *m)

@@ -17,6 +17,7 @@ struct discover_result {
 	unsigned tls_files;  /* files with TLS functions whose probes are set (now or before) */
 	unsigned refused;    /* files with TLS functions that could not all be probed; each was warned about once */
 	unsigned unreadable; /* mapped files that may not be opened: what they hold is not known */
+	const char *reason;  /* of the latest refusal; NULL: none. Valid as long as the discover is */
 	int err;	     /* -errno: the process's files could not be read (-ENOENT: it is gone) */
 };
 
@@ -38,6 +39,8 @@ bool discover_next(struct discover *d, struct discover_result *r);
 /* Every executable mapping of the process. */
 struct discover_result discover_process(struct discover *d, pid_t pid);
 /* One mapping, as it was made. */
+/* Probes what the process maps anew, each file once in a run: how many files. */
+unsigned discover_again(struct discover *d, pid_t pid);
 struct discover_result discover_mapping(struct discover *d, pid_t pid, const struct map_entry *m);
 /* The program, its interpreter, and what ld.so will map, as seen from the file system: before an exec. */
 struct discover_result discover_command(struct discover *d, const char *program);

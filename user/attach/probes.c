@@ -50,6 +50,7 @@ struct file {
 	unsigned fd_count;
 	struct bpf_link *links[2 * TLSFIND_MAX]; /* libbpf's, by perf events */
 	unsigned link_count;
+	bool renewed; /* probed a second time */
 };
 
 struct probes {
@@ -62,6 +63,7 @@ struct probes {
 	struct tails *tails;
 	struct syscalls *syscalls;
 	uint64_t next_sweep_ns, next_unix_ns;
+	uint64_t wires_ns; /* up to there the movements of TLS connections were read */
 	int cpus;
 };
 
@@ -271,6 +273,7 @@ static void prepare(struct probes *p)
 	bpf_program__set_autoload(skel->progs.proc_prepare_exec, f->prepare_exec);
 	bpf_program__set_autoload(skel->progs.sock_sent, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_received, f->sock_length);
+	bpf_program__set_autoload(skel->progs.wire_list, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_rtt, f->tcp_rtt);
 	bpf_program__set_autoload(skel->progs.sock_retransmit, f->tcp_retransmit);
 	bpf_program__set_autoload(skel->progs.sock_reset_sent, f->tcp_reset);
@@ -710,6 +713,20 @@ int probes_attach_again(struct probes *p, const char *path, uint64_t dev, uint64
 	return err;
 }
 
+int probes_renew_file(struct probes *p, const char *path, uint64_t dev, uint64_t ino)
+{
+	for (struct file *f = p->files; f; f = f->next) {
+		if (f->pub.dev != dev || f->pub.ino != ino)
+			continue;
+		if (f->renewed)
+			return -EALREADY;
+		f->renewed = true;
+		/* The old ones first: with both, everything would be told twice. */
+		file_detach(f);
+	}
+	return probes_attach_again(p, path, dev, ino);
+}
+
 void probes_each_file(const struct probes *p, void (*fn)(void *ctx, const struct probes_file *f), void *ctx)
 {
 	const struct file *f;
@@ -871,6 +888,49 @@ int probes_ignore(struct probes *p, uint32_t gen, bool on)
 bool probes_sees_syscalls(const struct probes *p)
 {
 	return syscalls_attached(p->syscalls);
+}
+
+/* --- the wire ------------------------------------------------------------------------------------------------------
+ */
+
+/* Reads what wire_list writes. */
+static void read_wires(struct probes *p, int fd)
+{
+	struct ev_wire wires[16];
+	size_t have = 0;
+	ssize_t got;
+
+	while ((got = read(fd, (char *)wires + have, sizeof(wires) - have)) > 0) {
+		size_t n = (have + (size_t)got) / sizeof(wires[0]);
+
+		for (size_t i = 0; i < n; i++) {
+			if (wires[i].h.ts_ns > p->wires_ns)
+				p->wires_ns = wires[i].h.ts_ns;
+			if (wires[i].turn)
+				p->cfg.on_record(p->cfg.ctx, &wires[i], sizeof(wires[i]));
+		}
+		have += (size_t)got - n * sizeof(wires[0]);
+		memmove(wires, wires + n, have);
+	}
+}
+
+void probes_wires(struct probes *p)
+{
+	union bpf_iter_link_info info = {.map = {.map_fd = (uint32_t)bpf_map__fd(p->skel->maps.wires)}};
+	LIBBPF_OPTS(bpf_iter_attach_opts, opts, .link_info = &info, .link_info_len = sizeof(info));
+	struct bpf_link *link;
+	int fd;
+
+	if (!p->features.sock_length)
+		return;
+	p->skel->bss->wire_since_ns = p->wires_ns;
+	link = bpf_program__attach_iter(p->skel->progs.wire_list, &opts);
+	fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
+	if (fd >= 0) {
+		read_wires(p, fd);
+		close(fd);
+	}
+	bpf_link__destroy(link);
 }
 
 /* --- records ----------------------------------------------------------------------------------------------------- */

@@ -63,6 +63,10 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
  * kept. 0 or -errno. */
 void probes_detach_file(struct probes *p, uint64_t dev, uint64_t ino);
 int probes_attach_again(struct probes *p, const char *path, uint64_t dev, uint64_t ino);
+/* Takes the probes of the file away and sets them anew, once a file and run. 0; -EALREADY: it had its time; -errno. */
+int probes_renew_file(struct probes *p, const char *path, uint64_t dev, uint64_t ino);
+/* A record of each TLS connection of a target that moved since the last time, given as by probes_consume(). */
+void probes_wires(struct probes *p);
 
 struct probes_file { /* one for each stack of a file */
 	const char *shown_path;

@@ -573,7 +573,15 @@ void procs_call_made(struct procs *t, const struct conn_key *k)
 	struct node *n = find(t, k->tgid, k->start_ns);
 
 	if (n)
-		n->p.caller = true;
+		n->p.caller = n->p.shown = true;
+}
+
+void procs_show(struct procs *t, const struct proc_key *k)
+{
+	struct node *n = find(t, k->tgid, k->start_ns);
+
+	if (n)
+		n->p.shown = true;
 }
 
 void procs_each(struct procs *t, void (*fn)(void *ctx, const struct proc *p), void *ctx)

@@ -31,6 +31,7 @@ struct proc {
 	uint64_t cpu_ns;
 	unsigned order; /* first seen, from 0 */
 	bool caller;	/* made a model call */
+	bool shown;	/* ... or did something else that is worth showing */
 };
 
 struct proc_sink {
@@ -52,6 +53,7 @@ void procs_push_exit(struct procs *t, const struct rec_exit *r);
 const struct proc *procs_get(struct procs *t, const struct conn_key *k);
 /* The process made a model call. */
 void procs_call_made(struct procs *t, const struct conn_key *k);
+void procs_show(struct procs *t, const struct proc_key *k);
 void procs_each(struct procs *t, void (*fn)(void *ctx, const struct proc *p), void *ctx); /* in order of appearance */
 
 /*

@@ -35,6 +35,16 @@ uint32_t record_tgid(const void *bytes, size_t len)
 	return h.tgid;
 }
 
+bool record_of_socket(const void *bytes, size_t len)
+{
+	struct ev_head h;
+
+	if (len < sizeof(h))
+		return false;
+	memcpy(&h, bytes, sizeof(h));
+	return h.kind == EV_WIRE || h.kind == EV_SOCK;
+}
+
 long record_size(const void *bytes, size_t len)
 {
 	__u32 size;
@@ -244,6 +254,89 @@ static bool push_sock(struct record *r, const uint8_t *p)
 	return true;
 }
 
+static uint64_t known_ns(__u64 ns)
+{
+	return ns ? ns : UNKNOWN_NS;
+}
+
+static bool push_wire(struct record *r, const uint8_t *p)
+{
+	struct ev_wire e;
+	struct rec_wire w;
+
+	memcpy(&e, p, sizeof(e));
+	if (!e.turn || e.first_type > UINT8_MAX)
+		return false;
+	for (int i = 0; i < 2; i++)
+		if (e.bytes[i] > POS_MAX || e.turn_bytes[i] > e.bytes[i])
+			return false;
+	w = (struct rec_wire){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.ts_ns = e.h.ts_ns,
+		.cookie = e.cookie,
+		.began_ns = e.began_ns,
+		.tx_begin_ns = known_ns(e.tx_begin_ns),
+		.tx_end_ns = known_ns(e.tx_end_ns),
+		.rx_begin_ns = known_ns(e.rx_begin_ns),
+		.rx_end_ns = known_ns(e.rx_end_ns),
+		.gap_ns = e.gap_ns,
+		.turn_bytes = {e.turn_bytes[0], e.turn_bytes[1]},
+		.bytes = {e.bytes[0], e.bytes[1]},
+		.local = addr_of(&e.addr, e.addr.laddr, e.addr.lport),
+		.remote = addr_of(&e.addr, e.addr.raddr, e.addr.rport),
+		.turn = e.turn,
+		.first_type = (uint8_t)e.first_type,
+		.hello = (e.flags & EV_WIRE_HELLO) != 0,
+		.server = (e.flags & EV_WIRE_SERVER) != 0,
+		.merged = (e.flags & EV_WIRE_MERGED) != 0,
+		.ended = (e.flags & EV_WIRE_ENDED) != 0,
+		.closed = (e.flags & EV_WIRE_CLOSED) != 0,
+	};
+	if (r->sink.on_wire)
+		r->sink.on_wire(r->sink.ctx, &w);
+	return true;
+}
+
+static bool push_hello(struct record *r, const uint8_t *p, size_t len)
+{
+	struct ev_hello e;
+	struct rec_hello h;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.len > len - sizeof(e))
+		return false;
+	h = (struct rec_hello){
+		.ts_ns = e.h.ts_ns,
+		.cookie = e.cookie,
+		.tgid = e.h.tgid,
+		.bytes = {(const char *)p + sizeof(e), e.len},
+	};
+	if (r->sink.on_hello)
+		r->sink.on_hello(r->sink.ctx, &h);
+	return true;
+}
+
+static bool push_files(struct record *r, const uint8_t *p, size_t len)
+{
+	struct ev_files e;
+	struct rec_files f;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.reason_len > len - sizeof(e))
+		return false;
+	f = (struct rec_files){
+		.ts_ns = e.h.ts_ns,
+		.tgid = e.h.tgid,
+		.probed = e.probed != 0,
+		.refused = e.refused != 0,
+		.again = e.again != 0,
+		.reason = {(const char *)p + sizeof(e), e.reason_len},
+	};
+	if (r->sink.on_files)
+		r->sink.on_files(r->sink.ctx, &f);
+	return true;
+}
+
 static bool push_exec(struct record *r, const uint8_t *p, size_t len)
 {
 	struct ev_exec e;
@@ -335,6 +428,8 @@ static size_t fixed_size(unsigned kind)
 		[EV_FORK] = sizeof(struct ev_fork),	      [EV_EXIT] = sizeof(struct ev_exit),
 		[EV_PROC] = sizeof(struct ev_exec),	      [EV_LOST] = sizeof(struct ev_head),
 		[EV_TICK] = sizeof(struct ev_head),	      [EV_CONN_POS] = sizeof(struct ev_conn_close),
+		[EV_WIRE] = sizeof(struct ev_wire),	      [EV_HELLO] = sizeof(struct ev_hello),
+		[EV_FILES] = sizeof(struct ev_files),
 	};
 
 	return kind <= EV_KIND_MAX ? size[kind] : 0;
@@ -370,6 +465,12 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 		return push_tick(r, h);
 	case EV_CONN_POS:
 		return push_pos(r, p);
+	case EV_WIRE:
+		return push_wire(r, p);
+	case EV_HELLO:
+		return push_hello(r, p, h->size);
+	case EV_FILES:
+		return push_files(r, p, h->size);
 	}
 	return false;
 }

@@ -99,6 +99,42 @@ struct rec_sock {
 	uint32_t srtt_us; /* 0: unknown */
 };
 
+/* A turn of a TLS connection as TCP saw it, so far: what went out, and what came back until something went out again.
+ */
+struct rec_wire {
+	struct proc_key proc; /* who used the socket first */
+	uint64_t ts_ns;	      /* latest bytes */
+	uint64_t cookie;
+	uint64_t began_ns; /* first TLS bytes seen */
+	/* Of the turn; UNKNOWN_NS: nothing moved, or it was not seen. */
+	uint64_t tx_begin_ns, tx_end_ns, rx_begin_ns, rx_end_ns;
+	uint64_t gap_ns;	/* longest silence before bytes came in */
+	uint64_t turn_bytes[2]; /* by direction, as on the wire */
+	uint64_t bytes[2];	/* of all turns */
+	struct sock_addr local, remote;
+	uint32_t turn;	    /* from 1 */
+	uint8_t first_type; /* of its first record (RFC 8446 section 5.1), 0 not known */
+	bool hello;	    /* the process greeted: seen from the first TLS byte */
+	bool server;	    /* the other side did */
+	bool merged;	    /* many turns in one */
+	bool ended, closed; /* the turn; the socket */
+};
+
+struct rec_hello {
+	uint64_t ts_ns, cookie;
+	uint32_t tgid;
+	struct sv bytes; /* of a ClientHello, cut; borrowed */
+};
+
+/* What a process maps of what can be probed, since its exec. */
+struct rec_files {
+	uint64_t ts_ns;
+	uint32_t tgid;
+	bool probed, refused; /* there are files with TLS functions that are probed, that could not be */
+	bool again;	      /* probed a second time, because nothing came */
+	struct sv reason;     /* of the latest refusal; borrowed */
+};
+
 struct rec_exec {
 	struct proc_key proc;
 	uint64_t ts_ns;
@@ -138,6 +174,9 @@ struct record_sink {
 	void (*on_exit)(void *ctx, const struct rec_exit *r);
 	void (*on_tick)(void *ctx, uint64_t now_ns);
 	void (*on_pos)(void *ctx, const struct rec_pos *r);
+	void (*on_wire)(void *ctx, const struct rec_wire *r);
+	void (*on_hello)(void *ctx, const struct rec_hello *r);
+	void (*on_files)(void *ctx, const struct rec_files *r);
 };
 
 struct record {
@@ -155,6 +194,8 @@ void record_push(struct record *r, const void *bytes, size_t len);
 /* The process that a record is about; 0: told by its socket alone, or no whole record. */
 uint32_t record_tgid(const void *bytes, size_t len);
 
+/* It is about a socket of that process, which may outlive it. */
+bool record_of_socket(const void *bytes, size_t len);
 /* Size of the record that begins at `bytes`: 0 when len is too short to tell, -EINVAL when it cannot be one. */
 long record_size(const void *bytes, size_t len);
 

@@ -103,6 +103,25 @@ struct span_setup {
 	bool tls_approximate;
 };
 
+/* A request and its answer that nobody could read: what TCP alone tells. Times UNKNOWN_NS where not known; begin <=
+ * send_end <= first <= end. */
+struct span_unread {
+	uint32_t shown_pid;
+	const char *undecoded; /* why */
+	const char *host;      /* "" unknown */
+	struct sock_addr peer;
+	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns; /* set-up that it paid for */
+	uint64_t begin_ns, send_end_ns, first_ns, end_ns;
+	uint64_t gap_ns;   /* longest silence before bytes came in */
+	uint64_t bytes[2]; /* on the wire, by direction */
+	bool merged;	   /* many in one */
+	const uint64_t *retransmit_ns;
+	unsigned retransmits;
+};
+
+/* 0 or -ENOMEM (*out is empty). */
+int span_from_unread(struct span *out, const struct span_unread *t);
+
 /* 0; -ENOMEM; -EINVAL when neither of the two has both its times. *out is empty on failure. */
 int span_from_setup(struct span *out, const struct span_setup *s);
 

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -83,4 +84,19 @@ int span_take_args(struct span *s, const struct json *j, struct buf *text)
 	}
 	buf_release(text);
 	return err;
+}
+
+int span_put_retransmits(struct span *s, const uint64_t *retransmit_ns, unsigned count)
+{
+	if (count > SPAN_INSTANTS_MAX)
+		count = SPAN_INSTANTS_MAX;
+	if (!count)
+		return 0;
+	s->instants = calloc(count, sizeof(s->instants[0]));
+	if (!s->instants)
+		return -ENOMEM;
+	for (unsigned i = 0; i < count; i++)
+		s->instants[i] = (struct span_instant){"retransmit", retransmit_ns[i]};
+	s->instant_count = count;
+	return 0;
 }

@@ -284,21 +284,6 @@ static char *call_name(const struct call *c)
 	return strndup(text, len);
 }
 
-static int copy_instants(struct span *s, const uint64_t *retransmit_ns, unsigned count)
-{
-	if (count > SPAN_INSTANTS_MAX)
-		count = SPAN_INSTANTS_MAX;
-	if (!count)
-		return 0;
-	s->instants = calloc(count, sizeof(s->instants[0]));
-	if (!s->instants)
-		return -ENOMEM;
-	for (unsigned i = 0; i < count; i++)
-		s->instants[i] = (struct span_instant){"retransmit", retransmit_ns[i]};
-	s->instant_count = count;
-	return 0;
-}
-
 /* Rates for the counters: areas must be true, so the input is spread over the whole time to its first token. */
 static void set_rates(struct span *s, const struct call *c)
 {
@@ -325,7 +310,7 @@ int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, c
 	out->name = call_name(c);
 	err = out->name ? call_args(out, c) : -ENOMEM;
 	if (!err)
-		err = copy_instants(out, retransmit_ns, retransmit_count);
+		err = span_put_retransmits(out, retransmit_ns, retransmit_count);
 	if (!err)
 		err = add_details(out, c, retransmit_ns, retransmit_count);
 	if (err)

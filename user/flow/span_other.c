@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Requests of MCP, and set-ups of connections, as spans. */
+/* Requests of MCP, set-ups of connections, and what nobody could read, as spans. */
 #include "span_args.h"
 
 #include <stdio.h>
@@ -103,6 +103,54 @@ int span_from_setup(struct span *out, const struct span_setup *s)
 		span_add_phase(out, "tls", s->tls_begin_ns, s->tls_end_ns);
 	out->name = strdup("connection");
 	err = out->name ? setup_args(out, s) : -ENOMEM;
+	if (err)
+		span_release(out);
+	return err;
+}
+
+static int unread_args(struct span *out, const struct span_unread *t)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text, 0);
+	json_init(&j, &text);
+	json_object(&j, NULL);
+	span_put_text(&j, "undecoded", t->undecoded, 160);
+	span_put_text(&j, "host", t->host, 256);
+	span_put_peer(&j, &t->peer);
+	json_uint(&j, "sent_bytes", t->bytes[DIR_TX]);
+	json_uint(&j, "received_bytes", t->bytes[DIR_RX]);
+	if (!t->merged) {
+		span_put_number(&j, "first_byte_ms", (double)(t->first_ns - t->send_end_ns) / 1e6, 3);
+		span_put_number(&j, "max_gap_ms", (double)t->gap_ns / 1e6, 3);
+	}
+	json_uint(&j, "retransmits", t->retransmits);
+	span_put_true(&j, "merged", t->merged);
+	json_end_object(&j);
+	return span_take_args(out, &j, &text);
+}
+
+int span_from_unread(struct span *out, const struct span_unread *t)
+{
+	bool connect = known(t->connect_begin_ns) && known(t->connect_end_ns) && t->connect_end_ns <= t->begin_ns;
+	bool tls = known(t->tls_begin_ns) && t->tls_begin_ns <= t->begin_ns;
+	int err;
+
+	*out = (struct span){.pid = t->shown_pid, .track = SPAN_NETWORK, .cat = "net", .first_token_ns = UNKNOWN_NS};
+	out->begin_ns = earlier(connect ? t->connect_begin_ns : t->begin_ns, tls ? t->tls_begin_ns : t->begin_ns);
+	out->end_ns = t->end_ns;
+	if (connect)
+		span_add_phase(out, "connect", t->connect_begin_ns, t->connect_end_ns);
+	if (tls)
+		span_add_phase(out, "tls", t->tls_begin_ns, t->begin_ns);
+	span_add_phase(out, "send", t->begin_ns, t->send_end_ns);
+	span_add_phase(out, "wait", t->send_end_ns, t->first_ns);
+	span_add_phase(out, "stream", t->first_ns, t->end_ns);
+	out->name = strdup("undecoded");
+	err = out->name ? unread_args(out, t) : -ENOMEM;
+	if (!err)
+		err = span_put_retransmits(out, t->retransmit_ns, t->retransmits);
 	if (err)
 		span_release(out);
 	return err;

@@ -70,6 +70,8 @@ struct writing {
 	size_t shown_count, shown_size;
 	uint64_t *flows; /* sorted: arrows of which both ends are there */
 	size_t flow_count;
+	uint32_t *quiets; /* pids of processes that are not to be shown, sorted */
+	size_t quiet_count, quiet_size;
 	size_t cursor; /* item index while spans are written */
 };
 
@@ -187,12 +189,26 @@ static int64_t milli_rate(double per_s)
 	return isfinite(per_s) && per_s > 0 && per_s < 1e12 ? (int64_t)(per_s * 1000) : 0;
 }
 
+static int compare_pids(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool is_quiet(const struct writing *w, const struct span *s)
+{
+	uint32_t pid = viewer_pid(s->pid);
+
+	return w->quiet_count && bsearch(&pid, w->quiets, w->quiet_count, sizeof(pid), compare_pids);
+}
+
 static void collect_span(void *ctx, const struct span *s)
 {
 	struct writing *w = ctx;
 	struct item *i;
 
-	if (w->err)
+	if (w->err || is_quiet(w, s))
 		return;
 	w->err = MORE(w, item);
 	if (w->err)
@@ -230,8 +246,14 @@ static void collect_proc(void *ctx, const struct proc *p)
 {
 	struct writing *w = ctx;
 
-	if (w->err || (w->meta->callers_only && !p->caller))
+	if (w->err)
 		return;
+	if (w->meta->callers_only && !p->shown) {
+		w->err = MORE(w, quiet);
+		if (!w->err)
+			w->quiets[w->quiet_count++] = viewer_pid(p->shown_pid);
+		return;
+	}
 	w->err = more((void **)&w->shown, w->shown_count, &w->shown_size, sizeof(*w->shown));
 	if (w->err)
 		return;
@@ -732,7 +754,7 @@ static void put_span(void *ctx, const struct span *s)
 	uint64_t begin = relative(w, s->begin_ns), end = relative(w, s->end_ns);
 	uint32_t pid = viewer_pid(s->pid), tid;
 
-	if (w->err)
+	if (w->err || is_quiet(w, s))
 		return;
 	tid = track_tid((uint8_t)s->track, w->lanes[w->cursor++], pid);
 	if (end < begin)
@@ -982,12 +1004,14 @@ int trace_write(const struct spans *spans, const struct spans *extra, struct pro
 	struct writing w = {.meta = meta, .sink = sink};
 
 	buf_init(&w.line, 0);
+	if (procs)
+		procs_each(procs, collect_proc, &w);
+	if (w.quiet_count)
+		qsort(w.quiets, w.quiet_count, sizeof(*w.quiets), compare_pids);
 	spans_each(spans, collect_span, &w);
 	if (extra)
 		spans_each(extra, collect_span, &w);
 	lay_out(&w);
-	if (procs)
-		procs_each(procs, collect_proc, &w);
 	sort_shown(&w);
 	mark_shown(&w);
 	collect_flows(&w);
@@ -999,5 +1023,6 @@ int trace_write(const struct spans *spans, const struct spans *extra, struct pro
 	free(w.rows);
 	free(w.shown);
 	free(w.flows);
+	free(w.quiets);
 	return w.err;
 }

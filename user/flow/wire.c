@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "wire_hello.h"
+
+#define RECORD_HANDSHAKE 0x16
+#define CHECK_NS	 100000000ull /* how often, in event time, what waits is looked at */
+
+struct turn {
+	uint64_t tx_begin_ns, tx_end_ns, rx_begin_ns, rx_end_ns, gap_ns;
+	uint64_t bytes[2];
+	uint32_t number;
+	bool merged;
+};
+
+struct process {
+	uint32_t tgid;
+	bool probed, refused;
+	bool again; /* since again_ns */
+	uint64_t again_ns;
+	bool told; /* of silence, with these files */
+	bool gone; /* it has ended, at gone_ns */
+	uint64_t gone_ns;
+	uint64_t unbound_ns; /* latest plaintext that is bound to no socket; 0: none */
+	char reason[WIRE_REASON_BYTES];
+	UT_hash_handle hh;
+};
+
+struct entry {
+	uint64_t cookie;
+	struct rec_wire now; /* latest word; turn 0: none yet */
+	char *host;	     /* owned; NULL: not known */
+	uint64_t connect_begin_ns, connect_end_ns;
+	uint64_t first_plain_ns, last_plain_ns; /* entry of the first call, return of the latest; UNKNOWN_NS: none */
+	uint64_t plain_bytes;			/* of the wire, when it came */
+	uint64_t retransmits[WIRE_RETRANSMITS];
+	unsigned retransmit_count; /* ever */
+	struct turn *turns;	   /* owned; those that wait, oldest first */
+	unsigned turn_count, turn_room;
+	uint32_t kept;	       /* number of the latest one that ever waited */
+	uint64_t undecoded;    /* turns, so far */
+	uint64_t undecoded_ns; /* first byte of the answer of the first of them */
+	uint64_t latest_ns;    /* begin of the latest of them */
+	bool ignored, drawn;
+	struct entry *prev, *next; /* longest silent first */
+	UT_hash_handle hh;
+};
+
+struct wires {
+	struct lost *lost;
+	struct wire_sink sink;
+	struct entry *entries, *lru;
+	struct process *processes;
+	uint64_t now_ns, check_ns;
+};
+
+/* --- tables -------------------------------------------------------------------------------------------------------
+ */
+
+struct wires *wires_new(struct lost *lost, const struct wire_sink *sink)
+{
+	struct wires *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->lost = lost;
+	t->sink = *sink;
+	return t;
+}
+
+static void entry_free(struct wires *t, struct entry *e)
+{
+	HASH_DEL(t->entries, e);
+	DL_DELETE(t->lru, e);
+	free(e->host);
+	free(e->turns);
+	free(e);
+}
+
+void wires_free(struct wires *t)
+{
+	struct process *p, *tmp;
+
+	if (!t)
+		return;
+	while (t->lru)
+		entry_free(t, t->lru);
+	HASH_ITER (hh, t->processes, p, tmp) {
+		HASH_DEL(t->processes, p);
+		free(p);
+	}
+	free(t);
+}
+
+static struct entry *find(struct wires *t, uint64_t cookie)
+{
+	struct entry *e;
+
+	HASH_FIND(hh, t->entries, &cookie, sizeof(cookie), e);
+	return e;
+}
+
+static void end(struct wires *t, struct entry *e);
+
+/* NULL: no memory, counted. */
+static struct entry *get(struct wires *t, uint64_t cookie)
+{
+	struct entry *e = find(t, cookie);
+
+	if (e) {
+		DL_DELETE(t->lru, e);
+		DL_APPEND(t->lru, e);
+		return e;
+	}
+	if (HASH_COUNT(t->entries) >= WIRE_MAX) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		end(t, t->lru);
+	}
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		goto no_memory;
+	e->cookie = cookie;
+	e->connect_begin_ns = e->connect_end_ns = e->first_plain_ns = e->last_plain_ns = UNKNOWN_NS;
+	HASH_ADD(hh, t->entries, cookie, sizeof(e->cookie), e);
+	if (!e->hh.tbl) {
+		free(e);
+		goto no_memory;
+	}
+	DL_APPEND(t->lru, e);
+	return e;
+no_memory:
+	t->lost->n[LOST_NO_MEMORY]++;
+	return NULL;
+}
+
+static struct process *process_find(struct wires *t, uint32_t tgid)
+{
+	struct process *p;
+
+	HASH_FIND(hh, t->processes, &tgid, sizeof(tgid), p);
+	return p;
+}
+
+static struct process *process_get(struct wires *t, uint32_t tgid)
+{
+	struct process *p = process_find(t, tgid);
+
+	if (p)
+		return p;
+	p = HASH_COUNT(t->processes) < WIRE_PROCESSES_MAX ? calloc(1, sizeof(*p)) : NULL;
+	if (!p)
+		goto no_memory;
+	p->tgid = tgid;
+	HASH_ADD(hh, t->processes, tgid, sizeof(p->tgid), p);
+	if (!p->hh.tbl) {
+		free(p);
+		goto no_memory;
+	}
+	return p;
+no_memory:
+	t->lost->n[LOST_NO_MEMORY]++;
+	return NULL;
+}
+
+static void process_forget(struct wires *t, uint32_t tgid)
+{
+	struct process *p = process_find(t, tgid);
+
+	if (!p)
+		return;
+	HASH_DEL(t->processes, p);
+	free(p);
+}
+
+/* --- what is to be said of a connection -----------------------------------------------------------------------------
+ */
+
+static bool known(uint64_t ns)
+{
+	return ns != UNKNOWN_NS;
+}
+
+static bool is_client(const struct entry *e)
+{
+	uint16_t port = e->now.remote.port;
+
+	return e->now.turn && !e->now.server && (e->now.hello || port == 443 || port == 8443);
+}
+
+static enum wire_why why_of(const struct entry *e, const struct process *p)
+{
+	if (known(e->first_plain_ns))
+		return WIRE_LATE;
+	if (p && p->probed)
+		return p->again && e->latest_ns > p->again_ns ? WIRE_NOT_RUN_AGAIN : WIRE_NOT_RUN;
+	return p && p->refused ? WIRE_REFUSED : WIRE_NO_FUNCTIONS;
+}
+
+static struct wire_conn describe(struct wires *t, const struct entry *e)
+{
+	const struct process *p = process_find(t, e->now.proc.tgid);
+
+	return (struct wire_conn){
+		.proc = e->now.proc,
+		.cookie = e->cookie,
+		.host = e->host ? e->host : "",
+		.remote = e->now.remote,
+		.bytes = {e->now.bytes[0], e->now.bytes[1]},
+		.why = why_of(e, p),
+		.reason = p ? p->reason : "",
+		.turns = e->undecoded,
+		.served = e->now.server,
+		.probed = p && p->probed,
+	};
+}
+
+/* Plaintext of the process came, since this turn began, that may be this connection's. */
+static bool is_unsure(struct wires *t, const struct entry *e, uint64_t since_ns)
+{
+	const struct process *p = process_find(t, e->now.proc.tgid);
+
+	return !known(e->first_plain_ns) && p && p->unbound_ns >= since_ns;
+}
+
+/* --- turns ----------------------------------------------------------------------------------------------------------
+ */
+
+static bool is_turn(const struct rec_wire *r)
+{
+	return r->first_type != RECORD_HANDSHAKE && known(r->tx_begin_ns) && known(r->tx_end_ns) &&
+	       known(r->rx_begin_ns) && known(r->rx_end_ns) && r->tx_begin_ns <= r->tx_end_ns &&
+	       r->tx_end_ns <= r->rx_begin_ns && r->rx_begin_ns <= r->rx_end_ns;
+}
+
+static void tell_turn(struct wires *t, struct entry *e, const struct turn *u)
+{
+	uint64_t retransmits[WIRE_RETRANSMITS];
+	struct wire_turn out = {
+		.begin_ns = u->tx_begin_ns,
+		.send_end_ns = u->tx_end_ns,
+		.first_ns = u->rx_begin_ns,
+		.end_ns = u->rx_end_ns,
+		.gap_ns = u->gap_ns,
+		.bytes = {u->bytes[0], u->bytes[1]},
+		.merged = u->merged,
+		.connect_begin_ns = e->drawn ? UNKNOWN_NS : e->connect_begin_ns,
+		.connect_end_ns = e->drawn ? UNKNOWN_NS : e->connect_end_ns,
+		.tls_begin_ns = !e->drawn && e->now.hello ? e->now.began_ns : UNKNOWN_NS,
+		.retransmit_ns = retransmits,
+	};
+	unsigned kept = e->retransmit_count < WIRE_RETRANSMITS ? e->retransmit_count : WIRE_RETRANSMITS;
+
+	for (unsigned i = 0; i < kept; i++) {
+		uint64_t ns = e->retransmits[(e->retransmit_count - kept + i) % WIRE_RETRANSMITS];
+
+		if (ns >= u->tx_begin_ns && ns <= u->rx_end_ns)
+			retransmits[out.retransmits++] = ns;
+	}
+	if (!e->undecoded++)
+		e->undecoded_ns = u->rx_begin_ns;
+	e->latest_ns = u->tx_begin_ns;
+	e->drawn = true;
+	out.conn = describe(t, e);
+	if (t->sink.on_turn)
+		t->sink.on_turn(t->sink.ctx, &out);
+}
+
+/* The oldest of those that wait. */
+static void decide(struct wires *t, struct entry *e)
+{
+	struct turn u = e->turns[0];
+	bool read = known(e->first_plain_ns) && u.rx_end_ns + WIRE_LATE_NS >= e->first_plain_ns;
+
+	memmove(e->turns, e->turns + 1, --e->turn_count * sizeof(u));
+	if (is_client(e) && !read && !is_unsure(t, e, u.tx_begin_ns))
+		tell_turn(t, e, &u);
+}
+
+static void keep_turn(struct wires *t, struct entry *e, const struct rec_wire *r)
+{
+	struct turn *more;
+
+	if (e->turn_count && e->turns[e->turn_count - 1].number == r->turn)
+		e->turn_count--; /* told again: the later word counts */
+	else if (r->turn <= e->kept)
+		return; /* decided already */
+	if (e->turn_count == WIRE_TURNS_MAX)
+		decide(t, e);
+	if (e->turn_count == e->turn_room) {
+		unsigned room = e->turn_room ? WIRE_TURNS_MAX : 4;
+
+		more = realloc(e->turns, room * sizeof(*more));
+		if (!more) {
+			t->lost->n[LOST_NO_MEMORY]++;
+			return;
+		}
+		e->turns = more;
+		e->turn_room = room;
+	}
+	e->kept = r->turn;
+	e->turns[e->turn_count++] = (struct turn){
+		.tx_begin_ns = r->tx_begin_ns,
+		.tx_end_ns = r->tx_end_ns,
+		.rx_begin_ns = r->rx_begin_ns,
+		.rx_end_ns = r->rx_end_ns,
+		.gap_ns = r->gap_ns,
+		.bytes = {r->turn_bytes[0], r->turn_bytes[1]},
+		.number = r->turn,
+		.merged = r->merged,
+	};
+}
+
+/* The turn that is not over may go on: it is kept only when the connection ends. */
+static void end(struct wires *t, struct entry *e)
+{
+	struct wire_conn c;
+
+	if (e->now.turn && is_turn(&e->now))
+		keep_turn(t, e, &e->now);
+	while (e->turn_count)
+		decide(t, e);
+	c = describe(t, e);
+	if (t->sink.on_conn && !known(e->first_plain_ns) &&
+	    (c.turns || (c.served && !is_unsure(t, e, e->now.began_ns))))
+		t->sink.on_conn(t->sink.ctx, &c);
+	entry_free(t, e);
+}
+
+/* --- verbs ----------------------------------------------------------------------------------------------------------
+ */
+
+static void advance(struct wires *t, uint64_t ts_ns)
+{
+	if (ts_ns > t->now_ns)
+		t->now_ns = ts_ns;
+}
+
+void wires_push(struct wires *t, const struct rec_wire *r)
+{
+	struct entry *e;
+
+	advance(t, r->ts_ns);
+	/* The last word about a socket may be told twice: do not begin it again. */
+	e = r->closed ? find(t, r->cookie) : get(t, r->cookie);
+	if (!e || r->turn < e->now.turn)
+		return;
+	if (r->turn > e->now.turn && e->now.turn && is_turn(&e->now))
+		keep_turn(t, e, &e->now); /* its end was lost: as far as is known */
+	e->now = *r;
+	if (r->ended && is_turn(r))
+		keep_turn(t, e, r);
+	if (r->closed)
+		end(t, e);
+}
+
+void wires_push_hello(struct wires *t, const struct rec_hello *r)
+{
+	struct sv host = hello_host(r->bytes);
+	struct entry *e;
+
+	advance(t, r->ts_ns);
+	e = get(t, r->cookie);
+	if (!e || e->host || !host.len)
+		return;
+	e->host = strndup(host.ptr, host.len);
+	if (!e->host)
+		t->lost->n[LOST_NO_MEMORY]++;
+}
+
+void wires_push_files(struct wires *t, const struct rec_files *r)
+{
+	struct process *p = process_get(t, r->tgid);
+	size_t len = r->reason.len < sizeof(p->reason) - 1 ? r->reason.len : sizeof(p->reason) - 1;
+
+	advance(t, r->ts_ns);
+	if (!p)
+		return;
+	p->told = p->told && (p->probed || !r->probed) && p->again == r->again;
+	p->probed = r->probed;
+	p->refused = r->refused;
+	if (r->again && !p->again)
+		p->again_ns = r->ts_ns;
+	p->again = r->again;
+	if (len)
+		memcpy(p->reason, r->reason.ptr, len);
+	p->reason[len] = '\0';
+}
+
+void wires_push_sock(struct wires *t, const struct rec_sock *r)
+{
+	struct entry *e;
+
+	advance(t, r->ts_ns);
+	if (r->what == SOCK_CONNECTED) {
+		e = get(t, r->cookie);
+		if (e && r->begin_ns) {
+			e->connect_begin_ns = r->begin_ns;
+			e->connect_end_ns = r->ts_ns;
+		}
+	} else if (r->what == SOCK_RETRANSMIT) {
+		e = find(t, r->cookie);
+		if (e)
+			e->retransmits[e->retransmit_count++ % WIRE_RETRANSMITS] = r->ts_ns;
+	} else if (r->what == SOCK_CLOSED) {
+		e = find(t, r->cookie);
+		/* One without TLS; of one with it the kernel has a last word. */
+		if (e && !e->now.turn && !e->host)
+			entry_free(t, e);
+	}
+}
+
+void wires_push_exec(struct wires *t, const struct rec_exec *r)
+{
+	advance(t, r->ts_ns);
+	if (!r->already_running)
+		process_forget(t, r->proc.tgid);
+}
+
+/* Its sockets close after it, or live on in a child. */
+void wires_push_exit(struct wires *t, const struct rec_exit *r)
+{
+	struct process *p = process_find(t, r->proc.tgid);
+
+	advance(t, r->ts_ns);
+	if (!p)
+		return;
+	p->gone = true;
+	p->gone_ns = r->ts_ns;
+}
+
+void wires_push_plain(struct wires *t, uint32_t tgid, uint64_t cookie, uint64_t first_ns, uint64_t ts_ns)
+{
+	struct entry *e = cookie ? find(t, cookie) : NULL;
+	struct process *p;
+
+	advance(t, ts_ns);
+	if (!cookie) {
+		p = process_get(t, tgid);
+		if (p)
+			p->unbound_ns = ts_ns;
+		return;
+	}
+	if (!e)
+		return;
+	if (!known(e->first_plain_ns))
+		e->first_plain_ns = first_ns;
+	e->last_plain_ns = ts_ns;
+	e->plain_bytes = e->now.bytes[0] + e->now.bytes[1];
+}
+
+void wires_ignore(struct wires *t, uint64_t cookie, bool on)
+{
+	struct entry *e = cookie ? find(t, cookie) : NULL;
+
+	if (e)
+		e->ignored = on;
+}
+
+/* --- the watchdog ---------------------------------------------------------------------------------------------------
+ */
+
+static bool is_silent(struct wires *t, const struct entry *e)
+{
+	uint64_t bytes = e->now.bytes[0] + e->now.bytes[1], last_ns = e->now.ts_ns;
+
+	if (!is_client(e) || e->ignored)
+		return false;
+	if (known(e->last_plain_ns))
+		return bytes - e->plain_bytes >= WIRE_SILENT_BYTES && last_ns > e->last_plain_ns + WIRE_SILENT_NS;
+	if (is_unsure(t, e, e->now.began_ns))
+		return false;
+	if (e->undecoded)
+		return t->now_ns >= e->undecoded_ns + WIRE_SILENT_NS;
+	return is_turn(&e->now) && t->now_ns >= e->now.rx_begin_ns + WIRE_SILENT_NS;
+}
+
+static void watch(struct wires *t, const struct entry *e)
+{
+	struct process *p;
+	struct wire_conn c;
+
+	if (!is_silent(t, e))
+		return;
+	p = process_get(t, e->now.proc.tgid);
+	if (!p || p->told || p->gone)
+		return;
+	/* That it helped may still be seen. */
+	if (p->again && e->latest_ns <= p->again_ns)
+		return;
+	p->told = true;
+	c = describe(t, e);
+	if (t->sink.on_silent)
+		t->sink.on_silent(t->sink.ctx, &c);
+}
+
+static void forget_gone(struct wires *t)
+{
+	struct process *p, *tmp;
+
+	HASH_ITER (hh, t->processes, p, tmp)
+		if (p->gone && t->now_ns >= p->gone_ns + WIRE_LINGER_NS)
+			process_forget(t, p->tgid);
+}
+
+void wires_tick(struct wires *t, uint64_t now_ns)
+{
+	struct entry *e, *next;
+
+	advance(t, now_ns);
+	if (now_ns < t->check_ns)
+		return;
+	t->check_ns = now_ns + CHECK_NS;
+	for (e = t->lru; e; e = next) {
+		next = e->next;
+		while (e->turn_count && now_ns >= e->turns[0].rx_end_ns + WIRE_SETTLE_NS)
+			decide(t, e);
+		watch(t, e);
+	}
+	forget_gone(t);
+}
+
+void wires_finish(struct wires *t, uint64_t now_ns)
+{
+	advance(t, now_ns);
+	while (t->lru)
+		end(t, t->lru);
+}
