@@ -49,7 +49,7 @@ def check_span(span, truth):
     # What the server spent lies inside what the client waited; at first for its program to start.
     over_ms = span["dur"] / 1000 - truth["ms"]
     starts = truth["method"] == "initialize" and args["transport"] == "stdio"
-    assert -0.5 <= over_ms <= (5000 if starts else 10 + e2e.SLACK_MS * 4), f"{span['dur'] / 1000} ms, by the server {truth['ms']:.3f} ms: {span}"
+    assert -0.5 <= over_ms <= (5000 if starts else 200), f"{span['dur'] / 1000} ms, by the server {truth['ms']:.3f} ms: {span}"
     return over_ms
 
 
@@ -67,8 +67,10 @@ def check_all(perfbpf, truth_path, pid, count, more=()):
     assert set(ids) == set(truth), f"missing {set(truth) - set(ids)}, nobody's {set(ids) - set(truth)}; {perfbpf.err()}"
     assert len(ids) == len(truth), f"told twice: {sorted(ids)}"
     assert all(s["pid"] == pid for s in told), told
-    over = [check_span(s, truth[s["args"]["request_id"]]) for s in rest]
-    e2e.note(f"{len(over)} requests; over the server's own time by {min(over):.3f} to {max(over):.3f} ms")
+    over = sorted(check_span(s, truth[s["args"]["request_id"]]) for s in rest)
+    middle = over[len(over) // 2]
+    e2e.note(f"{len(over)} requests; over the server's own time by {over[0]:.3f} to {over[-1]:.3f} ms, as a rule {middle:.3f}")
+    assert middle <= 5 + e2e.SLACK_MS, over
     # They are no model calls.
     assert not perfbpf.calls() and perfbpf.trace()["metadata"]["call_count"] == 0
     assert perfbpf.trace()["metadata"]["agent_count"] == 0
