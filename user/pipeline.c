@@ -776,8 +776,10 @@ static void on_tick(void *ctx, uint64_t now_ns)
 struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 {
 	struct pipeline *p = calloc(1, sizeof(*p));
-	struct exchange_config exchange_cfg = {
-		.stale_ns = cfg->stale_ns, .sweep_ns = cfg->sweep_ns, .content = cfg->content};
+	struct exchange_config exchange_cfg = {.stale_ns = cfg->stale_ns,
+					       .sweep_ns = cfg->sweep_ns,
+					       .content = cfg->content,
+					       .anybody = cfg->callers_only};
 	struct exchange_sink exchange_sink = {.ctx = p, .on_call = on_call};
 	struct mcp_config mcp_cfg = {.stale_ns = cfg->stale_ns, .sweep_ns = cfg->sweep_ns, .content = cfg->content};
 	struct mcp_sink mcp_sink = {.ctx = p, .on_mcp = on_mcp};

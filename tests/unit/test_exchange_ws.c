@@ -452,6 +452,28 @@ static void test_unread_and_read(void **state)
 	rig_close(&r);
 }
 
+/* System-wide any program's socket is seen: one that cannot be read is nobody's call, unless its handshake said so. */
+static void test_unread_of_anybody(void **state)
+{
+	struct exchange_config cfg = default_config;
+	struct rig r;
+
+	(void)state;
+	cfg.anybody = true;
+	assert_true(rig_try(&r, &cfg));
+	r.conn.fresh = false;
+	hide(&r, 9, HTTP_REQUEST, NULL, true, 10);
+	hide(&r, 9, HTTP_RESPONSE, NULL, true, 20);
+	end_at(&r, 9, HTTP_ABORT_CLOSED, 30);
+	assert_log(&r.log, "");
+	upgrade_to(&r, 11, "/v1/responses", OPENAI, 300);
+	hide(&r, 11, HTTP_REQUEST, NULL, true, 310);
+	hide(&r, 11, HTTP_RESPONSE, NULL, true, 320);
+	end_at(&r, 11, HTTP_ABORT_CLOSED, 330);
+	expect(&r, " undecoded=permessage-deflate\n");
+	rig_close(&r);
+}
+
 /* Met in the middle: the messages say what it is. */
 static void test_unseen_handshake(void **state)
 {
@@ -782,13 +804,14 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_responses), cmocka_unit_test(test_identity),
-		cmocka_unit_test(test_lanes),	  cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_opaque),	  cmocka_unit_test(test_unseen_handshake),
-		cmocka_unit_test(test_unread),	  cmocka_unit_test(test_unread_and_read),
-		cmocka_unit_test(test_live),	  cmocka_unit_test(test_live_speech),
-		cmocka_unit_test(test_realtime),  cmocka_unit_test(test_fallback),
-		cmocka_unit_test(test_bounds),	  cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_responses),	cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_lanes),		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_opaque),		cmocka_unit_test(test_unseen_handshake),
+		cmocka_unit_test(test_unread),		cmocka_unit_test(test_unread_of_anybody),
+		cmocka_unit_test(test_unread_and_read), cmocka_unit_test(test_live),
+		cmocka_unit_test(test_live_speech),	cmocka_unit_test(test_realtime),
+		cmocka_unit_test(test_fallback),	cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

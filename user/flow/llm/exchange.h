@@ -40,6 +40,9 @@ struct exchange_config {
 	uint64_t stale_ns; /* an exchange silent this long is evicted */
 	uint64_t sweep_ns; /* how often they are looked for, in event time */
 	bool content;	   /* keep the visible answer's text */
+	/* Processes are traced that nobody named (system-wide): what cannot be read has to show by its path that it is
+	 * a model's. Else a compressed WebSocket met in the middle is taken for one. */
+	bool anybody;
 };
 
 /* What the exchange stage wants to know of a connection; filled by the owner, may change until the call ends. */

@@ -261,7 +261,7 @@ static void unread_from_client(struct exchange_flow *f, struct ws_session *s, co
 		end_unread(f, s);
 		c = NULL;
 	}
-	if (s->foreign || (s->handshake_seen && !s->dialect) || (!c && s->calls))
+	if (s->foreign || ((s->handshake_seen || f->table->cfg.anybody) && !s->dialect) || (!c && s->calls))
 		return;
 	if (!c)
 		c = begin_unread(f, s, m);
