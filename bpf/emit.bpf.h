@@ -169,7 +169,8 @@ struct threads_map {
 #define PLAIN_UNDECIDED 0
 #define PLAIN_HTTP	1 /* it has an entry in `plains` */
 #define PLAIN_NEVER	2
-#define PLAIN_STDIO	3 /* standard input or output of a child: sock_info.stdio */
+#define PLAIN_STDIO	3 /* parent's end of standard input or output of a child: sock_info.stdio */
+#define PLAIN_CHILD	4 /* the child's own end of it */
 
 /* What is known of a socket of a target. Softirq events find their owner here, never in the current task. */
 struct sock_info {
@@ -225,7 +226,7 @@ struct called_map {
 /* Standard input and output of a child: see stdio.bpf.h. */
 struct stdio {
 	struct stdio_head head;
-	__u64 pipe;	    /* the child's input, 0: no pipe */
+	__u64 in;	    /* the child's input: struct pipe_inode_info, or struct sock */
 	struct plain plain; /* the connection; plain.key: of the parent */
 };
 
@@ -237,15 +238,18 @@ struct stdios_map {
 	__type(value, struct stdio);
 };
 
-/* Which of them an inode belongs to: a pipe, or the parent's end of a Unix socket. */
+/* Which of them an inode belongs to: a pipe, or an end of a Unix socket. */
+#define STDIO_IN    0 /* the child's input; a socket may be its output too */
+#define STDIO_OUT   1
+#define STDIO_CHILD 2 /* the child's own end of its input, where its reads count */
 struct stdio_end {
 	__u64 obj;
-	__u64 is_out; /* 0: the child's input, 1: its output; a socket may be both, then it is its input */
+	__u64 which;
 };
 
 struct stdio_ends_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2 * LIMIT_STDIO);
+	__uint(max_entries, 3 * LIMIT_STDIO);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u64); /* inode number */
 	__type(value, struct stdio_end);

@@ -328,7 +328,9 @@ struct stdio_head {
 	__u32 verdict;
 	__u32 flags;
 	__u32 looks;
-	__u32 tgid; /* the parent */
+	__u32 tgid;	 /* the parent */
+	__u32 child_ino; /* the child's own end, if that is in `stdio_ends` too; else 0 */
+	__u32 pad;
 };
 #define STDIO_F_SYSCALLS  1 /* its bytes are seen in system calls only: one of both is a pipe */
 #define STDIO_F_FRESH	  2 /* nothing moved before it was known */
@@ -429,7 +431,7 @@ EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct config) == 12);
 EV_ASSERT(sizeof(struct target) == 24);
-EV_ASSERT(sizeof(struct stdio_head) == 16);
+EV_ASSERT(sizeof(struct stdio_head) == 24);
 EV_ASSERT(sizeof(struct file_identity) == 32);
 EV_ASSERT(sizeof(struct conn_map_key) == 24);
 EV_ASSERT(sizeof(struct conn_state) == 104);

@@ -162,7 +162,7 @@ static __always_inline void look_for_stdio(struct sock_info *info, __u64 ino)
 
 	if (!end)
 		return;
-	info->plain = PLAIN_STDIO;
+	info->plain = end->which == STDIO_CHILD ? PLAIN_CHILD : PLAIN_STDIO;
 	info->stdio = end->obj;
 }
 
@@ -218,8 +218,8 @@ static __always_inline void plain_moved(struct sock *sk, struct called *c, struc
 	plain_find(m);
 	if (info->plain == PLAIN_UNDECIDED && stdio_any && !m->tcp)
 		look_for_stdio(info, c ? c->ino : sk->sk_socket->file->f_inode->i_ino);
-	if (info->plain == PLAIN_STDIO) {
-		if (stdio_moved(info->stdio, m) == STDIO_NEVER)
+	if (info->plain == PLAIN_STDIO || info->plain == PLAIN_CHILD) {
+		if (stdio_moved(info->stdio, m, info->plain == PLAIN_CHILD) == STDIO_NEVER)
 			info->plain = PLAIN_NEVER;
 		stdio_copy(m);
 		return;

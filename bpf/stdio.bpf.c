@@ -7,6 +7,8 @@
 struct end {
 	__u64 ino; /* of the pipe, or of the parent's end of the Unix socket; 0: neither */
 	__u64 pipe;
+	__u64 sock;    /* the child's own end */
+	__u64 own_ino; /* and its inode */
 	__u64 waiting; /* not 0: bytes were written and not read yet */
 };
 
@@ -15,6 +17,11 @@ static __always_inline bool pipe_holds_bytes(__u64 pipe)
 	struct pipe_inode_info *p = (struct pipe_inode_info *)pipe;
 
 	return BPF_CORE_READ(p, head) != BPF_CORE_READ(p, tail);
+}
+
+static __always_inline bool sock_holds_bytes(__u64 sk)
+{
+	return BPF_CORE_READ((struct sock *)sk, sk_receive_queue.qlen) != 0;
 }
 
 static __always_inline __u64 socket_ino(struct sock *sk)
@@ -31,7 +38,9 @@ static __noinline int end_of_socket(struct end *e, __u64 file)
 		return 0;
 	if (bpf_core_field_exists(struct unix_sock, peer)) /* else Unix sockets are a module */
 		e->ino = socket_ino(BPF_CORE_READ((struct unix_sock *)sk, peer));
-	e->waiting = BPF_CORE_READ(sk, sk_receive_queue.qlen);
+	e->sock = (__u64)sk;
+	e->own_ino = BPF_CORE_READ((struct file *)file, f_inode, i_ino);
+	e->waiting = sock_holds_bytes(e->sock);
 	return 0;
 }
 
@@ -45,6 +54,8 @@ static __noinline int end_of(struct end *e, __u64 files, __u32 n, __u32 mode)
 
 	e->ino = 0;
 	e->pipe = 0;
+	e->sock = 0;
+	e->own_ino = 0;
 	e->waiting = 0;
 	if (BPF_CORE_READ(table, max_fds) <= n || bpf_probe_read_kernel(&file, sizeof(file), fds + n) || !file)
 		return 0;
@@ -100,9 +111,9 @@ static __noinline bool holds_others(__u64 files, __u64 in, __u64 out)
 	return s.found == 3;
 }
 
-static __noinline int add_end(__u64 ino, __u64 obj, __u64 is_out)
+static __noinline int add_end(__u64 ino, __u64 obj, __u64 which)
 {
-	struct stdio_end e = {.obj = obj, .is_out = is_out};
+	struct stdio_end e = {.obj = obj, .which = which};
 
 	return bpf_map_update_elem(&stdio_ends, &ino, &e, BPF_NOEXIST);
 }
@@ -113,16 +124,18 @@ static __noinline int add_pair(const struct conn_map_key *parent, const struct e
 	__u64 obj = STDIO_OBJ(in->ino, out->ino);
 	struct stdio init = {}, *known;
 
-	init.pipe = in->pipe;
+	init.in = in->pipe ? in->pipe : in->sock;
 	init.plain.key = *parent;
 	init.plain.key.obj = obj;
 	init.head.tgid = parent->tgid;
 	if (in->pipe || out->pipe || !cfg.sock_length)
 		init.head.flags |= STDIO_F_SYSCALLS;
-	if (!running && (in->pipe || !in->waiting))
+	if (!running)
 		init.head.flags |= STDIO_F_FRESH;
-	if (!running && in->pipe && (in->waiting || !syscalls_seen))
+	if (!running && (in->waiting || (in->pipe && !syscalls_seen)))
 		init.head.flags |= STDIO_F_BY_READER;
+	if (in->sock && (init.head.flags & STDIO_F_BY_READER))
+		init.head.child_ino = in->own_ino;
 	/* Known already: from the preparation of this exec, or a wrapper that passes its own on to the real program. */
 	known = bpf_map_lookup_elem(&stdios, &obj);
 	if (known)
@@ -132,9 +145,11 @@ static __noinline int add_pair(const struct conn_map_key *parent, const struct e
 		return 0;
 	}
 	stdio_any = 1;
-	add_end(in->ino, obj, 0);
+	add_end(in->ino, obj, STDIO_IN);
 	if (in->ino != out->ino)
-		add_end(out->ino, obj, 1);
+		add_end(out->ino, obj, STDIO_OUT);
+	if (init.head.child_ino)
+		add_end(init.head.child_ino, obj, STDIO_CHILD);
 	return init.head.flags & STDIO_F_SYSCALLS;
 }
 
@@ -210,10 +225,11 @@ int is_jsonrpc(const struct plain_move *m)
 	return s.found != 0;
 }
 
-/* Only the first message of all can say no; and a look or two of those at something met in the middle. */
+/* The parent speaks first: an answer before that means that the child read before its reads were seen.
+ * Only the first message of all can say no; and a look or two of those at something met in the middle. */
 static __noinline int decide(struct stdio *s, const struct plain_move *m)
 {
-	bool fresh = (s->head.flags & STDIO_F_FRESH) && !s->head.looks;
+	bool fresh = (s->head.flags & STDIO_F_FRESH) && !s->head.looks && m->dir == EV_DIR_TX;
 
 	if (is_jsonrpc(m)) {
 		if (__sync_val_compare_and_swap(&s->head.verdict, STDIO_UNDECIDED, STDIO_JSONRPC) != STDIO_UNDECIDED)
@@ -248,16 +264,54 @@ static __noinline int look(struct stdio *s, struct plain_move *m)
 	return 0;
 }
 
-int stdio_moved(__u64 obj, struct plain_move *m)
+static __always_inline bool holds_bytes(const struct stdio *s)
+{
+	return s->head.child_ino ? sock_holds_bytes(s->in) : pipe_holds_bytes(s->in);
+}
+
+/* An answer was read: from here on the parent's own writes are told. */
+static __always_inline void answered(struct stdio *s)
+{
+	if ((s->head.flags & STDIO_F_BY_READER) && s->plain.conn.pos[EV_DIR_TX] && !holds_bytes(s))
+		__sync_fetch_and_and(&s->head.flags, ~STDIO_F_BY_READER);
+}
+
+/* The child read its input, while that counts. */
+static __noinline int child_read(struct stdio *s, struct plain_move *m)
+{
+	if (!(s->head.flags & STDIO_F_BY_READER) || m->dir != EV_DIR_RX || !m->len)
+		return 0;
+	m->dir = EV_DIR_TX;
+	m->tid = s->plain.key.tgid;
+	return look(s, m);
+}
+
+/* The parent moved bytes. */
+static __noinline int parent_moved(struct stdio *s, struct plain_move *m)
+{
+	if ((s->head.flags & STDIO_F_BY_READER) && m->dir == EV_DIR_TX)
+		return 0;
+	look(s, m);
+	if (m->dir == EV_DIR_RX)
+		answered(s);
+	return 0;
+}
+
+int stdio_moved(__u64 obj, struct plain_move *m, __u32 by_child)
 {
 	struct stdio *s = bpf_map_lookup_elem(&stdios, &obj);
 
 	if (!m)
 		return 0;
 	m->cookie = 0;
-	if (!s || !is_parent(s, bpf_get_current_task_btf()))
-		return 0;
-	look(s, m);
+	if (!s)
+		return STDIO_ENDED;
+	if (by_child)
+		child_read(s, m);
+	else if (is_parent(s, bpf_get_current_task_btf()))
+		parent_moved(s, m);
+	if (by_child && !(s->head.flags & STDIO_F_BY_READER))
+		return STDIO_NEVER;
 	return s->head.verdict;
 }
 
@@ -278,17 +332,9 @@ int stdio_ended(__u64 obj)
 
 /* --- pipes -------------------------------------------------------------------------------------------------------- */
 
-/* An answer was read: from here on the parent's own writes are told. */
-static __always_inline void answered(struct stdio *s)
-{
-	if ((s->head.flags & STDIO_F_BY_READER) && s->plain.conn.pos[EV_DIR_TX] && !pipe_holds_bytes(s->pipe))
-		__sync_fetch_and_and(&s->head.flags, ~STDIO_F_BY_READER);
-}
-
 int stdio_pipe_moved(__u64 ino, struct plain_move *m)
 {
 	struct stdio_end *e = bpf_map_lookup_elem(&stdio_ends, &ino);
-	__u32 by_reader, dir;
 	struct stdio *s;
 	bool parent;
 
@@ -297,25 +343,12 @@ int stdio_pipe_moved(__u64 ino, struct plain_move *m)
 	s = bpf_map_lookup_elem(&stdios, &e->obj);
 	if (!s)
 		return 0;
-	dir = m->dir & 1;
 	parent = is_parent(s, bpf_get_current_task_btf());
-	by_reader = s->head.flags & STDIO_F_BY_READER;
-	if (!e->is_out) { /* the child's input */
-		if (dir == EV_DIR_RX) {
-			if (!by_reader || !m->len || parent)
-				return 0;
-			m->dir = EV_DIR_TX;
-			m->tid = s->plain.key.tgid;
-		} else if (by_reader || !parent) {
-			return 0;
-		}
-	} else if (dir == EV_DIR_TX || !parent) {
+	if (e->which == STDIO_IN && !parent)
+		return child_read(s, m);
+	if (!parent || m->dir != (e->which == STDIO_IN ? EV_DIR_TX : EV_DIR_RX))
 		return 0;
-	} else if (!m->len) {
-		return stdio_ended(s->plain.key.obj);
-	}
-	look(s, m);
-	if (e->is_out && by_reader)
-		answered(s);
-	return 0;
+	if (!m->len)
+		return m->dir == EV_DIR_RX ? stdio_ended(s->plain.key.obj) : 0;
+	return parent_moved(s, m);
 }

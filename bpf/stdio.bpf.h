@@ -20,9 +20,9 @@
 /* A child runs a program (running: is found to do so). Both descriptor tables (struct files_struct *), and the identity
  * of the parent, obj left out. 1: a pair that needs syscall.bpf.c. */
 int stdio_note(__u64 files, __u64 parent_files, const struct conn_map_key *parent, __u32 running);
-/* The current thread moved bytes over a socket that is the parent's end. STDIO_*: what is known of the pair then.
- * m->cookie: they are to be copied. */
-int stdio_moved(__u64 obj, struct plain_move *m);
+/* The current thread moved bytes over a socket that is the parent's end, or the child's (by_child). STDIO_*: what is
+ * known of the pair then, STDIO_NEVER: the socket is of no interest any more. m->cookie: they are to be copied. */
+int stdio_moved(__u64 obj, struct plain_move *m, __u32 by_child);
 /* A call of the current thread on a pipe has ended: m->len 0 is the end of the file. Sets m->cookie too. */
 int stdio_pipe_moved(__u64 ino, struct plain_move *m);
 /* The parent read the end of the child's output. */

@@ -146,12 +146,18 @@ static int compare_u64(const void *a, const void *b)
 void syscalls_forget(struct syscalls *s, const uint64_t *pairs, size_t count, const uint64_t *held, size_t held_count)
 {
 	for (size_t i = 0; i < count; i++) {
-		uint64_t in = pairs[i] >> 32, out = (uint32_t)pairs[i];
+		uint64_t in = pairs[i] >> 32, out = (uint32_t)pairs[i], own;
+		struct stdio_head head = {0};
 
 		if (held_count && bsearch(&pairs[i], held, held_count, sizeof(*held), compare_u64))
 			continue;
 		bpf_map_delete_elem(s->cfg.ends_fd, &in);
 		bpf_map_delete_elem(s->cfg.ends_fd, &out);
+		if (!bpf_map_lookup_elem(s->cfg.stdios_fd, &pairs[i], s->value))
+			memcpy(&head, s->value, sizeof(head));
+		own = head.child_ino;
+		if (own)
+			bpf_map_delete_elem(s->cfg.ends_fd, &own);
 		bpf_map_delete_elem(s->cfg.stdios_fd, &pairs[i]);
 	}
 }
