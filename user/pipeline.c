@@ -446,6 +446,13 @@ static void on_mcp(void *ctx, const struct mcp_call *c)
 	if (c->transport == MCP_HTTP && is_served(flow_of(p, c->conn_id)))
 		return;
 	push_mcp(p, p->spans, c);
+	if (!c->answerer && c->method && !strcmp(c->method, "tools/call"))
+		agents_push_rpc(p->agents, &(struct agent_rpc){
+						   .proc = {.tgid = c->conn.tgid, .start_ns = c->conn.start_ns},
+						   .name = c->target,
+						   .at = {c->start_ns, c->end_ns},
+						   .is_error = c->error != NULL,
+					   });
 	if (p->cfg.on_mcp)
 		p->cfg.on_mcp(p->cfg.ctx, c);
 }

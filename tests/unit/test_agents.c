@@ -187,6 +187,36 @@ static void test_parallel_tools(void **state)
 			"agent_gap=90\n");
 }
 
+/* A request of MCP by the agent itself is what ran, whatever prefix the tool is offered under. */
+static void test_mcp_tool(void **state)
+{
+	struct world w;
+	struct call c;
+	struct agent_rpc rpc = {
+		.proc = {.tgid = 100, .start_ns = 1}, .name = "search", .at = {2400 * MS, 2900 * MS}, .is_error = true};
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "t1", "mcp__docs__search");
+	add_tool(&c, "t2", "research"); /* another tool, that ends in the same letters */
+	push_call(&w, &c);
+	agents_push_rpc(w.t, &rpc);
+	rpc.proc.tgid = 7;
+	agents_push_rpc(w.t, &rpc); /* somebody else's */
+	begin_call(&c, 2, 5000);
+	add_result(&c, "t1", NULL, 10);
+	add_result(&c, "t2", NULL, 20);
+	push_call(&w, &c);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"tool mcp__docs__search of 1 for 2: mcp 2400-2900 - x0 code 0 10 bytes\n"
+			"tool research of 1 for 2: upper bound 2210-5000 - x0 code 0 20 bytes\n"
+			"turn 1 of 0 1000-6210 complete steps 2 tools 2: first_token=400 generation=2020 tool=500 "
+			"agent_gap=2290\n");
+}
+
 static void set(char **field, const char *value)
 {
 	free(*field);
@@ -464,6 +494,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_turn_with_a_tool),
 		cmocka_unit_test(test_parallel_tools),
+		cmocka_unit_test(test_mcp_tool),
 		cmocka_unit_test(test_sub_agent_by_id),
 		cmocka_unit_test(test_sub_agent_by_time),
 		cmocka_unit_test(test_sub_agent_in_a_child),

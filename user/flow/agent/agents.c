@@ -65,6 +65,7 @@ struct agents {
 	struct lane *lanes, *oldest;
 	struct tool_name *tool_names;
 	struct model_waits *models;
+	struct toolwait_rpcs rpcs;
 	struct walltime *run_wall;
 	struct agents_run run;
 	uint64_t last_turn;
@@ -132,6 +133,11 @@ void agents_push_proc(struct agents *t, const struct proc *p)
 static void text(char *out, size_t size, const char *s)
 {
 	snprintf(out, size, "%s", s ? s : "");
+}
+
+void agents_push_rpc(struct agents *t, const struct agent_rpc *r)
+{
+	toolwait_note_rpc(&t->rpcs, r);
 }
 
 /* --- tools ----------------------------------------------------------------------------------------------------------
@@ -207,6 +213,7 @@ static void end_tools(struct agents *t, struct lane *l, const struct call *c, ui
 	struct tool_ctx ctx = {t, l};
 	const struct toolwait_end end = {
 		.family = t->family,
+		.rpcs = &t->rpcs,
 		.agent = &l->of->proc,
 		.agent_index = l->of->agent.index,
 		.sub = l->of->agent.parent >= 0,
@@ -796,7 +803,7 @@ int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out)
 
 const char *tool_join_name(enum tool_join j)
 {
-	static const char *const names[] = {"upper bound", "time", "client", "id"};
+	static const char *const names[] = {"upper bound", "time", "client", "mcp", "id"};
 
 	return names[j];
 }

@@ -11,9 +11,9 @@
  * over with an answer that asks for nothing more; failed and cut answers keep it open, for their retry.
  *
  * A tool call is over when a request carries its result, or when its lane goes on without. It is joined, in this order,
- * to: the child whose environment names its id; the client's own measure; the processes of the agent's tree that were
- * born between its block in the answer and the request that follows. With none of them the gap is all that is known: an
- * upper bound.
+ * to: the child whose environment names its id; the MCP request of its name; the client's own measure; the processes of
+ * the agent's tree that were born between its block in the answer and the request that follows. With none of them the
+ * gap is all that is known: an upper bound.
  *
  * A sub-agent is what the client's ids say; else another conversation of the same process, or a call of a descendant
  * process, that begins while a lane waits for its tools ("by time").
@@ -35,9 +35,10 @@ enum tool_join {
 	TOOL_JOIN_GAP,	  /* nothing was seen to run: upper bound */
 	TOOL_JOIN_TIME,	  /* by time and process tree */
 	TOOL_JOIN_CLIENT, /* the client's own measure */
+	TOOL_JOIN_RPC,	  /* a tools/call of MCP with that name, by the agent's process */
 	TOOL_JOIN_ID,	  /* the id in a child's environment */
 };
-const char *tool_join_name(enum tool_join j); /* "upper bound", "time", "client", "id" */
+const char *tool_join_name(enum tool_join j); /* "upper bound", "time", "client", "mcp", "id" */
 
 struct agent {
 	unsigned index;		/* in order of appearance, from 0 */
@@ -104,6 +105,16 @@ void agents_free(struct agents *t);
 
 /* Born, another program, or ended. */
 void agents_push_proc(struct agents *t, const struct proc *p);
+
+/* A tools/call of MCP that a process made. `name` is borrowed for the call. */
+struct agent_rpc {
+	struct proc_key proc;
+	const char *name;
+	struct interval at;
+	bool is_error;
+};
+#define AGENTS_RPCS_MAX 256 /* the latest ones that no tool call was joined with */
+void agents_push_rpc(struct agents *t, const struct agent_rpc *r);
 
 struct agent_place {
 	unsigned agent;

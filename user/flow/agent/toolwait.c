@@ -2,6 +2,7 @@
 #include "toolwait.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -111,6 +112,49 @@ struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns)
 	return named ? named : any;
 }
 
+/* --- MCP ------------------------------------------------------------------------------------------------------------
+ */
+
+void toolwait_note_rpc(struct toolwait_rpcs *t, const struct agent_rpc *r)
+{
+	struct toolwait_rpc *slot = &t->ring[t->next++ % AGENTS_RPCS_MAX];
+
+	*slot = (struct toolwait_rpc){.proc = r->proc, .at = r->at, .is_error = r->is_error};
+	snprintf(slot->name, sizeof(slot->name), "%s", r->name ? r->name : "");
+}
+
+/* Agents offer a server's tool under its own name, or behind a prefix: mcp__SERVER__NAME, SERVER_NAME, SERVER.NAME. */
+static bool names_rpc(const char *tool, const char *rpc)
+{
+	size_t tool_len = tool ? strlen(tool) : 0, len = strlen(rpc);
+	const char *tail = tool + (tool_len - len);
+
+	if (!len || tool_len < len || strcmp(tail, rpc))
+		return false;
+	return tool_len == len || !isalnum((unsigned char)tail[-1]);
+}
+
+/* The first request of that name by the agent's process while the tool was waited for. It is used up. */
+static const struct toolwait_rpc *take_rpc(const struct toolwait_end *end, const struct tool_pending *p,
+					   struct toolwait_rpc *copy)
+{
+	struct toolwait_rpc *found = NULL;
+
+	for (size_t i = 0; end->rpcs && i < AGENTS_RPCS_MAX; i++) {
+		struct toolwait_rpc *r = &end->rpcs->ring[i];
+		bool ours = r->proc.tgid == end->agent->tgid && r->proc.start_ns == end->agent->start_ns;
+
+		if (ours && r->at.begin_ns >= p->begin_ns && r->at.begin_ns < end->end_ns &&
+		    names_rpc(p->name, r->name) && (!found || r->at.begin_ns < found->at.begin_ns))
+			found = r;
+	}
+	if (!found)
+		return NULL;
+	*copy = *found;
+	found->name[0] = '\0';
+	return copy;
+}
+
 /* --- joining --------------------------------------------------------------------------------------------------------
  */
 
@@ -189,6 +233,8 @@ static void add_process(struct agent_tool *t, const struct family_member *m, uin
 static void tell(const struct toolwait *w, const struct join *j, const struct toolwait_end *end, size_t i)
 {
 	const struct tool_result *result = result_of(w, i, end->next);
+	const struct toolwait_rpc *rpc = NULL;
+	struct toolwait_rpc copy;
 	struct agent_tool t = {
 		.agent = end->agent_index,
 		.sub = end->sub,
@@ -208,7 +254,13 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 	for (size_t b = 0; j && b < j->born_count; b++)
 		if (j->owner[b] == i)
 			add_process(&t, j->born[b], end->end_ns);
-	if (t.processes) {
+	if (!j || !j->by_id[i])
+		rpc = take_rpc(end, &w->tools[i], &copy);
+	if (rpc) {
+		t.join = TOOL_JOIN_RPC;
+		t.at = (struct interval){rpc->at.begin_ns, rpc->at.end_ns < end->end_ns ? rpc->at.end_ns : end->end_ns};
+		t.is_error = t.is_error < 0 ? rpc->is_error : t.is_error;
+	} else if (t.processes) {
 		t.join = j->by_id[i] ? TOOL_JOIN_ID : TOOL_JOIN_TIME;
 		t.ambiguous = t.join == TOOL_JOIN_TIME && j->may_count > 1;
 	}

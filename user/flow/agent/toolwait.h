@@ -30,8 +30,21 @@ bool toolwait_answered_by(const struct toolwait *w, const struct call *c);
  * like one if there are any; NULL: none. */
 struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns);
 
+/* The latest MCP requests: a ring. Zero: none. */
+struct toolwait_rpcs {
+	struct toolwait_rpc {
+		struct proc_key proc;
+		struct interval at;
+		char name[128]; /* "": joined, or none */
+		bool is_error;
+	} ring[AGENTS_RPCS_MAX];
+	unsigned next;
+};
+void toolwait_note_rpc(struct toolwait_rpcs *t, const struct agent_rpc *r);
+
 struct toolwait_end {
 	const struct family *family;
+	struct toolwait_rpcs *rpcs;
 	const struct proc_key *agent;
 	unsigned agent_index;
 	bool sub;
