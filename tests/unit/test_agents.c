@@ -187,6 +187,12 @@ static void test_parallel_tools(void **state)
 			"agent_gap=90\n");
 }
 
+static void set(char **field, const char *value)
+{
+	free(*field);
+	*field = value ? strdup(value) : NULL;
+}
+
 /* A request of MCP by the agent itself is what ran, whatever prefix the tool is offered under. */
 static void test_mcp_tool(void **state)
 {
@@ -208,19 +214,14 @@ static void test_mcp_tool(void **state)
 	begin_call(&c, 2, 5000);
 	add_result(&c, "t1", NULL, 10);
 	add_result(&c, "t2", NULL, 20);
+	set(&c.tool_durations, "mcp__docs__search=600, research=1500");
 	push_call(&w, &c);
 	agents_finish(w.t, 20000 * MS);
 	close_world(&w, "agent 0 parent -1 - by call 0\n"
 			"tool mcp__docs__search of 1 for 2: mcp 2400-2900 - x0 code 0 10 bytes\n"
-			"tool research of 1 for 2: upper bound 2210-5000 - x0 code 0 20 bytes\n"
-			"turn 1 of 0 1000-6210 complete steps 2 tools 2: first_token=400 generation=2020 tool=500 "
-			"agent_gap=2290\n");
-}
-
-static void set(char **field, const char *value)
-{
-	free(*field);
-	*field = value ? strdup(value) : NULL;
+			"tool research of 1 for 2: client 2210-3710 - x0 code 0 20 bytes\n"
+			"turn 1 of 0 1000-6210 complete steps 2 tools 2: first_token=400 generation=2020 tool=1500 "
+			"agent_gap=1290\n");
 }
 
 static void test_sub_agent_by_id(void **state)

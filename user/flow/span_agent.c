@@ -79,6 +79,7 @@ static int tool_args(struct span *s, const struct agent_tool *t)
 	span_put_text(&j, "joined", tool_join_name(t->join), 32);
 	span_put_true(&j, "ambiguous", t->ambiguous);
 	json_double(&j, "duration_ms", (double)(t->at.end_ns - t->at.begin_ns) / 1e6, 3);
+	span_put_duration(&j, "client_duration_ms", t->client_ns);
 	if (t->processes) {
 		json_uint(&j, "processes", t->processes);
 		span_put_text(&j, "program", t->program, 64);

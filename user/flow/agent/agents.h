@@ -11,7 +11,7 @@
  * over with an answer that asks for nothing more; failed and cut answers keep it open, for their retry.
  *
  * A tool call is over when a request carries its result, or when its lane goes on without. It is joined, in this order,
- * to: the child whose environment names its id; the MCP request of its name; the client's own measure; the processes of
+ * to: the child whose environment names its id; the MCP request of its name; the processes of
  * the agent's tree that were born between its block in the answer and the request that follows. With none of them the
  * gap is all that is known: an upper bound.
  *
@@ -60,6 +60,7 @@ struct agent_tool {
 	uint64_t result_call_id; /* that carries the result; 0: none came */
 	const char *id, *name;	 /* NULL unknown */
 	enum tool_join join;
+	int64_t client_ns;    /* what the client says it took; UNKNOWN_COUNT */
 	bool ambiguous;	      /* several tools of the answer may own these processes */
 	struct interval at;   /* of what ran; of the whole window with TOOL_JOIN_GAP */
 	unsigned processes;   /* joined */

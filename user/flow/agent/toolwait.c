@@ -230,6 +230,34 @@ static void add_process(struct agent_tool *t, const struct family_member *m, uin
 		t->cpu_ns += m->cpu_ns;
 }
 
+/* The client's own measure: of the n-th tool of a name the n-th one. UNKNOWN_COUNT where it says nothing. */
+static int64_t client_measure(const struct toolwait *w, size_t tool, const struct call *c)
+{
+	const char *name = w->tools[tool].name;
+	struct sv item, rest = sv_of(c ? c->tool_durations : NULL);
+	size_t nth = 0;
+
+	for (size_t i = 0; name && i < tool; i++)
+		nth += w->tools[i].name && !strcmp(w->tools[i].name, name);
+	while (name && rest.ptr) {
+		struct sv value, key;
+		uint64_t ms = 0;
+
+		item = sv_cut(rest, ',', &rest);
+		key = sv_trim(sv_cut(item, '=', &value));
+		if (!sv_eq(key, sv_of(name)) || nth--)
+			continue;
+		value = sv_trim(value);
+		for (size_t i = 0; i < value.len; i++) {
+			if (value.ptr[i] < '0' || value.ptr[i] > '9' || value.len > 9)
+				return UNKNOWN_COUNT;
+			ms = ms * 10 + (uint64_t)(value.ptr[i] - '0');
+		}
+		return value.len ? (int64_t)ms * 1000000 : UNKNOWN_COUNT;
+	}
+	return UNKNOWN_COUNT;
+}
+
 static void tell(const struct toolwait *w, const struct join *j, const struct toolwait_end *end, size_t i)
 {
 	const struct tool_result *result = result_of(w, i, end->next);
@@ -245,6 +273,7 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 		.name = w->tools[i].name,
 		.spawned = w->tools[i].spawned,
 		.at = {w->tools[i].begin_ns, end->end_ns},
+		.client_ns = client_measure(w, i, end->next),
 		.result_bytes = result ? result->bytes : UNKNOWN_COUNT,
 		.is_error = result ? result->is_error : -1,
 	};
@@ -263,6 +292,9 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 	} else if (t.processes) {
 		t.join = j->by_id[i] ? TOOL_JOIN_ID : TOOL_JOIN_TIME;
 		t.ambiguous = t.join == TOOL_JOIN_TIME && j->may_count > 1;
+	} else if (t.client_ns >= 0 && t.at.begin_ns + (uint64_t)t.client_ns <= t.at.end_ns) {
+		t.join = TOOL_JOIN_CLIENT;
+		t.at.end_ns = t.at.begin_ns + (uint64_t)t.client_ns;
 	}
 	end->on_tool(end->ctx, &t);
 }

@@ -55,6 +55,7 @@ void call_release(struct call *c)
 	free(c->parent_agent_id);
 	free(c->agent_name);
 	free(c->turn_id);
+	free(c->tool_durations);
 	free(c->segments);
 	free(c->stall_at);
 	free(c->late_at);

@@ -131,6 +131,8 @@ struct call {
 	int interactive;	     /* the client says that a person (1) or a script (0) drives it; -1 unknown */
 	struct tool_result *results; /* owned array: what the newest part of the request answers */
 	size_t result_count;
+	char *tool_durations;  /* owned; what the client says its tools took: "Bash=418" in ms, comma between; NULL none
+				*/
 	struct sock_addr peer; /* family 0: unknown */
 
 	struct usage usage;

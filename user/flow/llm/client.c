@@ -81,6 +81,8 @@ static void identify_turn(const struct http_head *h, struct client *out)
 		text_copy(out->agent_name, sizeof(out->agent_name), text_json_member(metadata, "agent_name"));
 	if (!out->agent_name[0])
 		text_copy(out->agent_name, sizeof(out->agent_name), text_json_member(metadata, "subagent_kind"));
+	text_copy(out->tool_durations, sizeof(out->tool_durations),
+		  http_header_get(h, "x-claude-code-prev-tool-durations"));
 	out->interactive = interactive(http_header_get(h, "user-agent"));
 	out->trigger = stated_trigger(http_header_get(h, "x-initiator"));
 }

@@ -144,6 +144,8 @@ static void report_turn(const struct pending *p, struct call *c)
 		c->turn_id = (char *)p->facts.turn;
 	else if (client->turn[0])
 		c->turn_id = (char *)client->turn;
+	if (client->tool_durations[0])
+		c->tool_durations = (char *)client->tool_durations;
 	c->interactive = client->interactive;
 	if (client->trigger != CALL_TRIGGER_UNKNOWN && c->trigger != CALL_TRIGGER_TOOL_RESULTS)
 		c->trigger = client->trigger;
