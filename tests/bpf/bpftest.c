@@ -2664,6 +2664,7 @@ static void case_closing_sockets(void)
 	}
 	close(fd[0]);
 	usleep(1700000);
+	close_and_settle(fd[1]);
 }
 
 static void test_reclaim_sockets(void)
@@ -2678,6 +2679,8 @@ static void test_reclaim_sockets(void)
 		_exit(0);
 	}
 	test_reclaim("what nobody frees goes with its socket", case_closing_sockets, 1);
+	usleep(20000); /* softirq events of the other one */
+	probes_consume(probes);
 	kill(server, SIGKILL);
 	waitpid(server, NULL, 0);
 }
