@@ -330,6 +330,8 @@ static __always_inline bool aead_entered(struct pt_regs *ctx, struct task_struct
 	call->flags |= CALL_HALF | CALL_UNFREED;
 	if (!record_read(&a, call))
 		return false;
+	if (!cfg.sock_length) /* its socket has to be seen */
+		sockets_ns = call->entry_ns;
 	if (bpf_probe_read_user(&call->salt, sizeof(call->salt), (const void *)PT_REGS_PARM5(ctx)))
 		stat_add(ST_FAULT, 1);
 	if (call->role == TLS_ROLE_READ)

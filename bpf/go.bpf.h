@@ -61,6 +61,8 @@ static __always_inline void go_call_begin(struct pt_regs *ctx, struct task_struc
 		call_refused(&call, ST_FAULT);
 		return;
 	}
+	if (!cfg.sock_length)
+		sockets_ns = call.entry_ns;
 	call.sp = PT_REGS_SP(ctx) - stack.hi;
 	if (call.buf >= stack.lo && call.buf < stack.hi) {
 		call.buf = stack.hi - call.buf;

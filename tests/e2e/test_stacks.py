@@ -120,10 +120,13 @@ def at_once(stack):
     attach(stack, at_once=12, rounds=8)
 
 
-@cases([(f"{stack}, {option}", stack, option) for stack in ("go, stripped, HTTP/2", "deno") for option in ("multi", "perf")])
+OLDER = ("--attach=multi", "--attach=perf", "--no-sock-length")
+
+
+@cases([(f"{stack}, {option}", stack, option) for stack in ("go, stripped, HTTP/2", "deno") for option in OLDER])
 def older_kernel(stack, option):
     """as on an older kernel"""
-    attach(stack, f"--attach={option}")
+    attach(stack, option)
 
 
 @cases([("deno", "deno")])

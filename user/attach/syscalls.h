@@ -7,8 +7,9 @@
  * longer, because every program of the machine pays for it. Needed
  *   - while a target and a child of it are joined by a pipe over which JSON-RPC is spoken, or nothing yet;
  *   - where the kernel does not tell what sockets send and receive (before 6.3): while a target has a stream socket
- * that carries plain HTTP or has not shown what it carries, and for a while after a start, an exec, a connect, or bytes
- *     over such a socket. What moved before is not seen.
+ *     that carries plain HTTP or has not shown what it carries, and for a while after a start, an exec, a connect,
+ *     bytes over such a socket, or TLS of Go or of ciphers, whose connections only sockets tell apart. What moved
+ *     before is not seen.
  * Private child of probes.c.
  */
 
