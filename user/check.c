@@ -169,8 +169,9 @@ static bool check_kernel(void)
 	f = probes_features(p);
 	printf("attach: %s\n", modes[f->mode]);
 	printf("records: %s\n", f->read_dynptr ? "of the actual length" : "in size classes");
-	printf("sockets: %s; retransmits: %s; resets: %s; round-trip time: %s\n", f->sock_length ? "yes" : "no",
-	       f->tcp_retransmit ? "yes" : "no", f->tcp_reset ? "yes" : "no", f->tcp_rtt ? "yes" : "no");
+	printf("sockets: %s; retransmits: %s; resets: %s; round-trip time: %s\n",
+	       f->sock_length ? "yes" : "by system calls", f->tcp_retransmit ? "yes" : "no",
+	       f->tcp_reset ? "yes" : "no", f->tcp_rtt ? "yes" : "no");
 	if (*f->degraded)
 		printf("degraded: %s\n", f->degraded);
 	probes_close(p);

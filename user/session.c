@@ -776,7 +776,8 @@ static void announce(struct session *s)
 	static const char *const modes[] = {"uprobe session links", "uprobe multi links", "perf uprobes"};
 
 	log_verbose("%s; records %s; sockets %s", modes[f->mode],
-		    f->read_dynptr ? "of actual length" : "in size classes", f->sock_length ? "bound" : "not bound");
+		    f->read_dynptr ? "of actual length" : "in size classes",
+		    f->sock_length ? "bound" : "by system calls");
 	if (!s->o->quiet)
 		log_info("tracing %s%zu process%s, %s; Ctrl-C stops", s->o->all ? "whoever calls a model among " : "",
 			 targets_count(s->targets), targets_count(s->targets) == 1 ? "" : "es",
