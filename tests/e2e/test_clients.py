@@ -164,7 +164,14 @@ def c_client(api, how):
     finish(perfbpf, server, 12, skip=skip if how == "open" else ())
 
 
-@cases([("multi", "--attach=multi"), ("perf", "--attach=perf"), ("no dynptr", "--no-dynptr")])
+@cases(
+    [
+        ("multi", "--attach=multi"),
+        ("perf", "--attach=perf"),
+        ("no dynptr", "--no-dynptr"),
+        ("no sock_send_length", "--no-sock-length"),
+    ]
+)
 def degraded(option):
     """as on an older kernel"""
     server = Server()
