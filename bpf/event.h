@@ -330,7 +330,7 @@ struct stdio_head {
 	__u32 looks;
 	__u32 tgid;	 /* the parent */
 	__u32 child_ino; /* the child's own end, if that is in `stdio_ends` too; else 0 */
-	__u32 pad;
+	__u32 noted_s;	 /* when it was met, in seconds */
 };
 #define STDIO_F_SYSCALLS  1 /* its bytes are seen in system calls only: one of both is a pipe */
 #define STDIO_F_FRESH	  2 /* nothing moved before it was known */

@@ -128,6 +128,7 @@ static __noinline int add_pair(const struct conn_map_key *parent, const struct e
 	init.plain.key = *parent;
 	init.plain.key.obj = obj;
 	init.head.tgid = parent->tgid;
+	init.head.noted_s = bpf_ktime_get_boot_ns() / 1000000000;
 	if (in->pipe || out->pipe || !cfg.sock_length)
 		init.head.flags |= STDIO_F_SYSCALLS;
 	if (!running)

@@ -2789,6 +2789,14 @@ static void case_stdio(void)
 	waitpid(pid, &status, 0);
 }
 
+static void case_silent(void)
+{
+	int in, out;
+
+	start_server(&in, &out);
+	usleep(50000);
+}
+
 #define STDIO_BEGIN "fork\nexec /proc/self/exe bpftest|serve-stdio\n"
 #define STDIO_END   "exit child 0 signal 0\nexit 0 signal 0\n"
 
@@ -2841,6 +2849,12 @@ static void test_stdio(void)
 		return;
 	probes_tick(probes, clock_boot_ns() + 10000000000ull);
 	verdict(!probes_sees_syscalls(probes), "and system calls cost nothing any more");
+	stdio_sockets = false;
+	run_child(case_silent, true);
+	probes_tick(probes, clock_boot_ns());
+	verdict(probes_sees_syscalls(probes), "a child that is not spoken to is waited for");
+	probes_tick(probes, clock_boot_ns() + 65000000000ull);
+	verdict(!probes_sees_syscalls(probes), "but not for ever");
 }
 
 static void check_unseen(const char *name, const char *golden, void (*fn)(void), uint64_t add)

@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "bpf/event.h"
 
+#define NS_PER_S 1000000000ull
+
 struct syscalls {
 	struct syscalls_config cfg;
 	struct bpf_link *link;
@@ -69,24 +71,28 @@ void syscalls_detach(struct syscalls *s)
 }
 
 /* Whether a pair needs it. */
-static bool needs(struct syscalls *s, const uint64_t *key)
+static bool needs(struct syscalls *s, const uint64_t *key, uint64_t now_ns)
 {
 	struct stdio_head head;
 
 	if (bpf_map_lookup_elem(s->cfg.stdios_fd, key, s->value))
 		return false;
 	memcpy(&head, s->value, sizeof(head));
-	return (head.flags & STDIO_F_SYSCALLS) && (head.verdict == STDIO_UNDECIDED || head.verdict == STDIO_JSONRPC);
+	if (!(head.flags & STDIO_F_SYSCALLS))
+		return false;
+	if (head.verdict != STDIO_UNDECIDED)
+		return head.verdict == STDIO_JSONRPC;
+	return !(head.flags & STDIO_F_FRESH) || now_ns / NS_PER_S < head.noted_s + SYSCALLS_SILENT_S;
 }
 
-static bool pipes_need(struct syscalls *s)
+static bool pipes_need(struct syscalls *s, uint64_t now_ns)
 {
 	uint64_t key, next;
 	bool more = bpf_map_get_next_key(s->cfg.stdios_fd, NULL, &next) == 0;
 
 	for (unsigned i = 0; more && i < LIMIT_STDIO; i++) {
 		key = next;
-		if (needs(s, &key))
+		if (needs(s, &key, now_ns))
 			return true;
 		more = bpf_map_get_next_key(s->cfg.stdios_fd, &key, &next) == 0;
 	}
@@ -107,7 +113,7 @@ static bool sockets_need(const struct syscalls *s, uint64_t now_ns)
 
 void syscalls_update(struct syscalls *s, uint64_t now_ns)
 {
-	if (pipes_need(s))
+	if (pipes_need(s, now_ns))
 		s->needed_ns = now_ns;
 	if ((s->needed_ns && now_ns < s->needed_ns + SYSCALLS_LINGER_NS) || sockets_need(s, now_ns))
 		attach(s);

@@ -5,7 +5,8 @@
 /*
  * The one program at the end of every system call (bpf/syscall.bpf.c): attached while something needs it, and not
  * longer, because every program of the machine pays for it. Needed
- *   - while a target and a child of it are joined by a pipe over which JSON-RPC is spoken, or nothing yet;
+ *   - while a target and a child of it are joined by a pipe over which JSON-RPC is spoken, or nothing yet (for
+ *     SYSCALLS_SILENT_S; a child that was there before us may be silent for longer);
  *   - where the kernel does not tell what sockets send and receive (before 6.3): while a target has a stream socket
  *     that carries plain HTTP or has not shown what it carries, and for a while after a start, an exec, a connect,
  *     bytes over such a socket, or TLS of Go or of ciphers, whose connections only sockets tell apart. What moved
@@ -17,7 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SYSCALLS_LINGER_NS	   1000000000ull  /* how long it stays attached after it was needed for pipes */
+#define SYSCALLS_LINGER_NS	   1000000000ull /* how long it stays attached after it was needed for pipes */
+#define SYSCALLS_SILENT_S	   60 /* a child that was started so long ago and has not been spoken to is no server */
 #define SYSCALLS_SOCKETS_LINGER_NS 30000000000ull /* and for sockets */
 
 struct bpf_program;
