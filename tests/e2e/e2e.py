@@ -299,6 +299,17 @@ def need_module(name):
         raise Skip(f"no python3-{name}")
 
 
+def usual_calls(prefix):
+    """Of each kind one: three dialects, streams and a document, reasoning, tools, gzip, cuts inside characters."""
+    return [
+        request("anthropic", f"{prefix}-1", "tokens=12&delay_ms=20&gap_ms=2&cache_read=40&cache_write=10"),
+        request("openai.chat", f"{prefix}-2", "tokens=6&reasoning=3&delay_ms=10&gap_ms=1&utf8=1&utf8_cut=1&split=50"),
+        request("openai.responses", f"{prefix}-3", "tokens=9&tool=1&burst=3&delay_ms=10&gap_ms=1&reasoning=2"),
+        request("anthropic", f"{prefix}-4", "tokens=20&delay_ms=15", stream=False),
+        request("openai.chat", f"{prefix}-5", "tokens=10&delay_ms=10&gap_ms=1&gzip=1&cache_read=64&tool=2"),
+    ]
+
+
 def write_config(**cfg):
     path = os.path.join(directory(), "calls.json")
     with open(path, "w", encoding="utf-8") as f:
@@ -470,3 +481,20 @@ def check_trace(perfbpf):
 
 def call_slices(trace):
     return [e for e in trace["traceEvents"] if e["ph"] == "X" and e.get("cat") == "llm"]
+
+
+def finish(perfbpf, server, count, slack_ms, skip=()):
+    """The target has ended, and so perfbpf ends by itself: all calls are there and exact. Returns the pairs."""
+    status = perfbpf.end()
+    assert status == 0, f"exit status {status}; stderr:\n{perfbpf.err()}"
+    pairs = check_calls(perfbpf, server, count, slack_ms, skip)
+    check_nothing_lost(perfbpf)
+    trace = check_trace(perfbpf)
+    assert len(call_slices(trace)) == count, f"{len(call_slices(trace))} call slices, not {count}"
+    assert trace["metadata"]["call_count"] == count, trace["metadata"]
+    return pairs
+
+
+def check_method(perfbpf, method):
+    methods = {f["method"] for f in perfbpf.trace()["metadata"]["attach"] if f["functions"]}
+    assert method in methods, f"attached by {methods}; stderr:\n{perfbpf.err()}"

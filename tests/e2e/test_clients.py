@@ -9,20 +9,15 @@ import signal
 import subprocess
 
 import e2e
-from e2e import CLIENT, Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, check_trace, request
+from e2e import CLIENT, Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, request
 
 # Attaching to a process whose TLS library is not even loaded yet costs it the first traps.
 COLD_MS = 25.0
 
 
 def usual_calls(prefix):
-    """One of each: three dialects, streams and documents, reasoning, tools, gzip, cuts inside characters."""
     return [
-        request("anthropic", f"{prefix}-1", "tokens=12&delay_ms=20&gap_ms=2&cache_read=40&cache_write=10"),
-        request("openai.chat", f"{prefix}-2", "tokens=6&reasoning=3&delay_ms=10&gap_ms=1&utf8=1&utf8_cut=1&split=50"),
-        request("openai.responses", f"{prefix}-3", "tokens=9&tool=1&burst=3&delay_ms=10&gap_ms=1&reasoning=2"),
-        request("anthropic", f"{prefix}-4", "tokens=20&delay_ms=15", stream=False),
-        request("openai.chat", f"{prefix}-5", "tokens=10&delay_ms=10&gap_ms=1&gzip=1&cache_read=64&tool=2"),
+        *e2e.usual_calls(prefix),
         request("openai.responses", f"{prefix}-6", "hidden_reasoning=50&chunk=100&tokens=5", stream=False),
         request("anthropic", f"{prefix}-7", "tokens=8&reasoning=4&gap_ms=1&pings=1&deflate=1&tool=1"),
     ]
@@ -58,15 +53,7 @@ def command_of(name, server, calls, **cfg):
 
 
 def finish(perfbpf, server, count, slack=COLD_MS, skip=()):
-    """The target has ended, and so perfbpf ends by itself."""
-    status = perfbpf.end()
-    assert status == 0, f"exit status {status}; stderr:\n{perfbpf.err()}"
-    pairs = check_calls(perfbpf, server, count, slack, skip)
-    check_nothing_lost(perfbpf)
-    trace = check_trace(perfbpf)
-    assert len(e2e.call_slices(trace)) == count, f"{len(e2e.call_slices(trace))} call slices, not {count}"
-    assert trace["metadata"]["call_count"] == count, trace["metadata"]
-    return pairs
+    return e2e.finish(perfbpf, server, count, slack, skip)
 
 
 def feed_curl(client, server, calls):

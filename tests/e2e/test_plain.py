@@ -19,11 +19,7 @@ CLIENTS = os.path.join(e2e.HERE, "clients")
 def usual_calls(prefix):
     large = 60000 if prefix == "curl" else 300000  # curl takes no longer line
     return [
-        request("anthropic", f"{prefix}-1", "tokens=12&delay_ms=20&gap_ms=2&cache_read=40&cache_write=10"),
-        request("openai.chat", f"{prefix}-2", "tokens=6&reasoning=3&delay_ms=10&gap_ms=1&utf8=1&utf8_cut=1&split=50"),
-        request("openai.responses", f"{prefix}-3", "tokens=9&tool=1&burst=3&delay_ms=10&gap_ms=1&reasoning=2"),
-        request("anthropic", f"{prefix}-4", "tokens=20&delay_ms=15", stream=False),
-        request("openai.chat", f"{prefix}-5", "tokens=10&delay_ms=10&gap_ms=1&gzip=1&cache_read=64&tool=2"),
+        *e2e.usual_calls(prefix),
         request("anthropic", f"{prefix}-6", "tokens=8&gap_ms=1&pings=1", prompt="x" * large),
         request("anthropic", f"{prefix}-7", "tokens=5&until_close=1"),
     ]
@@ -65,12 +61,7 @@ def rows(perfbpf):
 
 
 def finish(perfbpf, server, count, skip=()):
-    status = perfbpf.end()
-    assert status == 0, f"exit status {status}; stderr:\n{perfbpf.err()}"
-    pairs = check_calls(perfbpf, server, count, COLD_MS, skip)
-    check_nothing_lost(perfbpf)
-    trace = check_trace(perfbpf)
-    assert len(e2e.call_slices(trace)) == count, f"{len(e2e.call_slices(trace))} call slices, not {count}"
+    pairs = e2e.finish(perfbpf, server, count, COLD_MS, skip)
     for call, _ in pairs:
         expect_plain(call, server)
     return pairs

@@ -8,8 +8,7 @@ import subprocess
 import time
 
 import e2e
-from e2e import SLACK_MS, Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, check_trace
-from e2e import expect, request, server_ttft_ms
+from e2e import SLACK_MS, Client, Perfbpf, Server, Skip, case, cases, check_nothing_lost, expect, request, server_ttft_ms
 
 # Runtimes start threads of their own; the first trap in each costs more.
 COLD_MS = 50.0
@@ -22,13 +21,10 @@ LOAD_SECONDS = float(os.environ.get("PERFBPF_E2E_LOAD_SECONDS", "20"))
 
 def calls_of(name):
     return [
-        request("anthropic", f"{name}-1", "tokens=12&delay_ms=20&gap_ms=2&cache_read=40&cache_write=10"),
-        request("openai.chat", f"{name}-2", "tokens=6&reasoning=3&delay_ms=10&gap_ms=1&utf8=1&utf8_cut=1&split=50"),
-        request("openai.responses", f"{name}-3", "tokens=9&tool=1&burst=3&delay_ms=10&gap_ms=1&reasoning=2"),
-        request("anthropic", f"{name}-4", "tokens=400&delay_ms=15", stream=False),
-        request("openai.chat", f"{name}-5", "tokens=10&delay_ms=10&gap_ms=1&gzip=1&cache_read=64&tool=2"),
+        *e2e.usual_calls(name),
         request("anthropic", f"{name}-6", "tokens=8&reasoning=4&gap_ms=1&pings=1&tool=1", prompt="x" * 300000),
         request("openai.responses", f"{name}-7", "hidden_reasoning=50&chunk=100&tokens=5", stream=False),
+        request("anthropic", f"{name}-8", "tokens=4000&delay_ms=15", stream=False),
     ]
 
 
@@ -49,6 +45,8 @@ STACKS = {
 def command_of(stack, server, calls, at_once=1, **cfg):
     program, settings, *_ = STACKS[stack]
     cfg.update(settings, concurrency=at_once)
+    if program == "deno":  # it may reset a stream whose body has ended by its coding, before it hears the end
+        calls = [{**call, "path": call["path"].replace("&gzip=1", "")} for call in calls]
     if at_once > 1:
         cfg["threads"] = at_once
     if program == "aiohttp" and subprocess.run([e2e.PYTHON, "-c", "import aiohttp"], capture_output=True, check=False).returncode:
@@ -59,21 +57,9 @@ def command_of(stack, server, calls, at_once=1, **cfg):
     return e2e.client_command(program, server, calls, **cfg)
 
 
-def finish(perfbpf, server, count, slack=COLD_MS):
-    """The target has ended, and so perfbpf ends by itself."""
-    status = perfbpf.end()
-    assert status == 0, f"exit status {status}; stderr:\n{perfbpf.err()}"
-    pairs = check_calls(perfbpf, server, count, slack)
-    check_nothing_lost(perfbpf)
-    trace = check_trace(perfbpf)
-    assert len(e2e.call_slices(trace)) == count, f"{len(e2e.call_slices(trace))} call slices, not {count}"
-    return pairs
-
-
 def check_stack(perfbpf, stack, pairs, server):
     *_, protocol, method = STACKS[stack]
-    methods = {f["method"] for f in perfbpf.trace()["metadata"]["attach"] if f["functions"]}
-    assert method in methods, f"attached by {methods}; stderr:\n{perfbpf.err()}"
+    e2e.check_method(perfbpf, method)
     for call, _ in pairs:
         expect(call, "protocol", protocol)
         expect(call, "mid_attach", False)
@@ -94,7 +80,7 @@ def attach(stack, *options, how="before", at_once=1, rounds=1):
         perfbpf = Perfbpf(*options, "-p", client.pid)
         client.go()
         assert client.finish() == 0, client.lines
-    pairs = finish(perfbpf, server, len(calls), COLD_MS if at_once == 1 else CROWD_MS)
+    pairs = e2e.finish(perfbpf, server, len(calls), COLD_MS if at_once == 1 else CROWD_MS)
     error = check_stack(perfbpf, stack, pairs, server)
     assert at_once > 1 or error <= SLACK_MS, f"TTFT of half the calls is off by {error:.3f} ms"
     return pairs

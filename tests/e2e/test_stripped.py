@@ -6,24 +6,10 @@ import os
 import subprocess
 
 import e2e
-from e2e import CLIENT, Client, Perfbpf, Server, cases, check_calls, check_nothing_lost, check_trace, request
+from e2e import CLIENT, Client, Perfbpf, Server, cases, request
 
 # JavaScript runtimes start threads of their own; the first trap in each costs more.
 SLACK_MS = 25.0
-
-
-def finish(perfbpf, server, count):
-    status = perfbpf.end()
-    assert status == 0, f"exit status {status}; stderr:\n{perfbpf.err()}"
-    pairs = check_calls(perfbpf, server, count, SLACK_MS)
-    check_nothing_lost(perfbpf)
-    check_trace(perfbpf)
-    return pairs
-
-
-def check_method(perfbpf, method):
-    methods = {f["method"] for f in perfbpf.trace()["metadata"]["attach"] if f["functions"]}
-    assert method in methods, f"attached by {methods}; stderr:\n{perfbpf.err()}"
 
 
 @cases([(f"{kind}, {how}", kind, how) for kind in ("pie", "nopie") for how in ("before", "command", "partial writes")])
@@ -40,17 +26,13 @@ def openssl(kind, how):
         perfbpf = Perfbpf("-p", client.pid)
         client.go()
         assert client.finish() == 0
-    finish(perfbpf, server, 12)
-    check_method(perfbpf, "openssl strings")
+    e2e.finish(perfbpf, server, 12, SLACK_MS)
+    e2e.check_method(perfbpf, "openssl strings")
 
 
 def calls_of(name):
     return [
-        request("anthropic", f"{name}-1", "tokens=12&delay_ms=20&gap_ms=2&cache_read=40&cache_write=10"),
-        request("openai.chat", f"{name}-2", "tokens=6&reasoning=3&delay_ms=10&gap_ms=1&utf8=1&utf8_cut=1&split=50"),
-        request("openai.responses", f"{name}-3", "tokens=9&tool=1&burst=3&delay_ms=10&gap_ms=1&reasoning=2"),
-        request("anthropic", f"{name}-4", "tokens=20&delay_ms=15", stream=False),
-        request("openai.chat", f"{name}-5", "tokens=10&delay_ms=10&gap_ms=1&gzip=1&cache_read=64&tool=2"),
+        *e2e.usual_calls(name),
         request("anthropic", f"{name}-6", "tokens=5", prompt="x" * 200000),
     ]
 
@@ -68,8 +50,8 @@ def boringssl(name, how):
         perfbpf = Perfbpf("-p", client.pid)
         client.go()
         assert client.finish() == 0
-    pairs = finish(perfbpf, server, len(calls))
-    check_method(perfbpf, "boringssl strings")
+    pairs = e2e.finish(perfbpf, server, len(calls), SLACK_MS)
+    e2e.check_method(perfbpf, "boringssl strings")
     for call, _ in pairs:
         assert call["mid_attach"] is False, call
     first = pairs[0][0]
