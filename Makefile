@@ -39,7 +39,8 @@ WIRE_LIBS := -lnghttp2 -lbrotlidec -lbrotlicommon -lzstd
 FILE_LIBS := -lcapstone -llzma
 LIBS = -Wl,-Bstatic -lbpf $(FILE_LIBS) $(WIRE_LIBS) -Wl,-Bdynamic -lelf -lz -lcjson -lm
 
-BPF_SRCS := $(sort $(wildcard bpf/*.bpf.c))
+# The maps first: libbpf 1.1 links no reference to a map before its definition.
+BPF_SRCS := bpf/emit.bpf.c $(filter-out bpf/emit.bpf.c,$(sort $(wildcard bpf/*.bpf.c)))
 BPF_OBJS := $(BPF_SRCS:bpf/%.bpf.c=$(O)/bpf/%.bpf.o)
 BASE_SRCS := $(sort $(wildcard user/base/*.c))
 USER_SRCS := $(sort $(wildcard user/*.c user/*/*.c user/*/*/*.c))

@@ -164,11 +164,15 @@ struct ev_conn_sock {
 #define EV_SK_RESET_SENT     7
 #define EV_SK_RESET_RECEIVED 8
 #define EV_SK_RTT	     9 /* srtt_us changed noticeably */
+/* From begin_ns to h.ts_ns, at least LIMIT_DELAY_NS: */
+#define EV_SK_LATE   10 /* received bytes lay in the kernel, until the program read */
+#define EV_SK_RESENT 11 /* sent bytes were on the way, some of them again, until those were acknowledged */
+#define EV_SK_HOLE   12 /* bytes had been received behind others that were missing, until those came */
 
 struct ev_sock {
 	struct ev_head h; /* tgid: owner as recorded at connect or first send, never "current" of a softirq */
 	__u64 cookie;
-	__u64 begin_ns;
+	__u64 begin_ns; /* 0: `what` is a moment */
 	struct ev_addr addr;
 	__u32 what;
 	__u32 srtt_us; /* smoothed round trip, 0 unknown */
@@ -244,10 +248,10 @@ struct ev_exit {
 	struct ev_head h;
 	__u64 start_ns;
 	__u32 exec_id;
-	__s32 code;   /* exit status, 0..255 */
-	__s32 signal; /* 0: exited */
-	__u32 pad;
-	__u64 cpu_ns; /* user + system time of the whole process, 0 unknown */
+	__s32 code;	   /* exit status, 0..255 */
+	__s32 signal;	   /* 0: exited */
+	__u32 max_rss_kib; /* most memory that was resident at once, its earlier programs included; 0 unknown */
+	__u64 cpu_ns;	   /* user + system time of the whole process, 0 unknown */
 };
 
 /* Counters of the kernel side, per CPU, index = id. X(ID, name): `name` is the key in metadata.lost. */
@@ -280,6 +284,7 @@ struct config {
 	__u8 sock_length;    /* 1: sock_send_length and sock_recv_length exist here */
 	__u8 all;	     /* 1: every process is a target, from its fork or exec on (-a); then follow_exec is 0 */
 	__u32 request_bytes; /* LIMIT_REQUEST_BYTES, or less */
+	__u32 page_kib;	     /* size of a page */
 };
 
 /*
@@ -429,7 +434,7 @@ EV_ASSERT(sizeof(struct ev_files) == 40);
 EV_ASSERT(sizeof(struct ev_exec) == 64);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
-EV_ASSERT(sizeof(struct config) == 12);
+EV_ASSERT(sizeof(struct config) == 16);
 EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct stdio_head) == 24);
 EV_ASSERT(sizeof(struct file_identity) == 32);

@@ -71,6 +71,10 @@
  * or the end of a TLS 1.3 handshake (80), each in a record. */
 #define LIMIT_WIRE_SMALL 100
 
+/* Bytes that waited for less, in the kernel for the program or on the way for a retransmission, are not told: nobody
+ * feels it, and a busy program would tell of every read. */
+#define LIMIT_DELAY_NS 5000000ull
+
 /* Bytes of a file name and of an argument vector kept from an exec. */
 #define LIMIT_FILENAME_BYTES 256
 #define LIMIT_ARGS_BYTES     1024

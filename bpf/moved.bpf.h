@@ -181,6 +181,9 @@ static __noinline int plain_spliced(struct plain *plain, struct tcp_sock *tp, __
 		return 0;
 	now = BPF_CORE_READ(tp, copied_seq);
 	hole = now - plain->copied_seq - len;
+	/* The end of the stream takes a number too, in the read of the last bytes or in one that brings nothing. */
+	if (hole == 1 && BPF_CORE_READ((struct sock *)tp, sk_shutdown) & RCV_SHUTDOWN)
+		hole = 0;
 	if (plain->copied && hole && hole < 0x80000000) {
 		stat_add(ST_UNSEEN, hole);
 		__sync_fetch_and_add(&plain->conn.pos[EV_DIR_RX], hole);

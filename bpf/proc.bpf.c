@@ -168,7 +168,7 @@ int BPF_PROG(proc_exit, struct task_struct *task)
 	r->exec_id = leader->self_exec_id;
 	r->code = (code >> 8) & 0xff;
 	r->signal = code & 0x7f;
-	r->pad = 0;
+	r->max_rss_kib = signal->maxrss * cfg.page_kib;
 	r->cpu_ns = signal->sum_sched_runtime + task->se.sum_exec_runtime;
 	if (leader != task)
 		r->cpu_ns += leader->se.sum_exec_runtime;

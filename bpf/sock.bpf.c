@@ -8,65 +8,12 @@
  * or receive of a target wrote into the socket's storage.
  */
 #include "moved.bpf.h"
+#include "delay.bpf.h"
 #include "wire.bpf.h"
 
 #define MSG_OOB		    1
 #define MSG_PEEK	    2
 #define RTT_MIN_INTERVAL_NS 100000000ull
-
-/* A socket that a target uses: its storage, made at the first sight. The first owner stays. */
-static __always_inline struct sock_info *sock_own(struct sock *sk, __u32 tgid)
-{
-	struct sock_info *info = bpf_sk_storage_get(&socks, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-
-	if (!info) {
-		stat_add(ST_STATE_FULL, 1);
-		return NULL;
-	}
-	if (!info->cookie) {
-		info->cookie = bpf_get_socket_cookie(sk);
-		info->tgid = tgid;
-	}
-	return info;
-}
-
-static __always_inline __u32 sock_srtt_us(struct sock *sk)
-{
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-
-	return tp ? tp->srtt_us >> 3 : 0;
-}
-
-/* System-wide, what becomes of a socket is told once it is known to carry what may be a model's call. */
-static __always_inline bool is_told(const struct sock_info *info, __u32 what)
-{
-	return !cfg.all || !cfg.sock_length || info->tls || info->plain == PLAIN_HTTP || what == EV_SK_CONNECTED;
-}
-
-static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, __u32 what, __u32 srtt_us)
-{
-	bool connect = what == EV_SK_CONNECTED || what == EV_SK_CONNECT_FAILED;
-	struct ev_sock *r;
-
-	if (!is_told(info, what))
-		return;
-	r = emit_reserve(sizeof(*r));
-	if (!r)
-		return;
-	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, bpf_ktime_get_boot_ns(), info->tgid, 0);
-	r->cookie = info->cookie;
-	r->begin_ns = connect ? info->begin_ns : 0;
-	r->what = what;
-	r->srtt_us = srtt_us;
-	/* A dying socket has given its port back already: what is complete is kept. */
-	if (!info->addr.family && sk->__sk_common.skc_num)
-		addr_read(&info->addr, sk);
-	if (info->addr.family)
-		r->addr = info->addr;
-	else
-		addr_read(&r->addr, sk);
-	emit_submit(r, sizeof(*r));
-}
 
 /* --- the wire under TLS ------------------------------------------------------------------------------------------- */
 
@@ -155,17 +102,17 @@ static __always_inline void state_changed(struct sock *sk, struct sock_info *inf
 		info->rtt_ns = bpf_ktime_get_boot_ns();
 		info->established_ns = info->rtt_ns;
 		addr_read(&info->addr, sk);
-		emit_sock(info, sk, EV_SK_CONNECTED, info->srtt_us);
+		emit_sock(info, sk, EV_SK_CONNECTED, info->begin_ns, info->srtt_us);
 		if (!cfg.sock_length)
 			called_make((__u64)sk, ino_of(sk), info, 1);
 	} else if (old == TCP_SYN_SENT && new == TCP_CLOSE) {
-		emit_sock(info, sk, EV_SK_CONNECT_FAILED, 0);
+		emit_sock(info, sk, EV_SK_CONNECT_FAILED, info->begin_ns, 0);
 	} else if (old == TCP_ESTABLISHED && new == TCP_FIN_WAIT1) {
-		emit_sock(info, sk, EV_SK_CLOSE_LOCAL, sock_srtt_us(sk));
+		emit_sock(info, sk, EV_SK_CLOSE_LOCAL, 0, sock_srtt_us(sk));
 	} else if (old == TCP_ESTABLISHED && new == TCP_CLOSE_WAIT) {
-		emit_sock(info, sk, EV_SK_CLOSE_REMOTE, sock_srtt_us(sk));
+		emit_sock(info, sk, EV_SK_CLOSE_REMOTE, 0, sock_srtt_us(sk));
 	} else if (new == TCP_CLOSE && old != TCP_CLOSE) {
-		emit_sock(info, sk, EV_SK_CLOSED, sock_srtt_us(sk));
+		emit_sock(info, sk, EV_SK_CLOSED, 0, sock_srtt_us(sk));
 		if (info->plain == PLAIN_HTTP)
 			plain_end(plain_of(sk, NULL));
 	}
@@ -200,13 +147,15 @@ static __always_inline int sock_event(struct sock *sk, __u32 what)
 		return 0;
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	if (info)
-		emit_sock(info, sk, what, sock_srtt_us(sk));
+		emit_sock(info, sk, what, 0, sock_srtt_us(sk));
 	return 0;
 }
 
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(sock_retransmit, struct sock *sk)
 {
+	if (sk)
+		delay_resent(sk);
 	return sock_event(sk, EV_SK_RETRANSMIT);
 }
 
@@ -232,6 +181,8 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 	if (!target_of(task))
 		return;
 	info = sock_own(sk, task->tgid);
+	if (info && m.tcp && dir == EV_DIR_TX)
+		delay_sent(sk, info, len);
 	if (info)
 		bytes_moved(sk, NULL, info, &m);
 	if (info && m.tcp)
@@ -269,6 +220,8 @@ int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 {
 	if (!sk || (flags & (MSG_PEEK | MSG_OOB)))
 		return 0;
+	if (is_tcp(sk))
+		delay_read(sk, ret > 0);
 	if (ret <= 0)
 		plain_call_ended();
 	if (ret == 0)
@@ -372,6 +325,6 @@ int BPF_PROG(sock_rtt, struct sock *sk)
 		return 0;
 	info->srtt_us = srtt_us;
 	info->rtt_ns = now;
-	emit_sock(info, sk, EV_SK_RTT, srtt_us);
+	emit_sock(info, sk, EV_SK_RTT, 0, srtt_us);
 	return 0;
 }

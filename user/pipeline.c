@@ -92,6 +92,10 @@ static void flow_refresh(struct flow *f)
 		.exit_signal = c->exit_signal,
 		.srtt_us = c->srtt_us,
 		.retransmits = c->retransmits,
+		.late_at = c->late.at,
+		.late_count = c->late.count,
+		.network_at = c->network.at,
+		.network_count = c->network.count,
 		.bound = c->bound,
 		.protocol = flow_protocol(f),
 	};

@@ -71,7 +71,7 @@ struct mmsghdr {
 
 enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10 };
 enum { SOCK_STREAM = 1 };
-enum { SHUTDOWN_MASK = 3 };
+enum { RCV_SHUTDOWN = 1, SHUTDOWN_MASK = 3 };
 enum { IPPROTO_TCP = 6 };
 enum {
 	TCP_ESTABLISHED = 1,
@@ -111,13 +111,24 @@ struct sk_buff_head {
 	u32 qlen;
 };
 
+typedef struct {
+	int owned; /* 1: a system call works on it, softirqs leave their packets in its backlog */
+} socket_lock_t;
+
 struct sock {
 	struct sock_common __sk_common;
+	socket_lock_t sk_lock;
 	struct sk_buff_head sk_receive_queue;
 	struct socket *sk_socket;
 	u8 sk_shutdown;
 	u16 sk_type;
 	u16 sk_protocol;
+};
+
+struct rb_node;
+
+struct rb_root {
+	struct rb_node *rb_node; /* NULL: empty */
 };
 
 struct tcp_sock {
@@ -126,6 +137,7 @@ struct tcp_sock {
 	u32 copied_seq;
 	u32 write_seq;
 	u32 snd_una;
+	struct rb_root out_of_order_queue;
 	u64 bytes_received;
 	u64 bytes_acked;
 };
@@ -141,7 +153,9 @@ struct socket {
 	struct file *file;
 };
 
-struct sk_buff;
+struct sk_buff {
+	char cb[48]; /* TCP: struct tcp_skb_cb, which begins with the sequence number */
+};
 
 /* --- files ------------------------------------------------------------------------------------------------------- */
 
@@ -197,6 +211,7 @@ struct signal_struct {
 	unsigned int flags;
 	int group_exit_code;
 	unsigned long long sum_sched_runtime; /* of threads that are gone */
+	unsigned long maxrss;		      /* pages; complete once the last thread exits */
 };
 
 struct mm_struct {

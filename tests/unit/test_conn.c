@@ -540,6 +540,41 @@ static void plain(void **state)
 	close_world(&w);
 }
 
+/* Delays are the socket's, before and after it is known to be the connection's; the newest are kept. */
+static void delays(void **state)
+{
+	const struct conn_delays *late, *network;
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	sock(&w, 7, SOCK_LATE, 10, 30);
+	sock(&w, 7, SOCK_LATE, 40, 30); /* contradicts itself */
+	sock(&w, 7, SOCK_LATE, 0, 30);
+	open_conn(&w, 1, true, 31);
+	assert_int_equal(w.last->late.count, 0);
+	inside(&w, 1, 7, 32);
+	late = &w.last->late, network = &w.last->network;
+	assert_int_equal(late->count, 1);
+	assert_int_equal(network->count, 0);
+	assert_int_equal(late->at[0].begin_ns, 10 * MS);
+	assert_int_equal(late->at[0].end_ns, 30 * MS);
+	sock(&w, 7, SOCK_RESENT, 33, 40);
+	sock(&w, 7, SOCK_HOLE, 41, 50);
+	assert_int_equal(network->count, 2);
+	assert_int_equal(network->at[1].begin_ns, 41 * MS);
+	for (uint64_t i = 1; i <= CONN_DELAYS_MAX + 3; i++)
+		sock(&w, 7, SOCK_LATE, 100 * i, 100 * i + 50);
+	assert_int_equal(late->count, CONN_DELAYS_MAX);
+	assert_int_equal(late->at[0].begin_ns, 400 * MS);
+	assert_int_equal(late->at[CONN_DELAYS_MAX - 1].begin_ns, (CONN_DELAYS_MAX + 3) * 100 * MS);
+	sock(&w, 8, SOCK_LATE, 10, 30);
+	inside(&w, 1, 8, 9000); /* proof for two sockets: neither's */
+	assert_int_equal(late->count, 0);
+	assert_int_equal(network->count, 0);
+	close_world(&w);
+}
+
 /* Two pipes of a child: both directions, no socket. */
 static void stdio(void **state)
 {
@@ -977,6 +1012,7 @@ int main(void)
 		cmocka_unit_test(hole_while_the_other_way_goes_on),
 		cmocka_unit_test(set_up),
 		cmocka_unit_test(plain),
+		cmocka_unit_test(delays),
 		cmocka_unit_test(stdio),
 		cmocka_unit_test(plain_turns_to_tls),
 		cmocka_unit_test(votes),

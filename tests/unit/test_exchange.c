@@ -1094,6 +1094,57 @@ static void test_socket(void **state)
 	rig_close(&r);
 }
 
+static void put_intervals(struct tlog *l, const char *name, const struct interval *at, size_t count)
+{
+	tlog_printf(l, " %s", name);
+	for (size_t i = 0; i < count; i++)
+		tlog_printf(l, " %llu-%llu", (unsigned long long)((at[i].begin_ns - AT(0).ts_ns) / 1000000),
+			    (unsigned long long)((at[i].end_ns - AT(0).ts_ns) / 1000000));
+}
+
+static void on_call_delays(void *ctx, const struct call *c)
+{
+	put_intervals(ctx, "late", c->late_at, c->late_count);
+	put_intervals(ctx, "network", c->network_at, c->network_count);
+	tlog_printf(ctx, "\n");
+}
+
+/* What lies in a call of its socket's delays; late is only what can be its answer. */
+static void test_delays(void **state)
+{
+	const struct interval late[] = {{AT(50).ts_ns, AT(90).ts_ns},
+					{AT(95).ts_ns, AT(120).ts_ns},
+					{AT(150).ts_ns, AT(170).ts_ns},
+					{AT(190).ts_ns, AT(310).ts_ns}};
+	const struct interval network[] = {{AT(99).ts_ns, AT(130).ts_ns}, {AT(230).ts_ns, AT(240).ts_ns}};
+	struct tlog l = {0};
+	const struct exchange_sink sink = {.ctx = &l, .on_call = on_call_delays};
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	exchanges_conn_free(r.flow);
+	exchanges_free(r.table);
+	r.table = exchanges_new(&default_config, &r.lost, &sink);
+	r.flow = exchanges_conn_new(r.table, &r.conn);
+	r.http = exchanges_http_sink(r.flow);
+	r.conn.late_at = late;
+	r.conn.late_count = 4;
+	r.conn.network_at = network;
+	r.conn.network_count = 2;
+	req(&r, 1, "/v1/messages", HOST, ASK, 100);
+	exchanges_each_open(r.table, AT(160).ts_ns, on_call_delays, &l);
+	resp_end(&r, 1, 1, 200);
+	req(&r, 2, "/v1/messages", HOST, ASK, 300);
+	r.conn.late_count = r.conn.network_count = 0;
+	resp_end(&r, 2, 1, 400);
+	assert_log(&l, " late 100-120 150-160 network 100-130\n"
+		       " late 100-120 150-170 190-200 network 100-130\n"
+		       " late network\n");
+	tlog_free(&l);
+	rig_close(&r);
+}
+
 /* A response that was read before the write returned: sending cannot end after it. */
 static void test_early_response(void **state)
 {
@@ -1428,6 +1479,7 @@ int main(void)
 		cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_snapshot),
 		cmocka_unit_test(test_socket),
+		cmocka_unit_test(test_delays),
 		cmocka_unit_test(test_early_response),
 		cmocka_unit_test(test_no_content),
 		cmocka_unit_test(test_caps),

@@ -236,6 +236,9 @@ static void find_features(struct probes *p, const struct btf *btf)
 	f->tcp_rtt = has_tracepoint(btf, "tcp_rcv_space_adjust");
 	f->tcp_retransmit = has_tracepoint(btf, "tcp_retransmit_skb");
 	f->tcp_reset = has_tracepoint(btf, "tcp_send_reset") && has_tracepoint(btf, "tcp_receive_reset");
+	f->tcp_late = f->sock_length && has_tracepoint(btf, "sk_data_ready");
+	f->tcp_hole = f->tcp_late && has_tracepoint(btf, "tcp_probe");
+	f->tcp_resent = f->sock_length && f->tcp_retransmit && has_tracepoint(btf, "tcp_cong_state_set");
 	if (f->mode == PROBES_PERF)
 		add_degraded(f, "no uprobe_multi links: attaching and detaching are slow");
 	if (!f->sock_length)
@@ -247,6 +250,10 @@ static void find_features(struct probes *p, const struct btf *btf)
 		add_degraded(f, "no TCP round trip times");
 	if (!f->tcp_retransmit)
 		add_degraded(f, "no TCP retransmits");
+	if (!f->tcp_late)
+		add_degraded(f, "no sk_data_ready: what a program reads late is not told from what comes late");
+	if (!f->tcp_hole || !f->tcp_resent)
+		add_degraded(f, "how long lost segments delayed a connection is not seen");
 	if (!f->tcp_reset)
 		add_degraded(f, "no TCP resets");
 }
@@ -278,6 +285,9 @@ static void prepare(struct probes *p)
 	bpf_program__set_autoload(skel->progs.sock_retransmit, f->tcp_retransmit);
 	bpf_program__set_autoload(skel->progs.sock_reset_sent, f->tcp_reset);
 	bpf_program__set_autoload(skel->progs.sock_reset_received, f->tcp_reset);
+	bpf_program__set_autoload(skel->progs.delay_ready, f->tcp_late);
+	bpf_program__set_autoload(skel->progs.delay_hole, f->tcp_hole);
+	bpf_program__set_autoload(skel->progs.delay_repaired, f->tcp_resent);
 	bpf_map__set_max_entries(skel->maps.rb, p->cfg.ring_bytes);
 	skel->rodata->cfg.self_tgid = (uint32_t)getpid();
 	skel->rodata->cfg.follow_exec = p->cfg.follow_exec;
@@ -285,6 +295,7 @@ static void prepare(struct probes *p)
 	skel->rodata->cfg.read_dynptr = f->read_dynptr;
 	skel->rodata->cfg.sock_length = f->sock_length;
 	skel->rodata->cfg.request_bytes = LIMIT_REQUEST_BYTES;
+	skel->rodata->cfg.page_kib = (uint32_t)sysconf(_SC_PAGESIZE) / 1024;
 }
 
 /* The tracepoints: those of sockets and processes. TLS probes come with their files. */
@@ -306,6 +317,9 @@ static int attach_tracepoints(struct probes *p)
 		{skel->progs.sock_retransmit, &skel->links.sock_retransmit},
 		{skel->progs.sock_reset_sent, &skel->links.sock_reset_sent},
 		{skel->progs.sock_reset_received, &skel->links.sock_reset_received},
+		{skel->progs.delay_ready, &skel->links.delay_ready},
+		{skel->progs.delay_hole, &skel->links.delay_hole},
+		{skel->progs.delay_repaired, &skel->links.delay_repaired},
 	};
 	size_t i;
 

@@ -29,7 +29,8 @@ struct sock {
 	uint64_t connect_begin_ns, connect_end_ns;
 	struct sock_addr local, remote;
 	uint32_t srtt_us, retransmits;
-	enum conn_end closer; /* LOCAL or REMOTE: who closed first; UNKNOWN: nobody did */
+	struct conn_delays late, network; /* owned */
+	enum conn_end closer;		  /* LOCAL or REMOTE: who closed first; UNKNOWN: nobody did */
 	uint64_t closer_ns;
 	uint64_t closed_ns;	  /* UNKNOWN_NS: lives */
 	struct entry *owner;	  /* the connection that is bound to it */
@@ -140,8 +141,10 @@ static void on_gap(void *ctx, uint64_t len, enum gap_why why, const struct stamp
 /* The connection keeps what it knows of the socket, but hears no more of it. */
 static void detach(struct sock *s)
 {
-	if (s->owner)
+	if (s->owner) {
 		s->owner->sock = NULL;
+		s->owner->c.late = s->owner->c.network = (struct conn_delays){0};
+	}
 	s->owner = NULL;
 }
 
@@ -150,6 +153,8 @@ static void sock_free(struct conns *t, struct sock *s)
 	detach(s);
 	HASH_DEL(t->socks, s);
 	DL_DELETE(t->sock_lru, s);
+	free(s->late.at);
+	free(s->network.at);
 	free(s);
 }
 
@@ -252,6 +257,8 @@ static void take_sock(struct entry *e)
 
 	e->c.srtt_us = s->srtt_us;
 	e->c.retransmits = s->retransmits;
+	e->c.late = s->late;
+	e->c.network = s->network;
 	e->c.setup.connect_begin_ns = s->connect_begin_ns;
 	e->c.setup.connect_end_ns = s->connect_end_ns;
 	if (s->closed_ns != UNKNOWN_NS)
@@ -856,7 +863,27 @@ static void first_to_close(struct sock *s, enum conn_end who, uint64_t ts_ns)
 	s->closer_ns = ts_ns;
 }
 
-static void sock_note(struct sock *s, const struct rec_sock *r)
+static void add_delay(struct conns *t, struct conn_delays *d, const struct rec_sock *r)
+{
+	struct interval *at;
+
+	if (!r->begin_ns || r->begin_ns > r->ts_ns)
+		return;
+	if (d->count == CONN_DELAYS_MAX) {
+		memmove(d->at, d->at + 1, (CONN_DELAYS_MAX - 1) * sizeof(*d->at));
+		d->count--;
+	} else if (!(d->count & (d->count - 1))) { /* 0, or a power of two: it is full */
+		at = realloc(d->at, (d->count ? 2 * d->count : 1) * sizeof(*at));
+		if (!at) {
+			t->lost->n[LOST_NO_MEMORY]++;
+			return;
+		}
+		d->at = at;
+	}
+	d->at[d->count++] = (struct interval){r->begin_ns, r->ts_ns};
+}
+
+static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 {
 	if (r->remote.family) {
 		s->local = r->local;
@@ -887,6 +914,13 @@ static void sock_note(struct sock *s, const struct rec_sock *r)
 	case SOCK_RETRANSMIT:
 		s->retransmits++;
 		break;
+	case SOCK_LATE:
+		add_delay(t, &s->late, r);
+		break;
+	case SOCK_RESENT:
+	case SOCK_HOLE:
+		add_delay(t, &s->network, r);
+		break;
 	case SOCK_RTT:
 		break;
 	}
@@ -902,7 +936,7 @@ void conns_push_sock(struct conns *t, const struct rec_sock *r)
 	s = sock_get(t, r->cookie);
 	if (!s)
 		return;
-	sock_note(s, r);
+	sock_note(t, s, r);
 	if (!s->owner)
 		return;
 	take_sock(s->owner);

@@ -45,6 +45,7 @@
  * request is waited for (less than HTTP1_PARK_BYTES and a read, or it would be nobody's).
  */
 #define CONN_AHEAD_BYTES 32768
+#define CONN_DELAYS_MAX	 64	     /* newest delays of each kind that are kept of a socket */
 #define CONN_CHECK_NS	 10000000ull /* how often, in event time, waiting things are looked at */
 
 enum conn_end {
@@ -64,6 +65,12 @@ struct conn_setup {
 	bool tls_approximate;
 };
 
+/* When bytes of a socket waited, in order of time: borrowed, valid until anything is pushed. */
+struct conn_delays {
+	struct interval *at;
+	size_t count;
+};
+
 /* Plain data that downstream may read; owned by the conn stage, valid until on_conn_end returned. */
 struct conn {
 	struct conn_key key;
@@ -79,6 +86,8 @@ struct conn {
 	struct sock_addr local, remote;
 	uint32_t srtt_us;		/* last known, 0 unknown */
 	uint32_t retransmits;		/* so far, on this socket */
+	struct conn_delays late;	/* received bytes lay in the kernel, and the program did not read */
+	struct conn_delays network;	/* bytes that were lost were waited for, in either direction */
 	uint64_t bytes[2];		/* plaintext positions reached, by direction */
 	int32_t exit_code, exit_signal; /* when end is CONN_END_EXIT */
 	void *ctx;			/* downstream's own */

@@ -17,7 +17,7 @@ static const enum lost_id stat_lost[ST_COUNT] = {
 };
 
 _Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_RECORDS == EV_SOCK_RECORDS, "enum sock_how follows the ABI");
-_Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_RTT == EV_SK_RTT, "enum sock_what follows the ABI");
+_Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_HOLE == EV_SK_HOLE, "enum sock_what follows the ABI");
 _Static_assert(DIR_TX == EV_DIR_TX && DIR_RX == EV_DIR_RX, "enum dir follows the ABI");
 
 void record_init(struct record *r, struct lost *lost, const struct record_sink *sink)
@@ -237,7 +237,7 @@ static bool push_sock(struct record *r, const uint8_t *p)
 	struct rec_sock s;
 
 	memcpy(&e, p, sizeof(e));
-	if (e.what < EV_SK_CONNECTED || e.what > EV_SK_RTT)
+	if (e.what < EV_SK_CONNECTED || e.what > EV_SK_HOLE)
 		return false;
 	s = (struct rec_sock){
 		.ts_ns = e.h.ts_ns,
@@ -389,6 +389,7 @@ static bool push_exit(struct record *r, const uint8_t *p)
 		.code = e.code,
 		.signal = e.signal,
 		.cpu_ns = e.cpu_ns,
+		.max_rss_bytes = (uint64_t)e.max_rss_kib * 1024,
 	};
 	if (r->sink.on_exit)
 		r->sink.on_exit(r->sink.ctx, &x);

@@ -88,6 +88,10 @@ enum sock_what {
 	SOCK_RESET_SENT,
 	SOCK_RESET_RECEIVED,
 	SOCK_RTT,
+	/* From begin_ns to ts_ns: */
+	SOCK_LATE,   /* received bytes lay in the kernel, until the program read */
+	SOCK_RESENT, /* sent bytes were on the way, some of them again, until those were acknowledged */
+	SOCK_HOLE,   /* bytes had been received behind others that were missing, until those came */
 };
 
 struct rec_sock {
@@ -157,6 +161,7 @@ struct rec_exit {
 	uint64_t ts_ns;
 	int32_t code, signal;
 	uint64_t cpu_ns;
+	uint64_t max_rss_bytes; /* 0: unknown */
 };
 
 /* Called while record_push() runs, once a record. Every pointer is borrowed for the call. NULL members are skipped. */

@@ -50,20 +50,28 @@ static const char *segment_name(enum token_kind k)
 	return names[k];
 }
 
-static bool overlaps(const struct interval *a, const struct interval *b)
+/* The larger part of `at` is one of these. */
+static bool mostly(const struct interval *at, const struct interval *list, size_t count)
 {
-	return a->begin_ns < b->end_ns && b->begin_ns < a->end_ns;
+	for (size_t i = 0; i < count; i++) {
+		uint64_t begin_ns = list[i].begin_ns > at->begin_ns ? list[i].begin_ns : at->begin_ns;
+		uint64_t end_ns = list[i].end_ns < at->end_ns ? list[i].end_ns : at->end_ns;
+
+		if (begin_ns < end_ns && (end_ns - begin_ns) * 2 > at->end_ns - at->begin_ns)
+			return true;
+	}
+	return false;
 }
 
-/* Who was late in a silence: bytes that lay in the kernel for most of it are the program's doing, a retransmission in
- * it the network's; else the server sent nothing. */
+/* Who was late in a silence: bytes that lay in the kernel for most of it are the program's doing, lost segments, or a
+ * retransmission in it, the network's; else the server sent nothing. */
 static const char *stall_name(const struct call *c, const struct interval *at, const uint64_t *retransmit_ns,
 			      unsigned retransmits)
 {
-	for (size_t i = 0; i < c->late_count; i++)
-		if (overlaps(at, &c->late_at[i]) &&
-		    (c->late_at[i].end_ns - c->late_at[i].begin_ns) * 2 > at->end_ns - at->begin_ns)
-			return "stall: client";
+	if (mostly(at, c->late_at, c->late_count))
+		return "stall: client";
+	if (mostly(at, c->network_at, c->network_count))
+		return "stall: network";
 	for (unsigned i = 0; i < retransmits; i++)
 		if (retransmit_ns[i] >= at->begin_ns && retransmit_ns[i] <= at->end_ns)
 			return "stall: network";
@@ -203,13 +211,19 @@ static void put_outcome(struct json *j, const struct call *c)
 	span_put_count(j, "srtt_us", c->srtt_us);
 }
 
-/* How long bytes of the answer lay in the kernel, all together. */
-static double late_ms(const struct call *c)
+/* All together, which do not overlap but by chance (both directions of the network at once). */
+static double sum_ms(const struct interval *at, size_t count)
 {
-	uint64_t ns = 0;
+	uint64_t ns = 0, until_ns = 0;
 
-	for (size_t i = 0; i < c->late_count; i++)
-		ns += c->late_at[i].end_ns - c->late_at[i].begin_ns;
+	for (size_t i = 0; i < count; i++) {
+		uint64_t begin_ns = at[i].begin_ns > until_ns ? at[i].begin_ns : until_ns;
+
+		if (at[i].end_ns <= begin_ns)
+			continue;
+		ns += at[i].end_ns - begin_ns;
+		until_ns = at[i].end_ns;
+	}
 	return (double)ns / 1e6;
 }
 
@@ -252,7 +266,9 @@ static int call_args(struct span *s, const struct call *c)
 	put_server(&j, &c->server);
 	put_outcome(&j, c);
 	if (c->late_count)
-		span_put_number(&j, "client_late_ms", late_ms(c), 3);
+		span_put_number(&j, "client_late_ms", sum_ms(c->late_at, c->late_count), 3);
+	if (c->network_count)
+		span_put_number(&j, "network_delay_ms", sum_ms(c->network_at, c->network_count), 3);
 	if (c->tls_resumed >= 0)
 		json_bool(&j, "tls_resumed", c->tls_resumed > 0);
 	put_verdict(&j, s, c);

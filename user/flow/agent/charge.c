@@ -59,6 +59,8 @@ int charge_push(struct walltime *w, const struct call *c, bool main_lane)
 	if (!err)
 		err = push_list(w, lane + RANK_CALL_STALL, PART_STALL, c->stall_at, c->stall_count);
 	if (!err)
+		err = push_list(w, lane + RANK_CALL_NETWORK, PART_NETWORK, c->network_at, c->network_count);
+	if (!err)
 		err = push_list(w, lane + RANK_CALL_LATE, PART_CLIENT, c->late_at, c->late_count);
 	if (!err && c->retry_wait_ns > 0 && known(c->start_ns))
 		err = push(w, RANK_RETRY_WAIT, PART_RETRY_WAIT, c->start_ns - (uint64_t)c->retry_wait_ns, c->start_ns);

@@ -59,6 +59,7 @@ void call_release(struct call *c)
 	free(c->segments);
 	free(c->stall_at);
 	free(c->late_at);
+	free(c->network_at);
 	for (size_t i = 0; i < c->result_count; i++) {
 		free(c->results[i].id);
 		free(c->results[i].name);

@@ -107,6 +107,9 @@ struct call {
 	/* Bytes of the answer lay in the kernel while the program did not read: its own event loop was busy. */
 	struct interval *late_at; /* owned array, in order of time */
 	size_t late_count;
+	/* Bytes that were lost on the way were waited for, in either direction. */
+	struct interval *network_at; /* owned array, in order of time */
+	size_t network_count;
 	uint64_t dns_begin_ns, dns_end_ns; /* name look-up for the connection that this call paid for */
 	int tls_resumed;		   /* -1 unknown */
 	/* Set-up of the connection, when this call paid for it (else UNKNOWN_NS). */

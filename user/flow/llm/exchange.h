@@ -56,6 +56,9 @@ struct exchange_conn {
 	bool tls_approximate;
 	int32_t exit_code, exit_signal;
 	uint32_t srtt_us, retransmits; /* so far */
+	/* The newest waits on its socket, in order of time; borrowed. */
+	const struct interval *late_at, *network_at;
+	size_t late_count, network_count;
 	bool bound;
 };
 

@@ -117,6 +117,40 @@ static void report_socket(const struct pending *p, const struct exchange_conn *c
 		c->retransmits = conn->retransmits - p->retransmits;
 }
 
+/* What of these lies in the call, as its own. */
+static void copy_delays(struct exchanges *t, const struct interval *at, size_t count, const struct interval *call,
+			struct interval **out, size_t *out_count)
+{
+	struct interval *copy = count ? malloc(count * sizeof(*copy)) : NULL;
+	size_t n = 0;
+
+	t->lost->n[LOST_NO_MEMORY] += count && !copy;
+	for (size_t i = 0; copy && i < count; i++) {
+		copy[n] = at[i];
+		if (copy[n].begin_ns < call->begin_ns)
+			copy[n].begin_ns = call->begin_ns;
+		if (copy[n].end_ns > call->end_ns)
+			copy[n].end_ns = call->end_ns;
+		n += copy[n].begin_ns < copy[n].end_ns;
+	}
+	free(*out);
+	*out = copy;
+	*out_count = n;
+}
+
+/* What comes before the request was sent (session tickets of TLS, settings of HTTP/2) is none of its answer. */
+void pending_take_delays(struct pending *p, uint64_t end_ns)
+{
+	const struct exchange_conn *conn = p->entry->key.flow->conn;
+	struct exchanges *t = p->entry->key.flow->table;
+	struct call *c = &p->call;
+	uint64_t sent_ns = c->send_end_ns < c->ttfb_ns ? c->send_end_ns : c->ttfb_ns;
+	const struct interval whole = {c->start_ns, end_ns}, answer = {sent_ns, end_ns};
+
+	copy_delays(t, conn->network_at, conn->network_count, &whole, &c->network_at, &c->network_count);
+	copy_delays(t, conn->late_at, conn->late_count, &answer, &c->late_at, &c->late_count);
+}
+
 static void report_request(const struct pending *p, struct call *c)
 {
 	const struct request_facts *f = &p->facts;
@@ -240,6 +274,7 @@ void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 		f->calls -= p->dialect != NULL;
 		return;
 	}
+	pending_take_delays(p, end_ns);
 	pending_report(p, end, end_ns, &c);
 	/* Not always for a gap that was counted: a response may have come before what it answers. What came before the
 	 * attach was not lost. */

@@ -320,6 +320,7 @@ void exchanges_each_open(struct exchanges *t, uint64_t now_ns, void (*fn)(void *
 			continue;
 		if (p->request)
 			request_report(p->request, false, &p->facts);
+		pending_take_delays(p, now_ns);
 		pending_report(p, END_COMPLETE, now_ns, &c);
 		c.unfinished = true;
 		retry_link(&t->retries, &c, retry_identity(&c, p->facts.hash), false);

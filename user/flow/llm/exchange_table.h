@@ -113,6 +113,8 @@ enum end_reason end_of_abort(enum http_abort why);
 /* --- exchange_report.c: what it comes to */
 bool pending_is_call(const struct pending *p);
 /* The call as it stands: a copy whose text and arrays stay owned by p. `end_ns`: now, or when it ended. */
+/* The waits on its socket, as far as they lie in it: before pending_report(). */
+void pending_take_delays(struct pending *p, uint64_t end_ns);
 void pending_report(const struct pending *p, enum end_reason end, uint64_t end_ns, struct call *out);
 void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns);
 void pending_note_main(struct pending *p); /* a main session with tools, if it is one */

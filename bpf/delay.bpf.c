@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * How long bytes of a target's TCP socket waited, and for whom: received ones for the program, sent ones for a
+ * retransmission, received ones for others before them. Only whole waits are told, and only long ones (LIMIT_DELAY_NS).
+ *
+ * Not seen: an answer's last bytes that were lost on the way, which nothing tells of before they come.
+ */
+#include "delay.bpf.h"
+
+/* enum tcp_ca_state: from here on something that was sent is thought to be lost. */
+#define TCP_CA_RECOVERY 3
+
+/* --- received, and not read -------------------------------------------------------------------------------------- */
+
+/* A system call that reads right now looks itself at what it left (delay_read()). Where one was not seen (splice), the
+ * socket has been read further than at the mark. */
+static __always_inline void unread(struct sock *sk, struct sock_info *info, struct tcp_sock *tp)
+{
+	__u32 copied = tp->copied_seq;
+
+	if (info->unread_ns && (info->unread_seq == copied || sk->sk_lock.owned))
+		return;
+	if (copied == tp->rcv_nxt)
+		return;
+	info->unread_seq = copied;
+	info->unread_ns = bpf_ktime_get_boot_ns();
+}
+
+/* --- received, and something before it missing ------------------------------------------------------------------- */
+
+/* Before the packet is put where it belongs. */
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(delay_hole, struct sock *sk, struct sk_buff *skb)
+{
+	struct sock_info *info = sk ? bpf_sk_storage_get(&socks, sk, NULL, 0) : NULL;
+	struct tcp_sock *tp;
+	__u32 seq = 0;
+
+	if (!info || info->hole_ns)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || bpf_probe_read_kernel(&seq, sizeof(seq), &skb->cb))
+		return 0;
+	if ((__s32)(seq - tp->rcv_nxt) > 0)
+		info->hole_ns = bpf_ktime_get_boot_ns();
+	return 0;
+}
+
+/* Bytes can be read, so none is missing before them. */
+static __always_inline void hole_filled(struct sock *sk, struct sock_info *info, struct tcp_sock *tp)
+{
+	__u64 since = info->hole_ns;
+
+	if (!since || tp->out_of_order_queue.rb_node)
+		return;
+	info->hole_ns = 0;
+	delay_tell(sk, info, EV_SK_HOLE, since);
+}
+
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(delay_ready, struct sock *sk)
+{
+	struct sock_info *info;
+	struct tcp_sock *tp;
+
+	if (!sk || !is_tcp(sk))
+		return 0;
+	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	if (!info)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	unread(sk, info, tp);
+	hole_filled(sk, info, tp);
+	return 0;
+}
+
+/* --- sent, and sent again ---------------------------------------------------------------------------------------- */
+
+/* An acknowledgement repaired the loss: the kernel leaves its recovery. */
+SEC("tp_btf/tcp_cong_state_set")
+int BPF_PROG(delay_repaired, struct sock *sk, __u8 state)
+{
+	struct sock_info *info = sk ? bpf_sk_storage_get(&socks, sk, NULL, 0) : NULL;
+	struct tcp_sock *tp;
+	__u64 since;
+
+	if (!info || !info->resent_ns || state >= TCP_CA_RECOVERY)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || tp->snd_una == info->resent_una)
+		return 0;
+	since = info->resent_ns;
+	info->resent_ns = 0;
+	delay_tell(sk, info, EV_SK_RESENT, since);
+	return 0;
+}

@@ -1,0 +1,67 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A client whose event loop is blocked for a while in the middle of an answer. late.py CONFIG: port, ca (none: plain),
+path, body, block_ms, how ("blocking", "asyncio": TLS in memory). Says when it was blocked, by the boot clock."""
+import asyncio
+import json
+import socket
+import ssl
+import sys
+import time
+
+BUSY_AFTER = 20  # reads
+
+
+def boot_ns():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def burn(ms):
+    begin = boot_ns()
+    while boot_ns() - begin < ms * 1e6:
+        pass
+    print("blocked", begin, boot_ns(), flush=True)
+
+
+def request(cfg):
+    body = json.dumps(cfg["body"]).encode()
+    head = f"POST {cfg['path']} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    return (head + f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n").encode() + body
+
+
+def blocking(cfg, context):
+    s = socket.create_connection(("127.0.0.1", cfg["port"]))
+    if context:
+        s = context.wrap_socket(s, server_hostname="localhost")
+    s.sendall(request(cfg))
+    reads = 0
+    while s.recv(16384):
+        reads += 1
+        if reads == BUSY_AFTER:
+            burn(cfg["block_ms"])
+
+
+async def in_memory(cfg, context):
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", cfg["port"], ssl=context, server_hostname="localhost" if context else None
+    )
+    writer.write(request(cfg))
+    reads = 0
+    while await reader.read(16384):
+        reads += 1
+        if reads == BUSY_AFTER:
+            burn(cfg["block_ms"])
+
+
+with open(sys.argv[1], encoding="utf-8") as f:
+    config = json.load(f)
+tls = None
+if config.get("ca"):
+    tls = ssl.create_default_context(cafile=config["ca"])
+    tls.check_hostname = False
+print("pid", __import__("os").getpid(), flush=True)
+sys.stdin.readline()
+if config["how"] == "asyncio":
+    asyncio.run(in_memory(config, tls))
+else:
+    blocking(config, tls)
