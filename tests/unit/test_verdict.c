@@ -54,7 +54,7 @@ static void test_nothing(void **state)
 	assert_verdict(&f, "");
 	wall.total_ns = 800000000;
 	wall.part_ns[PART_GENERATION] = wall.total_ns;
-	assert_verdict(&f, "100 % of 800 ms was the model generating; confidence high");
+	assert_verdict(&f, "100 % of 800 ms was generation; confidence high");
 }
 
 /* Every part has words of its own, and a name in the JSON. */

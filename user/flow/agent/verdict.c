@@ -37,7 +37,7 @@ static const struct {
 	[PART_CONNECT] = {"connecting", "connect"},
 	[PART_NETWORK] = {"the network", "network"},
 	[PART_FIRST_TOKEN] = {"waiting for the first token", "first token"},
-	[PART_GENERATION] = {"the model generating", "generation"},
+	[PART_GENERATION] = {"generation", "generation"},
 	[PART_STALL] = {"stalls inside answers", "stalls"},
 	[PART_TOOL] = {"tools", "tools"},
 	[PART_RETRY_WAIT] = {"waiting before retries", "retry waits"},
