@@ -5,7 +5,8 @@
 A client and a server do nothing but TLS over loopback (tlsbench): 512-byte ping-pong, and 16 KiB records in bulk. Each round
 runs them untraced, with empty programs at entry and return of the places that perfbpf probes, and with perfbpf, in random
 order; the ratios are of runs of the same round. A ratio is the median of the rounds with a 95 % bootstrap interval. Then:
-memory, processor time and start-up of perfbpf itself."""
+a program that only downloads, under system-wide tracing (its server is on this machine, and traced too); memory, processor
+time and start-up of perfbpf itself."""
 import argparse
 import json
 import math
@@ -58,13 +59,13 @@ def wait_for_text(path, text, child, seconds=30):
 
 
 class Tracer:
-    def __init__(self, perfbpf, pid, folder):
+    def __init__(self, perfbpf, target, folder):
         self.trace = os.path.join(folder, "trace.json")
         err_path = os.path.join(folder, "stderr")
         begin = time.monotonic()
         with open(err_path, "w", encoding="utf-8") as err:
             self.child = subprocess.Popen(
-                [perfbpf, "-o", self.trace, "-p", str(pid)], stderr=err, stdin=subprocess.DEVNULL
+                [perfbpf, "-o", self.trace, *target], stderr=err, stdin=subprocess.DEVNULL
             )
         wait_for_text(err_path, "tracing ", self.child)
         self.attach_ms = (time.monotonic() - begin) * 1e3
@@ -169,11 +170,34 @@ def summarise(times):
     return result
 
 
+def download(peer, make, rounds, gib):
+    """Throughput of `gib` GiB in 16 KiB records, against that of the untraced run of the same round."""
+    count = int(gib * 2**30) // 16384
+    speed = {state: [] for state in make}
+    chooser = random.Random(11)
+    order = list(make)
+    for _ in range(rounds):
+        chooser.shuffle(order)
+        for state in order:
+            tracer = make[state]()
+            peer.run("bulk", 16384, count // 50)
+            us, _ = peer.run("bulk", 16384, count)
+            speed[state].append(gib * 1024 / (us / 1e6))
+            if tracer:
+                tracer.stop()
+    row = {"gib": gib, "mib_s_untraced": round(statistics.median(speed["untraced"]), 1)}
+    for state in order:
+        if state != "untraced":
+            middle, low, high = interval([a / b for a, b in zip(speed[state], speed["untraced"])])
+            row[state] = {"throughput": round(middle, 3), "throughput_95": [round(low, 3), round(high, 3)]}
+    return row
+
+
 def footprint(perfbpf, pid, folder):
     """Of a perfbpf that traces a process which does nothing."""
     attach, stop, rss, total, cpu = [], [], [], [], []
     for _ in range(5):
-        tracer = Tracer(perfbpf, pid, folder)
+        tracer = Tracer(perfbpf, ["-p", str(pid)], folder)
         attach.append(tracer.attach_ms)
         before = tracer.cpu_s()
         time.sleep(1.5)
@@ -205,6 +229,12 @@ def table(report):
             f"{shape:14} {row['us_untraced']:>7.2f} us {cells[0]:>26} {cells[1]:>26} {added:>17.3f} us"
             f" {100 * row['perfbpf']['cpu_share']:>5.0f}%"
         )
+    d = report["download"]
+    print(f"download of {d['gib']:g} GiB, {d['mib_s_untraced']:.0f} MiB/s untraced; throughput of that:", end="")
+    for state in ("bare", "system-wide"):
+        low, high = d[state]["throughput_95"]
+        print(f" {state} {d[state]['throughput']:.3f} ({low:.3f}..{high:.3f})", end="")
+    print()
     f = report["footprint"]
     print(
         f"perfbpf idle: {f['rss_anon_kib'] / 1024:.1f} MiB anonymous, ring {(f['ring_bytes'] or 0) / 2**20:.0f} MiB, CPU"
@@ -226,7 +256,7 @@ def measure(args, folder):
         make = {
             "untraced": lambda: None,
             "bare": lambda: Bare(tlsbench, path, offsets),
-            "perfbpf": lambda: Tracer(perfbpf, peer.pid, folder),
+            "perfbpf": lambda: Tracer(perfbpf, ["-p", str(peer.pid)], folder),
         }
         times = {s: {shape: [] for shape in SHAPES} for s in (*STATES, "cpu")}
         times.update(calls={}, lost=[], rss_kib=[])
@@ -249,6 +279,12 @@ def measure(args, folder):
             "shapes": summarise(times),
             "rss_anon_kib_loaded": statistics.median(times["rss_kib"]),
             "lost": lost,
+            "download": download(
+                peer,
+                {"untraced": make["untraced"], "bare": make["bare"], "system-wide": lambda: Tracer(perfbpf, ["-a"], folder)},
+                args.download_rounds,
+                args.download_gib,
+            ),
             "footprint": footprint(perfbpf, peer.pid, folder),
         }
     finally:
@@ -261,6 +297,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--download-rounds", type=int, default=5)
+    parser.add_argument("--download-gib", type=float, default=2)
     parser.add_argument("--out", default="bench.json")
     args = parser.parse_args()
     if os.geteuid():
