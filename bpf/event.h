@@ -218,6 +218,7 @@ struct ev_hello {
  */
 struct ev_files {
 	struct ev_head h; /* tgid: the process */
+	__u64 probed_ns;  /* when the probes of the last of them were set, 0: there is none */
 	__u32 probed;	  /* 1: it maps files with TLS functions that are probed */
 	__u32 refused;	  /* 1: ... that could not be probed */
 	__u32 again;	  /* 1: they were probed a second time, because nothing came */
@@ -430,7 +431,7 @@ EV_ASSERT(sizeof(struct ev_conn_sock) == 112);
 EV_ASSERT(sizeof(struct ev_sock) == 88);
 EV_ASSERT(sizeof(struct ev_wire) == 176);
 EV_ASSERT(sizeof(struct ev_hello) == 40);
-EV_ASSERT(sizeof(struct ev_files) == 40);
+EV_ASSERT(sizeof(struct ev_files) == 48);
 EV_ASSERT(sizeof(struct ev_exec) == 64);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);

@@ -51,8 +51,10 @@ int wire_begin(struct wire *w, const struct plain_move *m)
 {
 	__u8 begin[6] = {};
 
-	if (!w || !m || !m->found || bpf_probe_read_user(begin, 1, (const void *)m->buf) ||
-	    begin[0] != RECORD_HANDSHAKE)
+	if (!w || !m)
+		return 0;
+	w->credit = TURN_CREDIT;
+	if (!m->found || bpf_probe_read_user(begin, 1, (const void *)m->buf) || begin[0] != RECORD_HANDSHAKE)
 		return 0;
 	/* Who is heard before he was spoken to is the client. */
 	if (m->dir == EV_DIR_RX) {

@@ -61,8 +61,8 @@ void capture_make_tick(uint64_t now_ns, capture_fn fn, void *ctx)
 	fn(ctx, &ev, sizeof(ev));
 }
 
-void capture_make_files(uint32_t tgid, bool probed, bool refused, bool again, const char *reason, uint64_t now_ns,
-			capture_fn fn, void *ctx)
+void capture_make_files(uint32_t tgid, uint64_t probed_ns, bool refused, bool again, const char *reason,
+			uint64_t now_ns, capture_fn fn, void *ctx)
 {
 	union {
 		struct ev_files ev;
@@ -72,7 +72,8 @@ void capture_make_files(uint32_t tgid, bool probed, bool refused, bool again, co
 
 	memset(&r, 0, sizeof(r));
 	r.ev.h = (struct ev_head){.kind = EV_FILES, .ts_ns = now_ns, .tgid = tgid};
-	r.ev.probed = probed;
+	r.ev.probed_ns = probed_ns;
+	r.ev.probed = probed_ns != 0;
 	r.ev.refused = refused;
 	r.ev.again = again;
 	r.ev.reason_len = reason ? bounded(strlen(reason), CAPTURE_REASON_BYTES) : 0;

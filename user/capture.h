@@ -25,10 +25,11 @@ void capture_make_lost(const uint64_t *stats, uint64_t now_ns, capture_fn fn, vo
 /* EV_TICK: so that a replay closes and evicts at the same times. */
 void capture_make_tick(uint64_t now_ns, capture_fn fn, void *ctx);
 
-/* EV_FILES: what a process maps of what can be probed. reason: cut at CAPTURE_REASON_BYTES; NULL: none. */
+/* EV_FILES: what a process maps of what can be probed, since when (0: nothing). reason: cut at CAPTURE_REASON_BYTES;
+ * NULL: none. */
 #define CAPTURE_REASON_BYTES 128
-void capture_make_files(uint32_t tgid, bool probed, bool refused, bool again, const char *reason, uint64_t now_ns,
-			capture_fn fn, void *ctx);
+void capture_make_files(uint32_t tgid, uint64_t probed_ns, bool refused, bool again, const char *reason,
+			uint64_t now_ns, capture_fn fn, void *ctx);
 
 struct capture_info {
 	uint64_t start_ns;	 /* zero of the run, CLOCK_BOOTTIME */

@@ -81,8 +81,9 @@ static void keep_files(struct session *s, uint32_t tgid)
 {
 	const struct target_files *f = targets_files(s->targets, tgid);
 
-	if (f && (f->probed || f->refused))
-		capture_make_files(tgid, f->probed, f->refused, f->again, f->reason, clock_boot_ns(), keep_record, s);
+	if (f && (f->probed_ns || f->refused))
+		capture_make_files(tgid, f->probed_ns, f->refused, f->again, f->reason, clock_boot_ns(), keep_record,
+				   s);
 }
 
 static void on_record(void *ctx, const void *record, size_t len)
@@ -121,9 +122,10 @@ static void note_files(struct session *s, uint32_t tgid, const struct discover_r
 {
 	struct target_files *f = targets_files(s->targets, tgid);
 
-	if (!f || ((f->probed || !r->tls_files) && (f->refused || !r->refused)))
+	if (!f || (f->probed_ns >= r->probed_ns && (f->refused || !r->refused)))
 		return;
-	f->probed |= r->tls_files > 0;
+	if (r->probed_ns > f->probed_ns)
+		f->probed_ns = r->probed_ns;
 	f->refused |= r->refused > 0;
 	f->reason = r->reason ? r->reason : f->reason;
 	if (s->told != tgid)

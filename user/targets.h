@@ -30,7 +30,8 @@ void targets_each(const struct targets *t, void (*fn)(void *ctx, uint32_t tgid),
 
 /* What a target maps of what can be probed, since its exec; a child begins with its parent's. */
 struct target_files {
-	bool probed, refused, again;
+	uint64_t probed_ns; /* when the probes of the last file were set; 0: none is probed */
+	bool refused, again;
 	const char *reason; /* of the latest refusal; borrowed, NULL none */
 };
 struct target_files *targets_files(struct targets *t, uint32_t tgid); /* NULL: no target. Valid until it is removed */

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Whom perfbpf follows, and that it stops nobody: CMD's own exec, children, names, numbers that are used again."""
+import glob
 import os
 import re
 import shutil
@@ -349,6 +350,48 @@ def watchdog():
     assert perfbpf.err().count("are probed: probed again") == 1, perfbpf.err()
     assert "nor did they when they were probed again" in perfbpf.err().split("coverage")[1], perfbpf.err()
     check_turns(check_trace(perfbpf), client.lines, "TLS functions that are probed did not run")
+
+
+HASTY = """
+import sys
+sys.stdin.readline()
+import http.client, ssl
+for i in range(3):
+    c = http.client.HTTPSConnection("127.0.0.1", int(sys.argv[1]), context=ssl._create_unverified_context())
+    c.request("POST", f"/hasty{i}/v1/messages?tokens=2", '{"model":"m","stream":true,"messages":[]}')
+    c.getresponse().read()
+    c.close()
+    if not i:
+        sys.stdin.readline()
+"""
+
+
+@case
+def missed_calls_are_counted():
+    """a call that was answered before its library was probed is counted"""
+    server = Server()
+    folder = e2e.directory()
+    for name in ("libssl.so.3", "libcrypto.so.3"):
+        shutil.copy(os.path.realpath(glob.glob(f"/usr/lib/*/{name}")[0]), os.path.join(folder, name))
+    client = Client([PYTHON, "-c", HASTY, str(server.port)], {"LD_LIBRARY_PATH": folder}, waits=False)
+    perfbpf = Perfbpf("-p", client.pid)
+    perfbpf.child.send_signal(signal.SIGSTOP)  # nobody can be so slow otherwise
+    client.go()
+    e2e.until(server.truth, 10, "the first call")
+    perfbpf.child.send_signal(signal.SIGCONT)
+    e2e.until(lambda: folder in subprocess.run([e2e.PERFBPF, "check", "-p", str(client.pid)], capture_output=True, text=True,
+                                               check=False).stdout, 10, "the library is mapped")
+    time.sleep(0.5)
+    client.go()
+    assert client.finish() == 0, client.lines
+    assert perfbpf.end() == 0, perfbpf.err() or "?"
+    paths = sorted(e2e.key_of(c["path"]) for c in perfbpf.calls())
+    assert paths == ["/hasty1/v1/messages", "/hasty2/v1/messages"], (paths, perfbpf.err())
+    assert perfbpf.lost() == {"late_attach": 1}, (perfbpf.lost(), turns_of(perfbpf.trace()), perfbpf.err())
+    assert "TLS requests answered before the functions were probed" in perfbpf.err(), perfbpf.err()
+    (turn,) = turns_of(check_trace(perfbpf))
+    reason = turn["args"]["undecoded"]
+    assert "probed after it began" in reason or "did not run" in reason, turn
 
 
 @case

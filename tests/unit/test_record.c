@@ -155,8 +155,8 @@ static void on_hello(void *ctx, const struct rec_hello *r)
 
 static void on_files(void *ctx, const struct rec_files *r)
 {
-	PRINT("files %u%s%s%s ", r->tgid, r->probed ? " probed" : "", r->refused ? " refused" : "",
-	      r->again ? " again" : "");
+	PRINT("files %u %llu%s%s%s ", r->tgid, (unsigned long long)r->probed_ns, r->probed ? " probed" : "",
+	      r->refused ? " refused" : "", r->again ? " again" : "");
 	print_sv(ctx, r->reason);
 	PRINT("%s", "\n");
 }
@@ -237,7 +237,7 @@ static unsigned samples(struct packet out[20])
 			    .flags = EV_WIRE_HELLO | EV_WIRE_ENDED,
 			    .first_type = 23};
 	struct ev_hello hello = {.cookie = 99, .len = 5};
-	struct ev_files files = {.probed = 1, .reason_len = 6};
+	struct ev_files files = {.probed_ns = 4, .probed = 1, .reason_len = 6};
 	unsigned n = 0;
 
 	out[n++] = packet(EV_DATA, EV_F_FRESH, &d, sizeof(d), "hello", 5);
@@ -281,7 +281,7 @@ static const char golden[] =
 	"pos 42/2/5/7f00/9 777 7,8\n"
 	"wire 42/2/5 cookie 99 2:1.2.3.4..0:443 from 10 turn 6 type 23 11-12 13-14 gap 1 1/2 of 3/4 hello ended\n"
 	"hello 42 cookie 99 [hello] \n"
-	"files 42 probed [reason] \n";
+	"files 42 4 probed [reason] \n";
 
 static void every_kind(void **state)
 {

@@ -72,11 +72,11 @@ static void files_and_ends(void **state)
 
 	(void)state;
 	assert_int_equal(targets_add(t, 10), 0);
-	targets_files(t, 10)->probed = true;
+	targets_files(t, 10)->probed_ns = 5;
 	assert_true(targets_fork(t, &fork));
-	assert_true(targets_files(t, 11)->probed); /* its mappings are its parent's */
+	assert_int_equal(targets_files(t, 11)->probed_ns, 5); /* its mappings are its parent's */
 	targets_exec(t, &e);
-	assert_false(targets_files(t, 11)->probed);
+	assert_int_equal(targets_files(t, 11)->probed_ns, 0);
 	assert_null(targets_files(t, 12));
 	assert_false(targets_had(t, 11));
 	for (uint32_t i = 0; i < TARGETS_ENDED_MAX; i++) {

@@ -151,6 +151,7 @@ static void push_files(struct world *w, bool probed, bool refused, bool again, c
 {
 	struct rec_files f = {.ts_ns = T0,
 			      .tgid = PID,
+			      .probed_ns = probed ? T0 : 0,
 			      .probed = probed,
 			      .refused = refused,
 			      .again = again,
@@ -191,13 +192,15 @@ static void nobody_reads_it(void **state)
 	last.rx_end_ns += MS;
 	wires_push(w.t, &last);
 	wires_push(w.t, &last);
+	wires_tick(w.t, T0 + 4 * SEC);
+	wires_push(w.t, &last); /* it is not begun again */
 	assert_log(
 		&w.log,
 		"turn 42 [api.example.com] port 4433 no functions 30 31 130 330 ms, 300/2000 bytes, silent 99, connect "
 		"2-8, tls 10, retransmit 60\n"
 		"turn 42 [api.example.com] port 4433 no functions 2000 2001 2100 2201 ms, 300/2000 bytes, silent 99\n"
 		"end 42 [api.example.com] port 4433 no functions 2 turns\n");
-	wires_finish(w.t, T0 + 3 * SEC);
+	wires_finish(w.t, T0 + 5 * SEC);
 	close_world(&w);
 }
 
@@ -222,6 +225,25 @@ static void plaintext_decides(void **state)
 	wires_push_plain(w.t, PID, 9, T0 + 331 * MS, T0 + 331 * MS);
 	wires_finish(w.t, T0 + 3 * SEC);
 	assert_log(&w.log, "");
+	close_world(&w);
+}
+
+/* Answered before the probes were set: that connection never gave plaintext, and nothing is wrong with the probes. */
+static void over_before_the_probes(void **state)
+{
+	struct rec_files f = {
+		.ts_ns = T0 + 600 * MS, .tgid = PID, .probed_ns = T0 + 500 * MS, .probed = true, .reason = SV("")};
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	push_turn(&w, 2, DATA, 30, 130, 330);
+	wires_push_files(w.t, &f);
+	for (unsigned ms = 600; ms < 10000; ms += 100)
+		wires_tick(w.t, T0 + ms * MS);
+	wires_finish(w.t, T0 + 20 * SEC);
+	assert_log(&w.log, "turn 42 [] port 4433 late probed 30 31 130 330 ms, 300/2000 bytes, silent 99, tls 10\n"
+			   "end 42 [] port 4433 late probed 1 turns\n");
 	close_world(&w);
 }
 
@@ -306,7 +328,8 @@ static void no_wrong_turns(void **state)
 static void watchdog(void **state)
 {
 	struct rec_exec e = {.proc = {.tgid = PID}, .ts_ns = T0 + 20 * SEC};
-	struct rec_files again = {.ts_ns = T0 + 10 * SEC, .tgid = PID, .probed = true, .again = true, .reason = SV("")};
+	struct rec_files again = {
+		.ts_ns = T0 + 10 * SEC, .tgid = PID, .probed_ns = T0, .probed = true, .again = true, .reason = SV("")};
 	struct world w;
 
 	(void)state;
@@ -377,6 +400,7 @@ static void process_ends_before_its_sockets(void **state)
 	wires_push(w.t, &r); /* the first word about it is its last one: it is not begun */
 	push_turn(&w, 2, DATA, 30, 130, 330);
 	wires_push(w.t, &r);
+	wires_tick(w.t, T0 + 1400 * MS);
 	assert_log(&w.log, "turn 42 [] port 4433 not run probed 30 31 130 330 ms, 300/2000 bytes, silent 99, tls 10\n"
 			   "end 42 [] port 4433 not run probed 1 turns\n");
 	wires_tick(w.t, T0 + 60 * SEC);
@@ -474,6 +498,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nobody_reads_it),
 		cmocka_unit_test(plaintext_decides),
+		cmocka_unit_test(over_before_the_probes),
 		cmocka_unit_test(unbound_plaintext_may_be_its),
 		cmocka_unit_test(who_asks_whom),
 		cmocka_unit_test(no_wrong_turns),

@@ -30,6 +30,7 @@ struct file_key {
 
 struct verdict { /* both: a file with two TLS stacks */
 	bool probed, refused;
+	uint64_t probed_ns; /* CLOCK_BOOTTIME */
 	const char *reason; /* why refused; NULL: no memory. Kept until the end */
 };
 
@@ -185,6 +186,8 @@ static void attach_stack(struct discover *d, const char *path, const char *shown
 	}
 	err = probes_attach_file(d->probes, path, shown, elf, found);
 	v->probed |= !err;
+	if (!err)
+		v->probed_ns = clock_boot_ns();
 	v->refused |= err != 0;
 	if (err)
 		v->reason = keep_reason(d, shown, strerror(-err));
@@ -314,6 +317,7 @@ static void attach_again(struct discover *d, struct file *f, const char *path, c
 	int err = probes_attach_again(d->probes, path, f->key.dev, f->key.ino);
 
 	f->detached = false;
+	f->verdict.probed_ns = clock_boot_ns();
 	if (!err)
 		return;
 	f->verdict = (struct verdict){.refused = true};
@@ -481,6 +485,8 @@ static void look_at(struct discover *d, pid_t pid, const char *path, const char 
 	r->tls_files += verdict.probed;
 	r->refused += verdict.refused;
 	r->reason = verdict.refused ? verdict.reason : r->reason;
+	if (verdict.probed && verdict.probed_ns > r->probed_ns)
+		r->probed_ns = verdict.probed_ns;
 }
 
 struct walk {

@@ -327,6 +327,7 @@ static bool push_files(struct record *r, const uint8_t *p, size_t len)
 	f = (struct rec_files){
 		.ts_ns = e.h.ts_ns,
 		.tgid = e.h.tgid,
+		.probed_ns = e.probed_ns,
 		.probed = e.probed != 0,
 		.refused = e.refused != 0,
 		.again = e.again != 0,

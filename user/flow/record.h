@@ -134,6 +134,7 @@ struct rec_hello {
 struct rec_files {
 	uint64_t ts_ns;
 	uint32_t tgid;
+	uint64_t probed_ns;   /* when the probes of the last of them were set; 0: none */
 	bool probed, refused; /* there are files with TLS functions that are probed, that could not be */
 	bool again;	      /* probed a second time, because nothing came */
 	struct sv reason;     /* of the latest refusal; borrowed */

@@ -23,6 +23,7 @@ struct turn {
 struct process {
 	uint32_t tgid;
 	bool probed, refused;
+	uint64_t probed_ns;
 	bool again; /* since again_ns */
 	uint64_t again_ns;
 	bool told; /* of silence, with these files */
@@ -44,11 +45,14 @@ struct entry {
 	unsigned retransmit_count; /* ever */
 	struct turn *turns;	   /* owned; those that wait, oldest first */
 	unsigned turn_count, turn_room;
-	uint32_t kept;	       /* number of the latest one that ever waited */
-	uint64_t undecoded;    /* turns, so far */
-	uint64_t undecoded_ns; /* first byte of the answer of the first of them */
-	uint64_t latest_ns;    /* begin of the latest of them */
+	uint32_t kept;			   /* number of the latest one that ever waited */
+	uint64_t undecoded;		   /* turns, so far */
+	uint64_t latest_ns, latest_end_ns; /* of the latest of them */
+	uint64_t unread;		   /* of them, while probes were set */
+	uint64_t unread_ns;		   /* first byte of the answer of the first of these */
 	bool ignored, drawn;
+	bool closed; /* at closed_ns: decided WIRE_SETTLE_NS later */
+	uint64_t closed_ns;
 	struct entry *prev, *next; /* longest silent first */
 	UT_hash_handle hh;
 };
@@ -194,16 +198,17 @@ static bool is_client(const struct entry *e)
 	return e->now.turn && !e->now.server && (e->now.hello || port == 443 || port == 8443);
 }
 
-static enum wire_why why_of(const struct entry *e, const struct process *p)
+/* end_ns: of what was not read. */
+static enum wire_why why_of(const struct entry *e, const struct process *p, uint64_t end_ns)
 {
-	if (known(e->first_plain_ns))
+	if (known(e->first_plain_ns) || (p && p->probed && end_ns < p->probed_ns))
 		return WIRE_LATE;
 	if (p && p->probed)
 		return p->again && e->latest_ns > p->again_ns ? WIRE_NOT_RUN_AGAIN : WIRE_NOT_RUN;
 	return p && p->refused ? WIRE_REFUSED : WIRE_NO_FUNCTIONS;
 }
 
-static struct wire_conn describe(struct wires *t, const struct entry *e)
+static struct wire_conn describe(struct wires *t, const struct entry *e, uint64_t end_ns)
 {
 	const struct process *p = process_find(t, e->now.proc.tgid);
 
@@ -213,7 +218,7 @@ static struct wire_conn describe(struct wires *t, const struct entry *e)
 		.host = e->host ? e->host : "",
 		.remote = e->now.remote,
 		.bytes = {e->now.bytes[0], e->now.bytes[1]},
-		.why = why_of(e, p),
+		.why = why_of(e, p, end_ns),
 		.reason = p ? p->reason : "",
 		.turns = e->undecoded,
 		.served = e->now.server,
@@ -263,11 +268,13 @@ static void tell_turn(struct wires *t, struct entry *e, const struct turn *u)
 		if (ns >= u->tx_begin_ns && ns <= u->rx_end_ns)
 			retransmits[out.retransmits++] = ns;
 	}
-	if (!e->undecoded++)
-		e->undecoded_ns = u->rx_begin_ns;
+	e->undecoded++;
 	e->latest_ns = u->tx_begin_ns;
+	e->latest_end_ns = u->rx_end_ns;
 	e->drawn = true;
-	out.conn = describe(t, e);
+	out.conn = describe(t, e, u->rx_end_ns);
+	if (out.conn.why != WIRE_LATE && !e->unread++)
+		e->unread_ns = u->rx_begin_ns;
 	if (t->sink.on_turn)
 		t->sink.on_turn(t->sink.ctx, &out);
 }
@@ -326,7 +333,7 @@ static void end(struct wires *t, struct entry *e)
 		keep_turn(t, e, &e->now);
 	while (e->turn_count)
 		decide(t, e);
-	c = describe(t, e);
+	c = describe(t, e, e->latest_end_ns);
 	if (t->sink.on_conn && !known(e->first_plain_ns) &&
 	    (c.turns || (c.served && !is_unsure(t, e, e->now.began_ns))))
 		t->sink.on_conn(t->sink.ctx, &c);
@@ -349,15 +356,15 @@ void wires_push(struct wires *t, const struct rec_wire *r)
 	advance(t, r->ts_ns);
 	/* The last word about a socket may be told twice: do not begin it again. */
 	e = r->closed ? find(t, r->cookie) : get(t, r->cookie);
-	if (!e || r->turn < e->now.turn)
+	if (!e || e->closed || r->turn < e->now.turn)
 		return;
 	if (r->turn > e->now.turn && e->now.turn && is_turn(&e->now))
 		keep_turn(t, e, &e->now); /* its end was lost: as far as is known */
 	e->now = *r;
 	if (r->ended && is_turn(r))
 		keep_turn(t, e, r);
-	if (r->closed)
-		end(t, e);
+	e->closed = r->closed;
+	e->closed_ns = t->now_ns;
 }
 
 void wires_push_hello(struct wires *t, const struct rec_hello *r)
@@ -384,6 +391,7 @@ void wires_push_files(struct wires *t, const struct rec_files *r)
 		return;
 	p->told = p->told && (p->probed || !r->probed) && p->again == r->again;
 	p->probed = r->probed;
+	p->probed_ns = r->probed_ns;
 	p->refused = r->refused;
 	if (r->again && !p->again)
 		p->again_ns = r->ts_ns;
@@ -476,9 +484,10 @@ static bool is_silent(struct wires *t, const struct entry *e)
 		return bytes - e->plain_bytes >= WIRE_SILENT_BYTES && last_ns > e->last_plain_ns + WIRE_SILENT_NS;
 	if (is_unsure(t, e, e->now.began_ns))
 		return false;
-	if (e->undecoded)
-		return t->now_ns >= e->undecoded_ns + WIRE_SILENT_NS;
-	return is_turn(&e->now) && t->now_ns >= e->now.rx_begin_ns + WIRE_SILENT_NS;
+	if (e->unread)
+		return t->now_ns >= e->unread_ns + WIRE_SILENT_NS;
+	return is_turn(&e->now) && t->now_ns >= e->now.rx_begin_ns + WIRE_SILENT_NS &&
+	       why_of(e, process_find(t, e->now.proc.tgid), e->now.rx_end_ns) != WIRE_LATE;
 }
 
 static void watch(struct wires *t, const struct entry *e)
@@ -495,7 +504,7 @@ static void watch(struct wires *t, const struct entry *e)
 	if (p->again && e->latest_ns <= p->again_ns)
 		return;
 	p->told = true;
-	c = describe(t, e);
+	c = describe(t, e, e->now.ts_ns);
 	if (t->sink.on_silent)
 		t->sink.on_silent(t->sink.ctx, &c);
 }
@@ -521,7 +530,10 @@ void wires_tick(struct wires *t, uint64_t now_ns)
 		next = e->next;
 		while (e->turn_count && now_ns >= e->turns[0].rx_end_ns + WIRE_SETTLE_NS)
 			decide(t, e);
-		watch(t, e);
+		if (e->closed && now_ns >= e->closed_ns + WIRE_SETTLE_NS)
+			end(t, e);
+		else
+			watch(t, e);
 	}
 	forget_gone(t);
 }
