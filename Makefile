@@ -49,7 +49,7 @@ SKEL := $(O)/gen/perfbpf.skel.h
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-cases check-fuzz check-unit bench install \
+.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-cases check-fuzz check-unit check-viewers bench install \
 	uninstall format man FORCE
 
 all: $(O)/perfbpf ## build build/perfbpf
@@ -320,6 +320,10 @@ check: deps ## all tests; those that need root and BPF say so where they cannot 
 
 check-cases: all tools ## CASES=DIR: replay a folder of cases against its expected.json
 	$(Q)$(PYTHON) tests/tools/check_cases.py --build $(O) $(CASES)
+
+check-viewers: all tools ## a session's trace in headless Chromium: Go's trace viewer and speedscope
+	$(Q)tests/tools/clients $(O)/clients speedscope || true
+	$(Q)$(PYTHON) tests/viewers/check_viewers.py $(O)
 
 check-headers: ## each header compiles alone
 	$(Q)tests/tools/check-headers '$(CC)' '$(CLANG)'

@@ -6,6 +6,9 @@
  * One JSON object a line, in the order of delivery:
  *   data               t_ns, pid, tid, comm, ssl, dir c2s|s2c, seq, len, b64; maybe t_call_ns, deliver_at_ns
  *   ssl_new, ssl_free, ssl_shutdown_by_local     t_ns, pid, ssl; of ssl_new maybe stdio: true, JSON-RPC with a child
+ *   handshake          t_ns, pid, ssl; maybe t_call_ns: when it began
+ *   connected          t_ns, pid, ssl: it has a socket from here on; maybe t_call_ns: when connect() began, srtt_us
+ *   retransmit         t_ns, pid, ssl; maybe srtt_us
  *   exec               t_ns, pid, comm; maybe start_boottime_ns, argv, exe, ppid
  *   exit               t_ns, pid, code, signal
  * All lines are read first. Then, by the time of the events: an object begins a new generation (epoch) after ssl_free,
@@ -27,7 +30,7 @@
 #include "base/buf.h"
 #include "bpf/event.h"
 
-enum kind { DATA, NEW, FREE, SHUTDOWN, EXEC, EXIT };
+enum kind { DATA, NEW, FREE, SHUTDOWN, HANDSHAKE, CONNECTED, RETRANSMIT, EXEC, EXIT };
 
 /* One process: from its first event to its exit. */
 struct process {
@@ -61,6 +64,7 @@ struct line {
 	uint32_t len;
 	int dir;
 	int32_t code, signal;
+	uint32_t srtt_us;
 	bool stdio;
 	uint8_t *bytes;
 	size_t captured;
@@ -175,7 +179,9 @@ static void parse_data(struct line *l, const cJSON *o, size_t at)
 
 static void parse_line(struct line *l, const char *text, size_t at)
 {
-	static const char *const names[] = {"data", "ssl_new", "ssl_free", "ssl_shutdown_by_local", "exec", "exit"};
+	static const char *const names[] = {"data",	 "ssl_new",   "ssl_free",   "ssl_shutdown_by_local",
+					    "handshake", "connected", "retransmit", "exec",
+					    "exit"};
 	cJSON *o = cJSON_Parse(text);
 	const char *ev = string(o, "ev"), *ssl = string(o, "ssl");
 	size_t k = 0;
@@ -199,6 +205,7 @@ static void parse_line(struct line *l, const char *text, size_t at)
 	l->obj = ssl ? strtoull(ssl, NULL, 0) : number(o, "ssl", 0);
 	l->code = (int32_t)number(o, "code", 0);
 	l->signal = (int32_t)number(o, "signal", 0);
+	l->srtt_us = (uint32_t)number(o, "srtt_us", 0);
 	l->stdio = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "stdio"));
 	l->comm = string(o, "comm");
 	l->exe = string(o, "exe");
@@ -320,7 +327,7 @@ static void join(void)
 		note_comm(l);
 		if (l->kind == EXIT)
 			l->process->ended = true;
-		if (l->kind > SHUTDOWN)
+		if (l->kind > RETRANSMIT)
 			continue;
 		l->connection = connection_of(l);
 		if (l->kind == FREE)
@@ -487,6 +494,42 @@ static void put_conn(const struct line *l)
 	}
 }
 
+static void put_handshake(const struct line *l)
+{
+	struct ev_handshake e = {
+		.h = head(l, EV_HANDSHAKE, 0, sizeof(e), 0),
+		.conn = conn_of(l->connection),
+		.begin_ns = l->call_ns,
+	};
+
+	put(&e, sizeof(e), "", 0);
+}
+
+/* The socket of a connection: its cookie is the generation. 203.0.113.1 is an address of documentation. */
+static void put_socket(const struct line *l)
+{
+	struct ev_addr addr = {.family = 2, .lport = 40000, .rport = 443, .raddr = {203, 0, 113, 1}};
+	struct ev_sock e = {
+		.h = head(l, EV_SOCK, 0, sizeof(e), 0),
+		.cookie = l->connection->gen,
+		.begin_ns = l->call_ns,
+		.addr = addr,
+		.what = l->kind == CONNECTED ? EV_SK_CONNECTED : EV_SK_RETRANSMIT,
+		.srtt_us = l->srtt_us,
+	};
+	struct ev_conn_sock tie = {
+		.h = head(l, EV_CONN_SOCK, 0, sizeof(tie), 0),
+		.conn = conn_of(l->connection),
+		.cookie = l->connection->gen,
+		.addr = addr,
+		.how = EV_SOCK_INSIDE,
+	};
+
+	put(&e, sizeof(e), "", 0);
+	if (l->kind == CONNECTED)
+		put(&tie, sizeof(tie), "", 0);
+}
+
 static void put_exit(const struct line *l)
 {
 	struct ev_exit e = {
@@ -512,6 +555,13 @@ static void put_line(const struct line *l)
 	case FREE:
 	case SHUTDOWN:
 		put_conn(l);
+		break;
+	case HANDSHAKE:
+		put_handshake(l);
+		break;
+	case CONNECTED:
+	case RETRANSMIT:
+		put_socket(l);
 		break;
 	case EXEC:
 		put_exec(l, EV_EXEC, l->comm);

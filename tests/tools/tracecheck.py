@@ -206,12 +206,18 @@ def check_named(events, slices, out):
 
 
 def check_flows(events, lanes, out):
+    """One beginning and one end each. Viewers go by time, and among equal times by the order of the file."""
+    ends = {}
     for e in events:
         if e.get("ph") not in ("s", "f"):
             continue
         at = to_ns(e["ts"])
         if not any(to_ns(x["ts"]) <= at <= to_ns(x["ts"]) + to_ns(x["dur"]) for x in lanes.get((e["pid"], e["tid"]), ())):
             out.add("flow %r" % e["name"], "no slice around it")
+        ends.setdefault((e["cat"], e["name"], e["id"]), []).append((at, e["ph"]))
+    for key, each in ends.items():
+        if [ph for _, ph in sorted(each, key=lambda one: one[0])] != ["s", "f"]:
+            out.add("flow %r" % (key,), "not a beginning and then an end: %s" % each)
 
 
 def check(raw):

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/json.h"
+#include "base/err.h"
 #include "flow/trace.h"
 #include "make_call.h"
 
@@ -898,15 +899,94 @@ static void agents_and_arrows(void **state)
 	run_write(&r);
 	assert_named(&r);
 	log_events(&log, &r, "sf");
-	assert_string_equal(log.text, "f spawn @4000000000 43.43\n"
-				      "s spawn @3000000000 42.5400001\n"
+	assert_string_equal(log.text, "s spawn @3000000000 42.5400001\n"
 				      "s spawn @3000000000 42.5400002\n"
+				      "f spawn @4000000000 43.43\n"
 				      "f spawn @4000000000 42.5000001\n");
 	tlog_free(&log);
 	log_events(&log, &r, "M");
 	assert_non_null(strstr(log.text, "thread_name 42.5000001 {\"name\":\"agent 1 Explore: LLM requests\"}"));
 	assert_non_null(strstr(log.text, "thread_name 42.5300001 {\"name\":\"turns\"}"));
 	assert_non_null(strstr(log.text, "thread_name 42.5400003 {\"name\":\"tools (3)\"}"));
+	tlog_free(&log);
+	run_release(&r);
+}
+
+static void push_tool(struct run *r, uint64_t begin_ns, unsigned agent, uint32_t child_pid, unsigned spawned)
+{
+	struct agent_tool tool = {.agent = agent,
+				  .sub = agent != 0,
+				  .shown_pid = 42,
+				  .name = "Task",
+				  .at = {begin_ns, begin_ns + S},
+				  .processes = child_pid != 0,
+				  .child_pid = child_pid,
+				  .spawned = spawned};
+	struct span s;
+
+	assert_int_equal(span_from_tool(&s, &tool), 0);
+	assert_int_equal(spans_push(r->spans, &s), 0);
+}
+
+/* Two tools may own a process: the earlier one has its arrow. It ends where it begins at the earliest, and nowhere when
+ * what it goes to was over by then. In the file beginnings come first. */
+static void arrows_run_forwards(void **state)
+{
+	struct rec_exit exit = {.proc = {.tgid = 45, .start_ns = START + S, .exec_id = 1}, .ts_ns = START + 2 * S};
+	struct tlog log = {0};
+	struct run r;
+
+	(void)state;
+	run_init(&r, 1000);
+	r.meta.now_ns = START + 20 * S;
+	push_exec(&r, 42, START, "agent", SV_NONE);
+	push_exec(&r, 43, START + 4 * S, "npm", SV("npm\0"));
+	push_exec(&r, 44, START + 1 * S, "git", SV("git\0"));
+	push_exec(&r, 45, START + 1 * S, "cat", SV("cat\0"));
+	procs_push_exit(r.procs, &exit);
+	push_tool(&r, START + 5 * S, 0, 43, 0);
+	push_tool(&r, START + 4 * S, 0, 43, 0);
+	push_tool(&r, START + 3 * S, 0, 44, 0);
+	push_tool(&r, START + 3 * S, 0, 45, 0);
+	run_write(&r);
+	log_events(&log, &r, "sf");
+	assert_string_equal(log.text, "s spawn @4000000000 42.5400001\n"
+				      "s spawn @3000000000 42.5400001\n"
+				      "f spawn @4000000000 43.43\n"
+				      "f spawn @3000000000 44.44\n");
+	tlog_free(&log);
+	run_release(&r);
+}
+
+/* Sub-agents' tracks lie below those of the agent, each agent's together. */
+static void tracks_lie_by_agent(void **state)
+{
+	static const char *const lines[] = {"42.5400001 {\"sort_index\":140000}", "42.5300001 {\"sort_index\":350000}",
+					    "42.5400002 {\"sort_index\":350001}", "42.5400003 {\"sort_index\":350002}",
+					    "42.5300002 {\"sort_index\":350003}", "42.5400004 {\"sort_index\":350004}"};
+	struct tlog log = {0};
+	struct span s;
+	struct run r;
+
+	(void)state;
+	run_init(&r, 1000);
+	push_exec(&r, 42, START, "agent", SV_NONE);
+	for (unsigned agent = 0; agent < 3; agent++) {
+		const struct turn turn = {
+			.shown_pid = 42, .agent = agent, .sub = true, .at = {START + S, START + 2 * S}};
+
+		push_tool(&r, START + S, agent, 0, 0);
+		if (!agent)
+			continue;
+		assert_int_equal(span_from_turn(&s, &turn), 0);
+		assert_int_equal(spans_push(r.spans, &s), 0);
+	}
+	push_tool(&r, START + S, 1, 0, 0);
+	run_write(&r);
+	assert_named(&r);
+	log_events(&log, &r, "M");
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
+		assert_non_null(strstr(log.text, lines[i]));
 	tlog_free(&log);
 	run_release(&r);
 }
@@ -955,6 +1035,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(agents_and_arrows),
+		cmocka_unit_test(arrows_run_forwards),
+		cmocka_unit_test(tracks_lie_by_agent),
 		cmocka_unit_test(details_nest),
 		cmocka_unit_test(mcp_tracks),
 		cmocka_unit_test(one_call),

@@ -25,6 +25,19 @@
 /* Viewers compute in doubles: 2^42 us is the last power of two where one is still exact to 1 ns (50 days). */
 #define TS_MAX_NS 4398046511000000u
 
+/* Names of the tracks, and their order within a process. */
+static const struct {
+	const char *name;
+	uint32_t order;
+} tracks[] = {
+	[SPAN_TURN] = {"turns", 1},
+	[SPAN_LLM] = {"LLM requests", 70000},
+	[SPAN_TOOL] = {"tools", 140000},
+	[SPAN_MCP] = {"MCP requests", 210000},
+	[SPAN_NETWORK] = {"connections", 280000},
+};
+#define SUB_AGENT_ORDER 350000u
+
 /* A span's place, for lanes and counters. */
 struct item {
 	uint64_t begin, end;	   /* since the trace's start */
@@ -40,7 +53,14 @@ struct item {
 struct row {
 	uint32_t pid, lanes, agent;
 	uint32_t first_lane; /* those of the agents before it come first */
+	uint32_t order;	     /* thread_sort_index of its first lane */
 	uint8_t track;
+};
+
+/* Where an arrow begins: one an id. */
+struct arrow {
+	uint64_t id, at; /* at: since the trace's start */
+	uint32_t index;	 /* of the item */
 };
 
 /* A process that has anything to show. */
@@ -68,8 +88,8 @@ struct writing {
 	size_t row_count, row_size;
 	struct shown *shown;
 	size_t shown_count, shown_size;
-	uint64_t *flows; /* sorted: arrows of which both ends are there */
-	size_t flow_count;
+	struct arrow *arrows; /* sorted; those of which both ends are there */
+	size_t arrow_count;
 	uint32_t *quiets; /* pids of processes that are not to be shown, sorted */
 	size_t quiet_count, quiet_size;
 	size_t cursor; /* item index while spans are written */
@@ -441,66 +461,134 @@ static void lay_out(struct writing *w)
 	free(free_lanes.nodes);
 }
 
+static int compare_rows(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	if (x->agent != y->agent)
+		return x->agent < y->agent ? -1 : 1;
+	return (int)tracks[x->track].order - (int)tracks[y->track].order;
+}
+
+/* What belongs to one agent stands together: the rows of the process itself, then those of each sub-agent. */
+static void order_rows(struct writing *w)
+{
+	uint32_t next = 0;
+
+	if (w->row_count)
+		qsort(w->rows, w->row_count, sizeof(*w->rows), compare_rows);
+	for (size_t i = 0; i < w->row_count; i++) {
+		struct row *r = &w->rows[i];
+
+		if (!i || r[-1].pid != r->pid)
+			next = SUB_AGENT_ORDER;
+		r->order = tracks[r->track].order;
+		if (r->agent) {
+			r->order = next;
+			next += r->lanes;
+		}
+	}
+}
+
 /* --- arrows
  * ----------------------------------------------------------------------------------------------------------- */
 
-static int compare_ids(const void *a, const void *b)
+static int compare_arrows(const void *a, const void *b)
 {
-	const uint64_t *x = a, *y = b;
+	const struct arrow *x = a, *y = b;
 
-	return *x < *y ? -1 : *x > *y;
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* The first one of that id; NULL: none. */
+static const struct arrow *find_arrow(const struct arrow *arrows, size_t count, uint64_t id)
+{
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (arrows[mid].id < id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < count && arrows[low].id == id ? &arrows[low] : NULL;
 }
 
 static bool draws_life(const struct writing *w, const struct shown *s);
+static uint64_t life_end(const struct writing *w, const struct proc *p);
 
-/* Whether the slice that an arrow goes to will be drawn. */
-static bool has_target(const struct writing *w, const uint64_t *ends, size_t count, uint64_t flow)
+/* Whether the slice that an arrow goes to will be drawn, and does not end before the arrow begins. */
+static bool has_target(const struct writing *w, const struct arrow *ends, size_t count, const struct arrow *from)
 {
+	const struct arrow *end = find_arrow(ends, count, from->id);
 	const struct shown *s;
 
-	if (count && bsearch(&flow, ends, count, sizeof(*ends), compare_ids))
-		return true;
-	if (flow >> 40 != SPAN_FLOW_PROCESS(0) >> 40)
+	if (end)
+		return end->at >= from->at;
+	if (from->id >> 40 != SPAN_FLOW_PROCESS(0) >> 40)
 		return false;
-	s = find_shown(w, w->shown_count, viewer_pid((uint32_t)flow));
-	return s && draws_life(w, s);
+	s = find_shown(w, w->shown_count, viewer_pid((uint32_t)from->id));
+	return s && draws_life(w, s) && life_end(w, s->proc) >= from->at;
 }
 
-/* An arrow with one end only is an error to viewers. */
-static void collect_flows(struct writing *w)
+/* An arrow with one end only is an error to viewers, and so is one with two beginnings: the earliest has it. */
+static void collect_arrows(struct writing *w)
 {
-	uint64_t *ends;
-	size_t n = 0;
+	struct arrow *ends;
+	size_t n = 0, kept = 0;
 
 	if (w->err || !w->item_count)
 		return;
 	ends = calloc(w->item_count, sizeof(*ends));
-	w->flows = calloc(w->item_count, sizeof(*w->flows));
-	if (!ends || !w->flows) {
+	w->arrows = calloc(w->item_count, sizeof(*w->arrows));
+	if (!ends || !w->arrows) {
 		w->err = -ENOMEM;
 		free(ends);
 		return;
 	}
 	for (size_t i = 0; i < w->item_count; i++)
 		if (w->items[i].flow_in)
-			ends[n++] = w->items[i].flow_in;
-	qsort(ends, n, sizeof(*ends), compare_ids);
-	for (size_t i = 0; i < w->item_count; i++)
-		if (w->items[i].flow_out && has_target(w, ends, n, w->items[i].flow_out))
-			w->flows[w->flow_count++] = w->items[i].flow_out;
-	qsort(w->flows, w->flow_count, sizeof(*w->flows), compare_ids);
+			ends[n++] = (struct arrow){w->items[i].flow_in, w->items[i].end, w->items[i].index};
+	qsort(ends, n, sizeof(*ends), compare_arrows);
+	for (size_t i = 0; i < w->item_count; i++) {
+		const struct item *it = &w->items[i];
+		const struct arrow from = {it->flow_out, it->begin, it->index};
+
+		if (from.id && has_target(w, ends, n, &from))
+			w->arrows[w->arrow_count++] = from;
+	}
+	qsort(w->arrows, w->arrow_count, sizeof(*w->arrows), compare_arrows);
+	for (size_t i = 0; i < w->arrow_count; i++)
+		if (!kept || w->arrows[kept - 1].id != w->arrows[i].id)
+			w->arrows[kept++] = w->arrows[i];
+	w->arrow_count = kept;
 	free(ends);
 }
 
-static void put_flow(struct writing *w, char ph, uint64_t flow, uint32_t pid, uint32_t tid, uint64_t at)
+static void put_flow(struct writing *w, char ph, uint64_t id, uint32_t pid, uint32_t tid, uint64_t at)
 {
-	if (!flow || !w->flow_count || !bsearch(&flow, w->flows, w->flow_count, sizeof(*w->flows), compare_ids))
-		return;
 	begin_event(w);
 	put(w,
 	    "{\"ph\":\"%c\",\"pid\":%u,\"tid\":%u,\"ts\":" US_FORMAT ",\"id\":%" PRIu64
 	    ",\"cat\":\"spawn\",\"name\":\"spawn\"%s}",
-	    ph, pid, tid, US(at), flow, ph == 'f' ? ",\"bp\":\"e\"" : "");
+	    ph, pid, tid, US(at), id, ph == 'f' ? ",\"bp\":\"e\"" : "");
+}
+
+/* In the slice that begins at `begin`, but not before the arrow does: its target may have been set up earlier. */
+static void put_arrow_end(struct writing *w, uint64_t id, uint32_t pid, uint32_t tid, uint64_t begin)
+{
+	const struct arrow *from = id ? find_arrow(w->arrows, w->arrow_count, id) : NULL;
+
+	if (from)
+		put_flow(w, 'f', id, pid, tid, begin > from->at ? begin : from->at);
 }
 
 /* --- names
@@ -558,16 +646,6 @@ static void row_name(const struct writing *w, const struct row *r, const char *n
 
 static void put_row_names(struct writing *w, const struct row *r)
 {
-	static const struct {
-		const char *name;
-		uint32_t order;
-	} tracks[] = {
-		[SPAN_TURN] = {"turns", 1},
-		[SPAN_LLM] = {"LLM requests", 70000},
-		[SPAN_TOOL] = {"tools", 140000},
-		[SPAN_MCP] = {"MCP requests", 210000},
-		[SPAN_NETWORK] = {"connections", 280000},
-	};
 	char name[96];
 
 	row_name(w, r, tracks[r->track].name, name, sizeof(name));
@@ -575,7 +653,7 @@ static void put_row_names(struct writing *w, const struct row *r)
 		uint32_t tid = track_tid(r->track, r->first_lane + lane, r->pid);
 
 		put_thread_name(w, r->pid, tid, name, lane);
-		put_sort_index(w, "thread", r->pid, tid, tracks[r->track].order + r->first_lane + lane);
+		put_sort_index(w, "thread", r->pid, tid, r->order + lane);
 	}
 }
 
@@ -657,10 +735,15 @@ static void put_process_args(struct writing *w, const struct proc *p)
 		w->err = j.err;
 }
 
+static uint64_t life_end(const struct writing *w, const struct proc *p)
+{
+	if (p->end_ns != UNKNOWN_NS)
+		return relative(w, p->end_ns);
+	return w->meta->now_ns ? relative(w, w->meta->now_ns) : w->latest;
+}
+
 static void put_lives(struct writing *w)
 {
-	uint64_t now = w->meta->now_ns ? relative(w, w->meta->now_ns) : w->latest;
-
 	for (size_t i = 0; i < w->shown_count && !w->err; i++) {
 		const struct shown *s = &w->shown[i];
 		char name[sizeof(s->proc->name) + 8];
@@ -669,12 +752,12 @@ static void put_lives(struct writing *w)
 		if (!draws_life(w, s))
 			continue;
 		begin = relative(w, s->proc->begin_ns);
-		end = s->proc->end_ns != UNKNOWN_NS ? relative(w, s->proc->end_ns) : now;
+		end = life_end(w, s->proc);
 		snprintf(name, sizeof(name), "exec %s", s->proc->name[0] ? s->proc->name : "?");
 		put_slice(w, s->pid, s->pid, sv_of(name), "process", begin, end > begin ? end : begin);
 		put_process_args(w, s->proc);
 		put(w, "}");
-		put_flow(w, 'f', SPAN_FLOW_PROCESS(s->proc->shown_pid), s->pid, s->pid, begin);
+		put_arrow_end(w, SPAN_FLOW_PROCESS(s->proc->shown_pid), s->pid, s->pid, begin);
 	}
 }
 
@@ -748,6 +831,26 @@ static void put_instants(struct writing *w, const struct span *s, uint32_t pid, 
 	}
 }
 
+/* Of the spans one after the other, as spans_each() has them. */
+static uint32_t next_tid(struct writing *w, const struct span *s)
+{
+	return track_tid((uint8_t)s->track, w->lanes[w->cursor++], viewer_pid(s->pid));
+}
+
+/* Before any end of one: among equal times viewers go by the order of the file. */
+static void put_arrow_begin(void *ctx, const struct span *s)
+{
+	struct writing *w = ctx;
+	const struct arrow *a = s->flow_out ? find_arrow(w->arrows, w->arrow_count, s->flow_out) : NULL;
+	uint32_t index = (uint32_t)w->cursor, tid;
+
+	if (w->err || is_quiet(w, s))
+		return;
+	tid = next_tid(w, s);
+	if (a && a->index == index)
+		put_flow(w, 's', a->id, viewer_pid(s->pid), tid, a->at);
+}
+
 static void put_span(void *ctx, const struct span *s)
 {
 	struct writing *w = ctx;
@@ -756,7 +859,7 @@ static void put_span(void *ctx, const struct span *s)
 
 	if (w->err || is_quiet(w, s))
 		return;
-	tid = track_tid((uint8_t)s->track, w->lanes[w->cursor++], pid);
+	tid = next_tid(w, s);
 	if (end < begin)
 		end = begin;
 	put_slice(w, pid, tid, s->name && *s->name ? sv_of(s->name) : SV("span"), s->cat ? s->cat : "llm", begin, end);
@@ -765,8 +868,7 @@ static void put_span(void *ctx, const struct span *s)
 		put_raw(w, sv_of(s->args));
 	}
 	put(w, "}");
-	put_flow(w, 's', s->flow_out, pid, tid, begin);
-	put_flow(w, 'f', s->flow_in, pid, tid, begin);
+	put_arrow_end(w, s->flow_in, pid, tid, begin);
 	put_phases(w, s, pid, tid, begin, end);
 	put_details(w, s, pid, tid);
 	put_instants(w, s, pid, tid, begin, end);
@@ -981,15 +1083,22 @@ static void put_something(struct writing *w)
 	w->timed++;
 }
 
+static void each_span(struct writing *w, const struct spans *spans, const struct spans *extra,
+		      void (*fn)(void *ctx, const struct span *s))
+{
+	w->cursor = 0;
+	spans_each(spans, fn, w);
+	if (extra)
+		spans_each(extra, fn, w);
+}
+
 static void write_all(struct writing *w, const struct spans *spans, const struct spans *extra)
 {
 	put(w, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
 	put_names(w);
+	each_span(w, spans, extra, put_arrow_begin);
 	put_lives(w);
-	w->cursor = 0;
-	spans_each(spans, put_span, w);
-	if (extra)
-		spans_each(extra, put_span, w);
+	each_span(w, spans, extra, put_span);
 	put_newest_counters(w);
 	put_something(w);
 	put(w, "\n],\"metadata\":");
@@ -1012,9 +1121,10 @@ int trace_write(const struct spans *spans, const struct spans *extra, struct pro
 	if (extra)
 		spans_each(extra, collect_span, &w);
 	lay_out(&w);
+	order_rows(&w);
 	sort_shown(&w);
 	mark_shown(&w);
-	collect_flows(&w);
+	collect_arrows(&w);
 	if (!w.err)
 		write_all(&w, spans, extra);
 	buf_release(&w.line);
@@ -1022,7 +1132,7 @@ int trace_write(const struct spans *spans, const struct spans *extra, struct pro
 	free(w.lanes);
 	free(w.rows);
 	free(w.shown);
-	free(w.flows);
+	free(w.arrows);
 	free(w.quiets);
 	return w.err;
 }
