@@ -244,8 +244,6 @@ static void find_features(struct probes *p, const struct btf *btf)
 	if (!f->sock_length)
 		add_degraded(f, "no sock_send_length: system calls are traced in its place, while a target may use "
 				"plain HTTP");
-	if (!f->prepare_exec)
-		add_degraded(f, "no sched_prepare_exec: what is said to a child before its exec has ended is not seen");
 	if (!f->tcp_rtt)
 		add_degraded(f, "no TCP round trip times");
 	if (!f->tcp_retransmit)

@@ -32,7 +32,8 @@ struct probes_features {
 	enum probes_mode mode;
 	bool read_dynptr;
 	bool sock_length; /* sock_send_length / sock_recv_length: connections are tied to sockets, plain HTTP is seen */
-	bool prepare_exec; /* sched_prepare_exec: a child's stdio is known before its parent can use it */
+	bool prepare_exec; /* sched_prepare_exec: stdio is known before the parent can use it; else the child's reads
+			      tell */
 	bool tcp_rtt, tcp_retransmit, tcp_reset;
 	bool tcp_late, tcp_hole, tcp_resent; /* how long bytes waited: see bpf/delay.bpf.c */
 	char degraded[512];		     /* one line of what this kernel lacks, "" when nothing */
