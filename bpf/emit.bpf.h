@@ -81,13 +81,6 @@ struct open_calls {
 	__u32 pad;
 };
 
-/* A goroutine that is inside a TLS call: only its g stays the same, thread and stack may change. */
-struct go_key {
-	__u64 g;
-	__u32 tgid;
-	__u32 pad;
-};
-
 struct go_calls_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, LIMIT_GOROUTINES);

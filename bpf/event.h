@@ -354,6 +354,14 @@ struct target {
 	__u64 opened_ns; /* when it last opened a TLS record with data (TLS_ABI_AEAD) */
 };
 
+/* Key of the `go_calls` map: a goroutine that is inside a TLS call. Only its g stays the same, thread and stack may
+ * change. User space deletes those that ended inside one, with their process. */
+struct go_key {
+	__u64 g;
+	__u32 tgid;
+	__u32 run; /* tells programs with one process id apart: most have their goroutines at the same addresses */
+};
+
 /* What the proc_list iterator writes for each process. */
 struct proc_identity {
 	__u64 start_ns;
@@ -437,6 +445,7 @@ EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct config) == 16);
 EV_ASSERT(sizeof(struct target) == 24);
+EV_ASSERT(sizeof(struct go_key) == 16);
 EV_ASSERT(sizeof(struct stdio_head) == 24);
 EV_ASSERT(sizeof(struct file_identity) == 32);
 EV_ASSERT(sizeof(struct conn_map_key) == 24);

@@ -28,6 +28,15 @@ struct go_stack { /* the beginning of a g: runtime/runtime2.go */
 	__u64 lo, hi;
 };
 
+static __always_inline void go_key_fill(struct go_key *key, struct task_struct *task, __u64 g)
+{
+	struct task_struct *leader = task->group_leader;
+
+	key->g = g;
+	key->tgid = task->tgid;
+	key->run = (__u32)leader->start_boottime + ((__u32)leader->self_exec_id << 24);
+}
+
 static __always_inline bool go_stack_read(__u64 g, struct go_stack *stack)
 {
 	return !bpf_probe_read_user(stack, sizeof(*stack), (const void *)g);
@@ -45,11 +54,12 @@ static __always_inline struct open_calls *go_calls_of(const struct go_key *key)
 
 static __always_inline void go_call_begin(struct pt_regs *ctx, struct task_struct *task, __u64 cookie)
 {
-	struct go_key key = {.g = GO_G(ctx), .tgid = task->tgid};
 	struct tls_call call = {};
 	struct open_calls *open;
 	struct go_stack stack;
+	struct go_key key;
 
+	go_key_fill(&key, task, GO_G(ctx));
 	call.ip = PT_REGS_IP(ctx);
 	call.entry_ns = bpf_ktime_get_boot_ns();
 	call.role = TLS_COOKIE_ROLE(cookie);
@@ -82,9 +92,7 @@ static __always_inline struct open_calls *go_call_end(struct pt_regs *ctx, struc
 	struct open_calls *open;
 	struct go_stack stack;
 
-	__builtin_memset(key, 0, sizeof(*key));
-	key->g = GO_G(ctx);
-	key->tgid = task->tgid;
+	go_key_fill(key, task, GO_G(ctx));
 	open = bpf_map_lookup_elem(&go_calls, key);
 	if (!open || !go_stack_read(key->g, &stack) || !call_pop(open, PT_REGS_SP(ctx) - stack.hi, role, call))
 		return NULL;
@@ -97,11 +105,13 @@ static __always_inline struct open_calls *go_call_end(struct pt_regs *ctx, struc
 static __always_inline struct tls_call *go_call_around(struct task_struct *task)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	struct go_key key = {.g = GO_G_CORE(regs), .tgid = task->tgid};
-	struct open_calls *open = bpf_map_lookup_elem(&go_calls, &key);
+	struct open_calls *open;
 	struct tls_call *call;
 	struct go_stack stack;
+	struct go_key key;
 
+	go_key_fill(&key, task, GO_G_CORE(regs));
+	open = bpf_map_lookup_elem(&go_calls, &key);
 	if (!open || !open->depth || !go_stack_read(key.g, &stack))
 		return NULL;
 	call = call_at(open, open->depth - 1);

@@ -1367,6 +1367,19 @@ static void case_goroutines(void)
 	go_read(&gs[0], A, text, 5);
 }
 
+static void leave(void)
+{
+	_exit(0);
+}
+
+/* As goroutines that wait for an answer do when their process ends. */
+static void case_goroutine_left(void)
+{
+	go_begin(&gs[0]);
+	script.inside = leave;
+	go_read(&gs[0], A, text, 1);
+}
+
 static const char golden_goroutines[] = "open A1\n"
 					"data A1 rx 0+5 'abcde'\n"
 					"data A1 tx 0+7 'abcdefg'\n"
@@ -2584,27 +2597,32 @@ static bool open_probes(void)
 	return true;
 }
 
-/* Entries of our own `conns` map: other tracers may run on this machine. */
-static unsigned conns_in_kernel(void)
+/* Entries of our own map of this name: other tracers may run on this machine. */
+static unsigned entries_of(const char *map)
 {
 	unsigned count = 0;
 	int fd;
 
 	for (fd = 3; fd < 256; fd++) {
 		struct bpf_map_info info = {0};
-		struct conn_map_key key, *at = NULL;
+		uint64_t key[8], *at = NULL;
 		uint32_t len = sizeof(info);
 		char path[64], target[64] = "";
 
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		if (readlink(path, target, sizeof(target) - 1) < 0 || !strstr(target, "bpf-map"))
 			continue;
-		if (bpf_obj_get_info_by_fd(fd, &info, &len) || strcmp(info.name, "conns") != 0)
+		if (bpf_obj_get_info_by_fd(fd, &info, &len) || strcmp(info.name, map) != 0)
 			continue;
-		for (; bpf_map_get_next_key(fd, at, &key) == 0; at = &key)
+		for (; bpf_map_get_next_key(fd, at, key) == 0; at = key)
 			count++;
 	}
 	return count;
+}
+
+static unsigned conns_in_kernel(void)
+{
+	return entries_of("conns");
 }
 
 static void case_closing(void)
@@ -2914,6 +2932,20 @@ static void run_data_tests(void)
 	check("threads share a connection", golden_threads, case_threads);
 }
 
+#ifdef __x86_64__
+static void test_goroutine_left(void)
+{
+	uint64_t now_ns = clock_boot_ns();
+	unsigned before = entries_of("go_calls"), left;
+
+	run_child(case_goroutine_left, true);
+	left = entries_of("go_calls");
+	probes_tick(probes, now_ns + 60 * 1000000000ull);
+	probes_tick(probes, now_ns + 120 * 1000000000ull);
+	verdict(before == 0 && left == 1 && entries_of("go_calls") == 0, "goroutines end with their process");
+}
+#endif
+
 static void run_stack_tests(void)
 {
 	check("ciphers: what of their work is TLS data", golden_ciphers, case_ciphers);
@@ -2921,6 +2953,7 @@ static void run_stack_tests(void)
 	test_many_requests();
 #ifdef __x86_64__
 	check("goroutines: stacks that move, other goroutines, TLS in TLS", golden_goroutines, case_goroutines);
+	test_goroutine_left();
 #endif
 }
 

@@ -379,7 +379,8 @@ static int load(struct probes *p)
 	p->cpus = libbpf_num_possible_cpus();
 	if (p->cpus < 0)
 		return p->cpus;
-	p->reclaim = reclaim_new(bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.targets));
+	p->reclaim = reclaim_new(bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.targets),
+				 bpf_map__fd(p->skel->maps.go_calls));
 	p->tails = tails_new(bpf_map__fd(p->skel->maps.tails));
 	p->syscalls = syscalls_new(&(struct syscalls_config){
 		.program = p->skel->progs.call_returned,

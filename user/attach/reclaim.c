@@ -44,7 +44,7 @@ struct process {
 };
 
 struct reclaim {
-	int conns_fd, targets_fd;
+	int conns_fd, targets_fd, go_calls_fd;
 	struct known *conns;
 	struct process *processes;
 	struct socket *sockets;
@@ -53,13 +53,14 @@ struct reclaim {
 	unsigned unix_count;
 };
 
-struct reclaim *reclaim_new(int conns_fd, int targets_fd)
+struct reclaim *reclaim_new(int conns_fd, int targets_fd, int go_calls_fd)
 {
 	struct reclaim *r = calloc(1, sizeof(*r));
 
 	if (r) {
 		r->conns_fd = conns_fd;
 		r->targets_fd = targets_fd;
+		r->go_calls_fd = go_calls_fd;
 	}
 	return r;
 }
@@ -419,6 +420,20 @@ static void sweep_halves(struct reclaim *r, uint64_t now_ns)
 	}
 }
 
+/* Goroutines that waited for an answer when their process ended. */
+static void sweep_goroutines(struct reclaim *r)
+{
+	struct go_key key, next;
+	bool more = bpf_map_get_next_key(r->go_calls_fd, NULL, &next) == 0;
+
+	while (more) {
+		key = next;
+		more = bpf_map_get_next_key(r->go_calls_fd, &key, &next) == 0;
+		if (!is_target(r, key.tgid))
+			bpf_map_delete_elem(r->go_calls_fd, &key);
+	}
+}
+
 void reclaim_sweep(struct reclaim *r, uint64_t now_ns)
 {
 	struct conn_map_key key, next;
@@ -430,6 +445,7 @@ void reclaim_sweep(struct reclaim *r, uint64_t now_ns)
 			reclaim_process(r, p->tgid);
 	}
 	sweep_halves(r, now_ns);
+	sweep_goroutines(r);
 	/* A key that is deleted before its successor was asked for would start the walk again. */
 	while (more) {
 		key = next;

@@ -15,8 +15,8 @@
 
 struct reclaim;
 
-/* File descriptors of the maps `conns` and `targets`, borrowed. NULL: no memory. */
-struct reclaim *reclaim_new(int conns_fd, int targets_fd);
+/* File descriptors of the maps `conns`, `targets` and `go_calls`, borrowed. NULL: no memory. */
+struct reclaim *reclaim_new(int conns_fd, int targets_fd, int go_calls_fd);
 void reclaim_free(struct reclaim *r); /* NULL is fine; the maps stay as they are */
 
 /* Every record, in order. */
