@@ -29,10 +29,12 @@ static __always_inline __u32 sock_srtt_us(struct sock *sk)
 	return tp ? tp->srtt_us >> 3 : 0;
 }
 
-/* System-wide, what becomes of a socket is told once it is known to carry what may be a model's call. */
+/* System-wide, what becomes of a socket is told once it is known to carry what may be a model's call; that it came and
+ * went always, so that nobody remembers it for ever. */
 static __always_inline bool is_told(const struct sock_info *info, __u32 what)
 {
-	return !cfg.all || !cfg.sock_length || info->tls || info->plain == PLAIN_HTTP || what == EV_SK_CONNECTED;
+	return !cfg.all || !cfg.sock_length || info->tls || info->plain == PLAIN_HTTP || what == EV_SK_CONNECTED ||
+	       what == EV_SK_CLOSED;
 }
 
 /* begin_ns: 0 where `what` is a moment. */

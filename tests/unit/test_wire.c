@@ -386,6 +386,28 @@ static void watchdog_after_plaintext(void **state)
 	}
 }
 
+/* A burst that was read, told of a second later; then silence, and the last record of TLS itself. */
+static void a_burst_is_no_silence(void **state)
+{
+	struct rec_wire r = turn_of(3, DATA, 400, 500, 700);
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	push_files(&w, true, false, false, "");
+	push_turn(&w, 2, DATA, 30, 130, 330);
+	wires_push_plain(w.t, PID, 9, T0 + 30 * MS, T0 + 701 * MS);
+	r.ended = false;
+	r.bytes[1] = 10000000;
+	wires_push(w.t, &r);
+	r.bytes[0] += 24;
+	r.ts_ns = T0 + 9 * SEC;
+	wires_push(w.t, &r);
+	wires_tick(w.t, T0 + 20 * SEC);
+	assert_log(&w.log, "");
+	close_world(&w);
+}
+
 static void process_ends_before_its_sockets(void **state)
 {
 	struct rec_exit x = {.proc = {.tgid = PID, .start_ns = 7}, .ts_ns = T0 + 400 * MS};
@@ -421,6 +443,13 @@ static void many_turns_and_connections(void **state)
 		struct rec_sock s = {.ts_ns = T0, .cookie = 100 + i, .what = SOCK_CONNECTED, .begin_ns = T0};
 
 		wires_push_sock(w.t, &s);
+	}
+	assert_int_equal(w.lost.n[LOST_NO_MEMORY], 0); /* they carried no TLS yet */
+	for (unsigned i = 0; i < WIRE_MAX + 10; i++) {
+		struct rec_wire r = turn_of(1, HANDSHAKE, 10, 20, 21);
+
+		r.cookie = 100000 + i;
+		wires_push(w.t, &r);
 	}
 	assert_int_equal(w.lost.n[LOST_NO_MEMORY], 10);
 	close_world(&w);
@@ -504,6 +533,7 @@ int main(void)
 		cmocka_unit_test(no_wrong_turns),
 		cmocka_unit_test(watchdog),
 		cmocka_unit_test(watchdog_after_plaintext),
+		cmocka_unit_test(a_burst_is_no_silence),
 		cmocka_unit_test(process_ends_before_its_sockets),
 		cmocka_unit_test(many_turns_and_connections),
 		cmocka_unit_test(without_memory),

@@ -124,7 +124,7 @@ static struct entry *get(struct wires *t, uint64_t cookie)
 		return e;
 	}
 	if (HASH_COUNT(t->entries) >= WIRE_MAX) {
-		t->lost->n[LOST_NO_MEMORY]++;
+		t->lost->n[LOST_NO_MEMORY] += t->lru->now.turn > 0; /* of one without TLS nothing is lost */
 		end(t, t->lru);
 	}
 	e = calloc(1, sizeof(*e));
@@ -361,6 +361,9 @@ void wires_push(struct wires *t, const struct rec_wire *r)
 	if (r->turn > e->now.turn && e->now.turn && is_turn(&e->now))
 		keep_turn(t, e, &e->now); /* its end was lost: as far as is known */
 	e->now = *r;
+	/* It is not told at each byte: what moved up to here was that plaintext's. */
+	if (known(e->last_plain_ns) && r->ts_ns <= e->last_plain_ns + WIRE_SETTLE_NS)
+		e->plain_bytes = r->bytes[0] + r->bytes[1];
 	if (r->ended && is_turn(r))
 		keep_turn(t, e, r);
 	e->closed = r->closed;
