@@ -34,7 +34,8 @@ enum ev_kind {
 	EV_WIRE = 15,	   /* struct ev_wire: what TCP alone tells of a TLS connection */
 	EV_HELLO = 16,	   /* struct ev_hello: the greeting of a TLS connection that a target opened */
 	EV_FILES = 17,	   /* struct ev_files, made in user space: what a process maps of what can be probed */
-	EV_KIND_MAX = 17,
+	EV_TOOL_CALL = 18, /* struct ev_tool_call, made in user space: which tool call a program was started for */
+	EV_KIND_MAX = 18,
 };
 
 /* ev_head.flags */
@@ -235,6 +236,15 @@ struct ev_exec {
 	char comm[LIMIT_COMM_BYTES];
 	__u32 filename_len;
 	__u32 args_len;
+	__u8 bytes[];
+};
+
+/* The value of CODEX_TOOL_CALL_ID in its environment follows, without a NUL. */
+struct ev_tool_call {
+	struct ev_head h; /* tgid: the process */
+	__u64 start_ns;
+	__u32 exec_id;
+	__u32 len;
 	__u8 bytes[];
 };
 
@@ -441,6 +451,7 @@ EV_ASSERT(sizeof(struct ev_wire) == 176);
 EV_ASSERT(sizeof(struct ev_hello) == 40);
 EV_ASSERT(sizeof(struct ev_files) == 48);
 EV_ASSERT(sizeof(struct ev_exec) == 64);
+EV_ASSERT(sizeof(struct ev_tool_call) == 40);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct config) == 16);

@@ -79,6 +79,9 @@
 #define LIMIT_FILENAME_BYTES 256
 #define LIMIT_ARGS_BYTES     1024
 
+/* Bytes of the id of a tool call. Clients give them some 30. */
+#define LIMIT_TOOL_CALL_BYTES 128
+
 /* TASK_COMM_LEN of the kernel. */
 #define LIMIT_COMM_BYTES 16
 

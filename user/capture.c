@@ -84,6 +84,25 @@ void capture_make_files(uint32_t tgid, uint64_t probed_ns, bool refused, bool ag
 	fn(ctx, &r, len);
 }
 
+void capture_make_tool_call(const struct proc_key *key, const char *id, uint64_t now_ns, capture_fn fn, void *ctx)
+{
+	union {
+		struct ev_tool_call ev;
+		uint8_t room[sizeof(struct ev_tool_call) + LIMIT_TOOL_CALL_BYTES];
+	} r;
+	size_t len;
+
+	memset(&r, 0, sizeof(r));
+	r.ev.h = (struct ev_head){.kind = EV_TOOL_CALL, .ts_ns = now_ns, .tgid = key->tgid};
+	r.ev.start_ns = key->start_ns;
+	r.ev.exec_id = key->exec_id;
+	r.ev.len = bounded(strlen(id), LIMIT_TOOL_CALL_BYTES);
+	memcpy(r.room + sizeof(r.ev), id, r.ev.len);
+	len = ALIGN8(sizeof(r.ev) + r.ev.len);
+	r.ev.h.size = (uint32_t)len;
+	fn(ctx, &r, len);
+}
+
 struct capture_file {
 	struct writer w;
 };

@@ -31,6 +31,9 @@ void capture_make_tick(uint64_t now_ns, capture_fn fn, void *ctx);
 void capture_make_files(uint32_t tgid, uint64_t probed_ns, bool refused, bool again, const char *reason,
 			uint64_t now_ns, capture_fn fn, void *ctx);
 
+/* EV_TOOL_CALL: the program of `key` was started for the tool call of this id, cut at LIMIT_TOOL_CALL_BYTES. */
+void capture_make_tool_call(const struct proc_key *key, const char *id, uint64_t now_ns, capture_fn fn, void *ctx);
+
 struct capture_info {
 	uint64_t start_ns;	 /* zero of the run, CLOCK_BOOTTIME */
 	int64_t boot_to_unix_ns; /* 0 unknown */

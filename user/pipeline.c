@@ -776,6 +776,11 @@ static void on_files(void *ctx, const struct rec_files *r)
 	wires_push_files(((struct pipeline *)ctx)->wires, r);
 }
 
+static void on_tool_call(void *ctx, const struct rec_tool_call *r)
+{
+	procs_push_tool_call(((struct pipeline *)ctx)->procs, r);
+}
+
 static void on_tick(void *ctx, uint64_t now_ns)
 {
 	pipeline_tick(ctx, now_ns);
@@ -829,6 +834,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_wire = on_wire,
 		.on_hello = on_hello,
 		.on_files = on_files,
+		.on_tool_call = on_tool_call,
 	};
 	struct wire_sink wire_sink = {
 		.ctx = p, .on_turn = on_wire_turn, .on_conn = on_wire_conn, .on_silent = on_wire_silent};

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "bpf/limits.h"
 #include "capture.h"
 #include "command.h"
 #include "loop.h"
@@ -60,8 +61,9 @@ struct session {
 	bool maps_lost; /* mappings were missed: all targets' files have to be looked at again */
 	uint64_t scanned_ns;
 	unsigned stats_count;
-	bool ours;     /* of the record at hand: it belongs to a target */
-	uint32_t told; /* the new process or program that it tells of: its files are told after it; 0: none */
+	bool ours;		/* of the record at hand: it belongs to a target */
+	uint32_t told;		/* the new process or program that it tells of: its files are told after it; 0: none */
+	struct proc_key execed; /* the new program that it tells of; tgid 0: none */
 	unsigned untraced;
 };
 
@@ -86,6 +88,14 @@ static void keep_files(struct session *s, uint32_t tgid)
 				   s);
 }
 
+static void keep_tool_call(struct session *s, const struct proc_key *key)
+{
+	char id[LIMIT_TOOL_CALL_BYTES + 1];
+
+	if (!target_tool_call((pid_t)key->tgid, key->start_ns, id, sizeof(id)))
+		capture_make_tool_call(key, id, clock_boot_ns(), keep_record, s);
+}
+
 static void on_record(void *ctx, const void *record, size_t len)
 {
 	struct session *s = ctx;
@@ -95,6 +105,7 @@ static void on_record(void *ctx, const void *record, size_t len)
 	s->ours = tgid == 0 || s->o->all || targets_has(s->targets, tgid) ||
 		  (record_of_socket(record, len) && targets_had(s->targets, tgid));
 	s->told = 0;
+	s->execed.tgid = 0;
 	record_push(&s->tap, record, len);
 	if (s->ours)
 		keep_record(s, record, len);
@@ -102,6 +113,8 @@ static void on_record(void *ctx, const void *record, size_t len)
 	s->told = 0;
 	if (tgid)
 		keep_files(s, tgid);
+	if (s->execed.tgid)
+		keep_tool_call(s, &s->execed);
 }
 
 static void on_interest(void *ctx, const struct conn_key *conn, bool wanted)
@@ -222,6 +235,7 @@ static void tap_exec(void *ctx, const struct rec_exec *r)
 		probes_drop_target(s->probes, (pid_t)r->proc.tgid);
 		return;
 	}
+	s->execed = r->proc;
 	if (v == TARGETS_NEW && !s->o->all)
 		probes_confirm_target(s->probes, (pid_t)r->proc.tgid);
 	/* System-wide the mappings of a new program are looked at as they come. */

@@ -104,6 +104,70 @@ static void long_names_are_cut(void **state)
 	close_world(&w);
 }
 
+static void chain_of(struct tlog *log, const struct proc *p)
+{
+	for (size_t i = 0; i < p->chain_len; i += strlen(p->chain + i) + 1)
+		tlog_printf(log, "%s > ", p->chain + i);
+	tlog_printf(log, "%s\n", p->name);
+}
+
+/* What a process was before; the parent's program, that a child is until its first exec, is none of it. */
+static void exec_chains(void **state)
+{
+	struct tlog log = {0};
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	exec(&w, 10, 100, 1, "bash", "/bin/bash");
+	chain_of(&log, get(&w, 10, 100));
+	procs_push_fork(w.t,
+			&(struct rec_fork){.ts_ns = 150, .parent_tgid = 10, .child_tgid = 11, .child_start_ns = 150});
+	exec(&w, 11, 150, 2, "env", "/usr/bin/env");
+	chain_of(&log, get(&w, 11, 150));
+	exec(&w, 11, 150, 3, "node", "/usr/bin/node");
+	exec(&w, 11, 150, 3, "node", "/usr/bin/node"); /* told twice */
+	exec(&w, 11, 150, 2, "env", "/usr/bin/env");   /* late news */
+	chain_of(&log, get(&w, 11, 150));
+	for (uint32_t i = 4; i < 4 + PROC_CHAIN_MAX; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "p%u", i);
+		exec(&w, 11, 150, i, name, name);
+	}
+	chain_of(&log, get(&w, 11, 150));
+	assert_log(&log, "bash\nenv\nenv > node\nnode > p4 > p5 > p6 > p7 > p8 > p9 > p10 > p11\n");
+	tlog_free(&log);
+	close_world(&w);
+}
+
+static void tool_call(struct world *w, uint32_t exec_id, const char *id)
+{
+	procs_push_tool_call(w->t, &(struct rec_tool_call){.proc = {.tgid = 10, .exec_id = exec_id, .start_ns = 100},
+							   .ts_ns = 200,
+							   .id = sv_of(id)});
+}
+
+static void tool_calls(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	tool_call(&w, 1, "call_0"); /* of nobody */
+	exec(&w, 10, 100, 1, "bash", "/bin/bash");
+	assert_null(get(&w, 10, 100)->tool_call_id);
+	tool_call(&w, 1, "call_1");
+	assert_string_equal(get(&w, 10, 100)->tool_call_id, "call_1");
+	exec(&w, 10, 100, 2, "npm", "/usr/bin/npm");
+	tool_call(&w, 1, "call_2"); /* it is another program by now */
+	assert_string_equal(get(&w, 10, 100)->tool_call_id, "call_1");
+	tool_call(&w, 2, "call_3");
+	assert_string_equal(get(&w, 10, 100)->tool_call_id, "call_3");
+	assert_log(&w.log, "10 of 1 is bash\n10 of 1 is bash\n10 of 1 is npm\n10 of 1 is npm\n");
+	close_world(&w);
+}
+
 /* A pid that is used again is another process, and shown as such. */
 static void pid_reuse(void **state)
 {
@@ -475,6 +539,8 @@ int main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test(long_names_are_cut),
 		cmocka_unit_test(pid_reuse),
+		cmocka_unit_test(exec_chains),
+		cmocka_unit_test(tool_calls),
 		cmocka_unit_test(known_agents),
 		cmocka_unit_test(exec_and_fork),
 		cmocka_unit_test(unknown_process_is_made),

@@ -161,6 +161,13 @@ static void on_files(void *ctx, const struct rec_files *r)
 	PRINT("%s", "\n");
 }
 
+static void on_tool_call(void *ctx, const struct rec_tool_call *r)
+{
+	PRINT("tool call of %u/%u/%llu ", r->proc.tgid, r->proc.exec_id, (unsigned long long)r->proc.start_ns);
+	print_sv(ctx, r->id);
+	PRINT("%s", "\n");
+}
+
 static void on_tick(void *ctx, uint64_t now_ns)
 {
 	PRINT("tick %llu\n", (unsigned long long)now_ns);
@@ -171,7 +178,8 @@ static void open_world(struct world *w)
 	*w = (struct world){0};
 	record_init(&w->r, &w->lost,
 		    &(struct record_sink){w, on_data, on_gap, on_open, on_close, on_handshake, on_conn_sock, on_sock,
-					  on_exec, on_fork, on_exit_, on_tick, on_pos, on_wire, on_hello, on_files});
+					  on_exec, on_fork, on_exit_, on_tick, on_pos, on_wire, on_hello, on_files,
+					  on_tool_call});
 }
 
 static void close_world(struct world *w)
@@ -238,6 +246,7 @@ static unsigned samples(struct packet out[20])
 			    .first_type = 23};
 	struct ev_hello hello = {.cookie = 99, .len = 5};
 	struct ev_files files = {.probed_ns = 4, .probed = 1, .reason_len = 6};
+	struct ev_tool_call tool_call = {.start_ns = 5, .exec_id = 2, .len = 6};
 	unsigned n = 0;
 
 	out[n++] = packet(EV_DATA, EV_F_FRESH, &d, sizeof(d), "hello", 5);
@@ -257,6 +266,7 @@ static unsigned samples(struct packet out[20])
 	out[n++] = packet(EV_WIRE, 0, &w, sizeof(w), NULL, 0);
 	out[n++] = packet(EV_HELLO, 0, &hello, sizeof(hello), "hello", 5);
 	out[n++] = packet(EV_FILES, 0, &files, sizeof(files), "reason", 6);
+	out[n++] = packet(EV_TOOL_CALL, 0, &tool_call, sizeof(tool_call), "call_1", 6);
 	return n;
 }
 
@@ -281,7 +291,8 @@ static const char golden[] =
 	"pos 42/2/5/7f00/9 777 7,8\n"
 	"wire 42/2/5 cookie 99 2:1.2.3.4..0:443 from 10 turn 6 type 23 11-12 13-14 gap 1 1/2 of 3/4 hello ended\n"
 	"hello 42 cookie 99 [hello] \n"
-	"files 42 4 probed [reason] \n";
+	"files 42 4 probed [reason] \n"
+	"tool call of 42/2/5 [call_1] \n";
 
 static void every_kind(void **state)
 {
@@ -566,6 +577,7 @@ static void contradictions(void **state)
 		{.filename_len = 8, .args_len = UINT32_MAX},
 		{.filename_len = UINT32_MAX, .args_len = 2},
 	};
+	struct ev_tool_call tool_call[] = {{.len = 0}, {.len = 9}, {.len = UINT32_MAX}};
 	struct ev_gap gap[] = {{.dir = 2}, {.pos = UINT64_MAX}};
 	struct ev_conn_close closed = {.pos = {0, UINT64_MAX}};
 	struct ev_handshake handshake = {.begin_ns = 778};
@@ -583,6 +595,8 @@ static void contradictions(void **state)
 		expect_bad(EV_CONN_SOCK, &conn_sock[i], sizeof(conn_sock[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(sock); i++)
 		expect_bad(EV_SOCK, &sock[i], sizeof(sock[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(tool_call); i++)
+		expect_bad(EV_TOOL_CALL, &tool_call[i], sizeof(tool_call[i]));
 	expect_bad(EV_GAP, &gap[0], sizeof(gap[0]));
 	expect_bad(EV_GAP, &gap[1], sizeof(gap[1]));
 	expect_bad(EV_CONN_CLOSE, &closed, sizeof(closed));

@@ -145,6 +145,78 @@ static void reading_a_process(void **state)
 	assert_int_equal(target_read(2147483, &proc) == 0, access("/proc/2147483", F_OK) == 0);
 }
 
+/* A program with this environment, whose parent has this name. Its pid comes through `to`. */
+static void start_codex(const char *name, char *const env[], int to)
+{
+	char *argv[] = {"sleep", "60", NULL};
+	pid_t pid;
+
+	prctl(PR_SET_NAME, name);
+	pid = fork();
+	if (!pid) {
+		execve("/bin/sleep", argv, env);
+		_exit(127);
+	}
+	if (write(to, &pid, sizeof(pid)) != sizeof(pid))
+		_exit(1);
+	waitpid(pid, NULL, 0);
+	_exit(0);
+}
+
+/* Once it sleeps: its environment is another one before its exec, and none at all in it. */
+static int tool_call_of(const char *name, char *const env[], int64_t off_ns, char *out, size_t size)
+{
+	int to[2], err = -ENOENT;
+	pid_t parent, pid = 0;
+
+	assert_int_equal(pipe(to), 0);
+	parent = fork();
+	if (!parent)
+		start_codex(name, env, to[1]);
+	assert_int_equal(read(to[0], &pid, sizeof(pid)), sizeof(pid));
+	for (int i = 0; i < 5000 && (target_read(pid, &proc) || strcmp(proc.comm, "sleep") || proc.state != 'S'); i++)
+		usleep(1000);
+	assert_string_equal(proc.comm, "sleep");
+	err = target_tool_call(pid, proc.start_ns + (uint64_t)off_ns, out, size);
+	kill(pid, SIGKILL);
+	waitpid(parent, NULL, 0);
+	close(to[0]);
+	close(to[1]);
+	return err;
+}
+
+/* Of children of Codex; that one variable and nothing else. */
+static void tool_call_ids(void **state)
+{
+	static char filler[9000];
+	char *plain[] = {"PATH=/bin", "CODEX_TOOL_CALL_ID=call_1", "LATER=x", NULL};
+	char *behind[] = {filler, "CODEX_TOOL_CALL_IDS=no", "XCODEX_TOOL_CALL_ID=no", "CODEX_TOOL_CALL_ID=call_2",
+			  NULL};
+	char *none[] = {"CODEX_TOOL_CALL=no", "CODEX_TOOL_CALL_ID", NULL};
+	char *empty[] = {"CODEX_TOOL_CALL_ID=", NULL};
+	char *nothing[] = {NULL};
+	char id[16];
+
+	(void)state;
+	memset(filler, 'f', sizeof(filler) - 1);
+	assert_int_equal(tool_call_of("codex", plain, 0, id, sizeof(id)), 0);
+	assert_string_equal(id, "call_1");
+	for (size_t cut = 1; cut < 40; cut++) { /* the variable at the end of a piece that is read */
+		filler[4096 - cut] = '\0';
+		assert_int_equal(tool_call_of("codex-exec", behind, 0, id, sizeof(id)), 0);
+		assert_string_equal(id, "call_2");
+		filler[4096 - cut] = 'f';
+	}
+	assert_int_equal(tool_call_of("codex", plain, 0, id, 6), -E2BIG);
+	assert_string_equal(id, "");
+	assert_int_equal(tool_call_of("bash", plain, 0, id, sizeof(id)), -ENOENT);
+	assert_int_equal(tool_call_of("codex", plain, -1000000000, id, sizeof(id)), -ENOENT);
+	assert_int_equal(tool_call_of("codex", none, 0, id, sizeof(id)), -ENOENT);
+	assert_int_equal(tool_call_of("codex", empty, 0, id, sizeof(id)), -ENOENT);
+	assert_int_equal(tool_call_of("codex", nothing, 0, id, sizeof(id)), -ENOENT);
+	assert_int_equal(target_tool_call(INT_MAX, 0, id, sizeof(id)), -ENOENT);
+}
+
 static pid_t grandchild;
 static int grandchild_pipe[2];
 
@@ -607,6 +679,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stat_lines),
 		cmocka_unit_test(a_stat_line_cut_anywhere),
 		cmocka_unit_test(reading_a_process),
+		cmocka_unit_test(tool_call_ids),
 		cmocka_unit_test(a_tree_parents_first),
 		cmocka_unit_test(names),
 		cmocka_unit_test(bad_patterns),

@@ -147,6 +147,79 @@ int target_read(pid_t pid, struct proc_stat *out)
 	return err ? err : again.start_ns == out->start_ns ? 0 : -ENOENT;
 }
 
+static bool is_codex(pid_t pid)
+{
+	char comm[64];
+	ssize_t len = read_proc(pid, "comm", comm, sizeof(comm));
+
+	return len > 0 && sv_starts((struct sv){comm, (size_t)len}, SV("codex"));
+}
+
+/* The value of one variable of NUL-terminated assignments that come in pieces. */
+struct variable {
+	struct sv name; /* with its '=' */
+	char *out;
+	size_t size, len; /* len: of the value so far */
+	size_t matched;	  /* of the name */
+	bool other;	  /* this assignment is another one's */
+	bool done;
+};
+
+static int look_for(struct variable *v, const char *ptr, size_t n)
+{
+	for (size_t i = 0; i < n && !v->done; i++) {
+		if (!ptr[i]) {
+			v->done = !v->other && v->matched == v->name.len;
+			v->matched = 0;
+			v->other = false;
+		} else if (v->other) {
+			continue;
+		} else if (v->matched < v->name.len) {
+			v->other = ptr[i] != v->name.ptr[v->matched++];
+		} else if (v->len + 1 < v->size) {
+			v->out[v->len++] = ptr[i];
+		} else {
+			return -E2BIG;
+		}
+	}
+	return 0;
+}
+
+static int read_variable(pid_t pid, struct variable *v)
+{
+	char path[64], piece[4096];
+	ssize_t n = 0;
+	int fd, err = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	while (!err && !v->done && ((n = read(fd, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR)))
+		err = n > 0 ? look_for(v, piece, (size_t)n) : 0;
+	if (n < 0)
+		err = -errno;
+	close(fd);
+	explicit_bzero(piece, sizeof(piece));
+	return err;
+}
+
+int target_tool_call(pid_t pid, uint64_t start_ns, char *out, size_t size)
+{
+	struct variable v = {.name = SV("CODEX_TOOL_CALL_ID="), .out = out, .size = size};
+	struct proc_stat p = {0};
+	int err = read_stat(pid, &p);
+
+	if (!err)
+		err = is_codex(p.ppid) ? read_variable(pid, &v) : -ENOENT;
+	if (!err)
+		err = read_stat(pid, &p);
+	if (!err && (!v.done || !v.len || !target_start_matches(&p, start_ns)))
+		err = -ENOENT;
+	out[err ? 0 : v.len] = '\0';
+	return err;
+}
+
 bool target_alive(pid_t pid)
 {
 	struct proc_stat p;

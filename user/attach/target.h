@@ -32,6 +32,12 @@ bool target_start_matches(const struct proc_stat *p, uint64_t exact_start_ns);
 int target_parse_stat(struct sv text, struct proc_stat *out);
 /* Does it run (or wait)? A zombie, which kill(2) still finds, does not. */
 bool target_alive(pid_t pid);
+/*
+ * CODEX_TOOL_CALL_ID of its environment, if it is the child of a program whose name begins with "codex", and still the
+ * process that started at `start_ns`. Nothing else of the environment leaves this function. 0; -ENOENT: none, or the
+ * process is gone; -errno of reading; -E2BIG: it does not fit.
+ */
+int target_tool_call(pid_t pid, uint64_t start_ns, char *out, size_t size);
 /* Every process of this machine (this pid namespace). 0 or -errno. fn may return false to stop. */
 int target_each(bool (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
 /* pid and all its descendants, as of now; parents first. 0; -ENOENT: no such process; -ENOMEM. */

@@ -22,6 +22,7 @@ struct node_key {
 struct node {
 	struct proc p; /* first: what downstream sees */
 	struct node_key key;
+	bool program;	    /* it was seen to run one of its own, not its parent's */
 	bool used;	    /* somebody asked for it: it owns connections */
 	struct node *older; /* the process that had this tgid before, NULL: none that is remembered */
 	struct node *newer;
@@ -380,6 +381,7 @@ static void forget(struct procs *t, struct node *n)
 	HASH_DELETE(hh, t->by_key, n);
 	free(n->p.args);
 	free(n->p.tool_call_id);
+	free(n->p.chain);
 	free(n);
 }
 
@@ -487,6 +489,29 @@ static void tell(const struct procs *t, const struct node *n)
 		t->sink.on_change(t->sink.ctx, &n->p);
 }
 
+/* The program that it has been so far is one of the chain. */
+static void chain_name(struct procs *t, struct proc *p)
+{
+	size_t name = strlen(p->name) + 1, drop = 0, count = 0;
+	char *chain;
+
+	for (size_t i = 0; i < p->chain_len; i++)
+		count += !p->chain[i];
+	if (count == PROC_CHAIN_MAX)
+		drop = strlen(p->chain) + 1;
+	if (drop)
+		memmove(p->chain, p->chain + drop, p->chain_len - drop);
+	p->chain_len -= drop;
+	chain = realloc(p->chain, p->chain_len + name);
+	if (!chain) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	memcpy(chain + p->chain_len, p->name, name);
+	p->chain = chain;
+	p->chain_len += name;
+}
+
 void procs_push_exec(struct procs *t, const struct rec_exec *r)
 {
 	struct node *n = get(t, r->proc.tgid, r->proc.start_ns, r->ts_ns);
@@ -494,6 +519,10 @@ void procs_push_exec(struct procs *t, const struct rec_exec *r)
 	/* What /proc said at the start may arrive after an exec that was seen: the later program counts. */
 	if (!n || (r->proc.exec_id < n->p.key.exec_id && n->p.name[0]))
 		return;
+	/* What a child inherited until its first exec is its parent's program. */
+	if (n->program && n->p.name[0] && r->proc.exec_id > n->p.key.exec_id)
+		chain_name(t, &n->p);
+	n->program = true;
 	n->p.key.exec_id = r->proc.exec_id;
 	if (r->ppid)
 		n->p.ppid = r->ppid;
@@ -546,7 +575,25 @@ void procs_push_exit(struct procs *t, const struct rec_exit *r)
 	n->p.code = r->code;
 	n->p.signal = r->signal;
 	n->p.cpu_ns = r->cpu_ns;
+	n->p.max_rss_bytes = r->max_rss_bytes;
 	DL_APPEND2(t->ended[n->used], n, ended_prev, ended_next);
+	tell(t, n);
+}
+
+void procs_push_tool_call(struct procs *t, const struct rec_tool_call *r)
+{
+	struct node *n = find(t, r->proc.tgid, r->proc.start_ns);
+	char *id;
+
+	if (!n || n->p.key.exec_id > r->proc.exec_id) /* another program by now */
+		return;
+	id = strndup(r->id.ptr, r->id.len);
+	if (!id) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	free(n->p.tool_call_id);
+	n->p.tool_call_id = id;
 	tell(t, n);
 }
 

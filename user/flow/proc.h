@@ -12,7 +12,8 @@
 #define PROC_SYNTHETIC_PID 10000000 /* shown pids of processes whose pid was used before; above any real pid (2^22) */
 #define PROC_ARGS_BYTES	   4096	    /* of a redacted argument vector */
 
-#define PROC_MAX 16384 /* remembered; past it the ones that exited longest ago are forgotten, then counted */
+#define PROC_CHAIN_MAX 8
+#define PROC_MAX       16384 /* remembered; past it the ones that exited longest ago are forgotten, then counted */
 
 struct proc {
 	struct proc_key key; /* exec_id: of the latest exec */
@@ -29,6 +30,11 @@ struct proc {
 	uint64_t end_ns;    /* UNKNOWN_NS: runs */
 	int32_t code, signal;
 	uint64_t cpu_ns;
+	uint64_t max_rss_bytes; /* most memory that was resident at once; 0 unknown, or it runs */
+	/* Owned: names of the programs that it ran before, oldest first, NUL-terminated each, chain_len bytes with the
+	 * NULs. NULL: none. At most PROC_CHAIN_MAX, the later ones. */
+	char *chain;
+	size_t chain_len;
 	unsigned order; /* first seen, from 0 */
 	bool caller;	/* made a model call */
 	bool shown;	/* ... or did something else that is worth showing */
@@ -47,6 +53,7 @@ void procs_free(struct procs *t);
 void procs_push_exec(struct procs *t, const struct rec_exec *r);
 void procs_push_fork(struct procs *t, const struct rec_fork *r); /* the child inherits names until it execs */
 void procs_push_exit(struct procs *t, const struct rec_exit *r);
+void procs_push_tool_call(struct procs *t, const struct rec_tool_call *r);
 
 /* The process, made with what the key says when it was not known (its name is "" then). NULL without memory, or when
  * PROC_MAX processes are alive. Valid until PROC_MAX later ones came and it has exited. */

@@ -361,6 +361,24 @@ static bool push_exec(struct record *r, const uint8_t *p, size_t len)
 	return true;
 }
 
+static bool push_tool_call(struct record *r, const uint8_t *p, size_t len)
+{
+	struct ev_tool_call e;
+	struct rec_tool_call t;
+
+	memcpy(&e, p, sizeof(e));
+	if (!e.len || e.len > len - sizeof(e))
+		return false;
+	t = (struct rec_tool_call){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.ts_ns = e.h.ts_ns,
+		.id = {(const char *)p + sizeof(e), e.len},
+	};
+	if (r->sink.on_tool_call)
+		r->sink.on_tool_call(r->sink.ctx, &t);
+	return true;
+}
+
 static bool push_fork(struct record *r, const uint8_t *p)
 {
 	struct ev_fork e;
@@ -431,7 +449,7 @@ static size_t fixed_size(unsigned kind)
 		[EV_PROC] = sizeof(struct ev_exec),	      [EV_LOST] = sizeof(struct ev_head),
 		[EV_TICK] = sizeof(struct ev_head),	      [EV_CONN_POS] = sizeof(struct ev_conn_close),
 		[EV_WIRE] = sizeof(struct ev_wire),	      [EV_HELLO] = sizeof(struct ev_hello),
-		[EV_FILES] = sizeof(struct ev_files),
+		[EV_FILES] = sizeof(struct ev_files),	      [EV_TOOL_CALL] = sizeof(struct ev_tool_call),
 	};
 
 	return kind <= EV_KIND_MAX ? size[kind] : 0;
@@ -473,6 +491,8 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 		return push_hello(r, p, h->size);
 	case EV_FILES:
 		return push_files(r, p, h->size);
+	case EV_TOOL_CALL:
+		return push_tool_call(r, p, h->size);
 	}
 	return false;
 }

@@ -150,6 +150,13 @@ struct rec_exec {
 	struct sv args; /* NUL-separated, may be cut */
 };
 
+/* Its program was started for this tool call of a model's answer. */
+struct rec_tool_call {
+	struct proc_key proc;
+	uint64_t ts_ns;
+	struct sv id; /* borrowed, never empty */
+};
+
 struct rec_fork {
 	uint64_t ts_ns;
 	uint32_t parent_tgid;
@@ -183,6 +190,7 @@ struct record_sink {
 	void (*on_wire)(void *ctx, const struct rec_wire *r);
 	void (*on_hello)(void *ctx, const struct rec_hello *r);
 	void (*on_files)(void *ctx, const struct rec_files *r);
+	void (*on_tool_call)(void *ctx, const struct rec_tool_call *r);
 };
 
 struct record {

@@ -705,6 +705,18 @@ static void put_argv(struct json *j, const struct proc *p)
 	json_end_array(j);
 }
 
+/* All programs that it was, its last one too. */
+static void put_chain(struct json *j, const struct proc *p)
+{
+	if (!p->chain_len)
+		return;
+	json_array(j, "exec_chain");
+	for (size_t i = 0; i < p->chain_len; i += strlen(p->chain + i) + 1)
+		json_string(j, NULL, sv_of(p->chain + i));
+	json_string(j, NULL, sv_of(p->name));
+	json_end_array(j);
+}
+
 static void put_process_args(struct writing *w, const struct proc *p)
 {
 	struct json j;
@@ -715,6 +727,9 @@ static void put_process_args(struct writing *w, const struct proc *p)
 	put_argv(&j, p);
 	if (p->exe[0])
 		json_string(&j, "exe", sv_of(p->exe));
+	put_chain(&j, p);
+	if (p->tool_call_id)
+		json_string(&j, "tool_call_id", sv_of(p->tool_call_id));
 	if (p->ppid)
 		json_uint(&j, "ppid", p->ppid);
 	if (viewer_pid(p->shown_pid) != p->key.tgid)
@@ -729,6 +744,8 @@ static void put_process_args(struct writing *w, const struct proc *p)
 			json_int(&j, "signal", p->signal);
 		if (p->cpu_ns)
 			json_double(&j, "cpu_ms", (double)p->cpu_ns / 1e6, 3);
+		if (p->max_rss_bytes)
+			json_uint(&j, "max_rss_bytes", p->max_rss_bytes);
 	}
 	json_end_object(&j);
 	if (!w->err)

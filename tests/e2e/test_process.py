@@ -1,0 +1,54 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What is known of the processes of a tree: what they were, what they took, which tool call they ran for."""
+import os
+import sys
+
+import e2e
+from e2e import Perfbpf, case
+
+AGENT = f"""#!{sys.executable}
+import os, subprocess
+env = dict(os.environ, CODEX_TOOL_CALL_ID="call_abc123", SECRET_OF_MINE="never-shown")
+subprocess.run(["sh", "-c", "exec env sleep 0.3"], env=env)
+subprocess.run(["sleep", "0.2"])
+subprocess.run(["python3", "-c", "x = bytearray(96 << 20); import sys; sys.exit(3)"], env=env)
+"""
+
+
+def agent(name):
+    path = os.path.join(e2e.directory(), name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(AGENT)
+    os.chmod(path, 0o755)
+    os.chmod(os.path.dirname(path), 0o755)
+    return path
+
+
+def run(name):
+    perfbpf = Perfbpf(command=[agent(name)])
+    assert perfbpf.end() == 0, perfbpf.err()
+    e2e.check_trace(perfbpf)
+    assert "never-shown" not in e2e.read_text(perfbpf.trace_path)
+    return [e for e in perfbpf.trace()["traceEvents"] if e["ph"] == "X" and e.get("cat") == "process"]
+
+
+@case
+def codex():
+    """Children of Codex: tool call, chain of programs, peak memory"""
+    lives = {e["name"]: e["args"] for e in run("codex") if "tool_call_id" in e["args"]}
+    assert all(a["tool_call_id"] == "call_abc123" for a in lives.values()), lives
+    assert lives["exec sleep"]["exec_chain"] == ["sh", "env", "sleep"], lives
+    (big,) = [a for name, a in lives.items() if "python" in name]
+    assert big["exit_code"] == 3 and 96 << 20 <= big["max_rss_bytes"] <= 160 << 20, big
+
+
+@case
+def others():
+    """The environment of other programs' children is not looked at"""
+    lives = run("agent")
+    assert lives and not any("tool_call_id" in e["args"] for e in lives), lives
+    assert [e for e in lives if e["args"].get("exec_chain") == ["sh", "env", "sleep"]], lives
+
+
+e2e.run_cases()
