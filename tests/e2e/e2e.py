@@ -259,7 +259,10 @@ class Perfbpf:
             raise AssertionError(f"perfbpf did not end within {seconds} s; stderr:\n{self.err()}") from error
 
     def calls(self):
-        records = [json.loads(line) for line in read_text(self.calls_path).splitlines()]
+        text = read_text(self.calls_path)
+        if self.child.poll() is None:  # the last line may not be whole yet
+            text = text[: text.rfind("\n") + 1]
+        records = [json.loads(line) for line in text.splitlines()]
         return [r for r in records if r.get("type", "call") == "call"]
 
     def trace(self):
