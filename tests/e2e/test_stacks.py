@@ -158,7 +158,7 @@ def together(system_wide):
     """all stacks at once"""
     server = Server()
     clients, count = start_all(server)
-    perfbpf = Perfbpf("-a") if system_wide else Perfbpf("-p", ",".join(str(c.pid) for c in clients.values()))
+    perfbpf = Perfbpf("-a", "--ring-bytes", 64 << 20) if system_wide else Perfbpf("-p", ",".join(str(c.pid) for c in clients.values()))
     time.sleep(BIG_FILES_SECONDS if system_wide else 0)
     for client in clients.values():
         client.go()
@@ -180,8 +180,8 @@ def together(system_wide):
     by_pid = {c.pid: stack for stack, c in clients.items()}
     for record in records:
         expect(record, "protocol", STACKS[by_pid[record["pid"]]][2])
-    if system_wide: # other programs of this machine may say what is no HTTP, and lose what they like
-        assert not set(perfbpf.lost()) & {"missed_returns", "ring_records", "state_full", "unpaired_bytes"}, perfbpf.lost()
+    if system_wide:  # other programs of this machine may fill the ring: that no call of ours lost a byte is checked above
+        assert not set(perfbpf.lost()) & {"missed_returns", "state_full", "unpaired_bytes"}, perfbpf.lost()
     else:
         check_nothing_lost(perfbpf)
 
