@@ -247,9 +247,9 @@ static void test_sub_agent_by_id(void **state)
 	agents_finish(w.t, 20000 * MS);
 	close_world(&w, "agent 0 parent -1 - by call 0\n"
 			"agent 1 parent 0 Explore by call 1\n"
-			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
 			"tool Read of 1 for 0: upper bound 2210-5000 - x0 code 0 -1 bytes\n"
 			"tool Agent of 1 for 3: upper bound 2210-5000 - x0 code 0 9 bytes\n"
+			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
 			"turn 1 of 0 1000-6210 complete steps 2 tools 2: first_token=600 generation=3030 "
 			"agent_gap=1580\n");
 }
@@ -284,10 +284,152 @@ static void test_sub_agent_by_time(void **state)
 	close_world(&w,
 		    "agent 0 parent -1 - by call 0\n"
 		    "agent 1 parent 0 by time - by call 1\n"
-		    "turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
 		    "tool research of 1 for 3: upper bound 2210-5000 - x0 code 0 5 bytes\n"
+		    "turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
 		    "turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=600 generation=3030 agent_gap=1580\n"
 		    "turn 3 of 0 7000-8210 complete steps 1 tools 0: first_token=200 generation=1010\n");
+}
+
+/* The tool returns at once; the sub-agent's first call ends after the next step of its parent, and its work goes on
+ * beyond the turn. */
+static void test_sub_agent_that_goes_on(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "t1", "Agent");
+	push_call(&w, &c);
+	begin_call(&c, 2, 2260);
+	add_result(&c, "t1", NULL, 9);
+	push_call(&w, &c);
+	agents_tick(w.t, 3480 * MS, 2300 * MS);
+	begin_call(&c, 3, 2300);
+	c.class = CALL_SUBAGENT;
+	set(&c.agent_id, "sub-1");
+	push_call(&w, &c);
+	agents_tick(w.t, 9000 * MS, UNKNOWN_NS);
+	tlog_printf(&w.log, "past\n");
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"agent 1 parent 0 - by call 1\n"
+			"turn 1 of 0 1000-3470 complete steps 2 tools 1: first_token=400 generation=2020 agent_gap=50\n"
+			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
+			"tool Agent of 1 for 2: upper bound 2210-2260 - x0 code 0 9 bytes\n"
+			"past\n");
+}
+
+/* Processes of a sub-agent's tools are not its parent's; those of another conversation go to the one that asked last.
+ */
+static void test_whose_processes(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_plain(&c, 1, 1000, 11);
+	add_tool(&c, "p1", "Task");
+	add_tool(&c, "p2", "Task");
+	push_call(&w, &c);
+	begin_plain(&c, 2, 2300, 22);
+	add_tool(&c, "a", "Bash");
+	push_call(&w, &c); /* ends at 3510 */
+	begin_plain(&c, 3, 2400, 33);
+	add_tool(&c, "b", "Bash");
+	push_call(&w, &c); /* ends at 3610 */
+	push_proc(&w, 101, 100, "first", NULL, 3520, 4000, 0);
+	push_proc(&w, 102, 100, "second", NULL, 3620, 4300, 0);
+	begin_plain(&c, 4, 4100, 22);
+	add_result(&c, "a", NULL, 1);
+	push_call(&w, &c);
+	begin_plain(&c, 5, 4400, 33);
+	add_result(&c, "b", NULL, 1);
+	push_call(&w, &c);
+	begin_plain(&c, 6, 6000, 11);
+	add_result(&c, "p1", NULL, 1);
+	add_result(&c, "p2", NULL, 1);
+	push_call(&w, &c);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"agent 1 parent 0 by time - by call 1\n"
+			"agent 2 parent 0 by time - by call 1\n"
+			"tool Bash of 2 for 4: time 3520-4000 first x1 code 0 1 bytes\n"
+			"tool Bash of 3 for 5: time 3620-4300 second x1 code 0 1 bytes\n"
+			"tool Task of 1 for 6: upper bound 2210-6000 - x0 code 0 1 bytes\n"
+			"tool Task of 1 for 6: upper bound 2210-6000 - x0 code 0 1 bytes\n"
+			"turn 2 of 1 2300-5310 complete steps 2 tools 1: first_token=400 generation=2020 tool=480 "
+			"agent_gap=110\n"
+			"turn 3 of 2 2400-5610 complete steps 2 tools 1: first_token=400 generation=2020 tool=680 "
+			"agent_gap=110\n"
+			"turn 1 of 0 1000-7210 complete steps 2 tools 2: first_token=1100 generation=4140 tool=490 "
+			"agent_gap=480\n");
+}
+
+/* opencode: a sub-agent is a session of its own that names its parent's. */
+static void test_sub_agent_by_session(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	set(&c.session_id, "ses-1");
+	add_tool(&c, "t1", "task");
+	push_call(&w, &c);
+	begin_call(&c, 2, 2300);
+	c.class = CALL_SUBAGENT;
+	set(&c.session_id, "ses-2");
+	set(&c.parent_agent_id, "ses-1");
+	push_call(&w, &c);
+	agents_finish(w.t, 4000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"agent 1 parent 0 - by call 1\n"
+			"tool task of 1 for 0: upper bound 2210-4000 - x0 code 0 -1 bytes\n"
+			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
+			"turn 1 of 0 1000-2210 steps 1 tools 1: first_token=200 generation=1010\n");
+}
+
+/* What an agent waits for ends with it, and so does the run with its last agent. */
+static void test_agent_ends(void **state)
+{
+	struct world w;
+	struct call c;
+	struct agents_run run;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_call(&c, 1, 1000);
+	push_call(&w, &c);
+	begin_call(&c, 2, 5000);
+	add_tool(&c, "t1", "Bash");
+	push_call(&w, &c);
+	push_proc(&w, 101, 100, "server", NULL, 6300, 0, 0);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 7000, 0);
+	agents_tick(w.t, 9000 * MS, UNKNOWN_NS);
+	agents_tick(w.t, 60000 * MS, UNKNOWN_NS);
+	assert_int_equal(agents_run(w.t, 90000 * MS, &run), 0);
+	log_wall(&w.log, &run.wall);
+	assert_int_equal(run.wall.total_ns, 6000 * MS);
+	tlog_printf(&w.log, "\n");
+	begin_call(&c, 3, 100000); /* the session goes on in another process */
+	c.conn.tgid = 200;
+	push_call(&w, &c);
+	assert_int_equal(agents_run(w.t, 101210 * MS, &run), 0);
+	log_wall(&w.log, &run.wall);
+	agents_finish(w.t, 101210 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"tool Bash of 2 for 0: time 6300-7000 server x1 code 0 running -1 bytes\n"
+			"turn 1 of 0 1000-2210 complete steps 1 tools 0: first_token=200 generation=1010\n"
+			"turn 2 of 0 5000-6210 steps 1 tools 1: first_token=200 generation=1010\n"
+			" first_token=400 generation=2020 tool=700 agent_gap=90 user=2790\n"
+			" first_token=600 generation=3030 tool=700 agent_gap=90 user=2790 unknown=93000"
+			"turn 3 of 0 100000-101210 complete steps 1 tools 0: first_token=200 generation=1010\n");
 }
 
 /* The tool itself is an agent: a process that makes calls while its ancestor waits for it. */
@@ -315,8 +457,8 @@ static void test_sub_agent_in_a_child(void **state)
 	agents_finish(w.t, 20000 * MS);
 	close_world(&w, "agent 0 parent -1 - by call 0\n"
 			"agent 1 parent 0 by time - by call 1\n"
-			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
 			"tool Bash of 1 for 3: time 2250-4000 bash x1 code 0 9 bytes\n"
+			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
 			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=600 generation=3030 tool=540 "
 			"agent_gap=1040\n");
 }
@@ -371,8 +513,8 @@ static void test_two_sessions(void **state)
 		    "agent 0 parent -1 - by call 0\n"
 		    "agent 1 parent -1 - by call 0\n"
 		    "tool Bash of 2 for 3: upper bound 2211-3000 - x0 code 0 1 bytes\n"
-		    "turn 2 of 1 1001-4210 complete steps 2 tools 1: first_token=400 generation=2020 agent_gap=789\n"
 		    "tool Bash of 1 for 0: upper bound 2210-4000 - x0 code 0 -1 bytes\n"
+		    "turn 2 of 1 1001-4210 complete steps 2 tools 1: first_token=400 generation=2020 agent_gap=789\n"
 		    "turn 1 of 0 1000-2210 steps 1 tools 1: first_token=200 generation=1010\n"
 		    "turn 3 of 0 4000-5210 complete steps 1 tools 0: first_token=200 generation=1010\n");
 }
@@ -498,6 +640,10 @@ int main(void)
 		cmocka_unit_test(test_mcp_tool),
 		cmocka_unit_test(test_sub_agent_by_id),
 		cmocka_unit_test(test_sub_agent_by_time),
+		cmocka_unit_test(test_sub_agent_that_goes_on),
+		cmocka_unit_test(test_sub_agent_by_session),
+		cmocka_unit_test(test_whose_processes),
+		cmocka_unit_test(test_agent_ends),
 		cmocka_unit_test(test_sub_agent_in_a_child),
 		cmocka_unit_test(test_retry_and_helpers),
 		cmocka_unit_test(test_two_sessions),

@@ -18,14 +18,18 @@ import zlib
 LAST = ("response.completed", "response.incomplete", "response.failed", "error")
 
 
+def open_socket(cfg):
+    plain = socket.create_connection(("127.0.0.1", cfg["port"]))
+    # Frames behind one that is not acknowledged would wait for it.
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if cfg.get("plain"):
+        return plain
+    return ssl.create_default_context(cafile=cfg["ca"]).wrap_socket(plain, server_hostname="127.0.0.1")
+
+
 class WebSocket:
-    def __init__(self, cfg):
-        self.socket = socket.create_connection(("127.0.0.1", cfg["port"]))
-        # Frames behind one that is not acknowledged would wait for it.
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not cfg.get("plain"):
-            context = ssl.create_default_context(cafile=cfg["ca"])
-            self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
+    def __init__(self, cfg, connection=None):
+        self.socket = connection or open_socket(cfg)
         self.fragment = cfg.get("fragment") or 1 << 30
         self.data = b""
         lines = [
@@ -35,6 +39,7 @@ class WebSocket:
             "connection: Upgrade",
             f"sec-websocket-key: {base64.b64encode(os.urandom(16)).decode()}",
             "sec-websocket-version: 13",
+            *(f"{name}: {value}" for name, value in cfg.get("headers", {}).items()),
         ]
         if cfg.get("deflate"):
             extra = "; client_no_context_takeover" if cfg.get("no_takeover") else ""
@@ -151,4 +156,5 @@ def main():
         make_call(ws, message)
 
 
-main()
+if __name__ == "__main__":
+    main()

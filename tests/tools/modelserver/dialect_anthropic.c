@@ -43,11 +43,13 @@ static void end_block(struct reply *r, unsigned block)
 static void stream_tools(struct reply *r, unsigned block, unsigned token)
 {
 	unsigned t, i, pieces = (unsigned)r->knobs->tool_chunks;
-	char start[256], piece[64];
+	char start[512], piece[64];
 
 	for (t = 0; t < r->knobs->tool; t++, block++) {
-		snprintf(start, sizeof(start),
-			 "{\"type\":\"tool_use\",\"id\":\"toolu_%02u\",\"name\":\"get_weather\",\"input\":{}}", t + 1);
+		struct tool_words w = tool_words(r, t, "toolu");
+
+		snprintf(start, sizeof(start), "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":\"%s\",\"input\":{}}",
+			 w.id, w.name);
 		start_block(r, block, start);
 		delta(r, block, NULL, "input_json_delta", "partial_json", "");
 		for (i = 0; i < pieces && pace(r, token++); i++)
@@ -125,11 +127,12 @@ static void document(struct reply *r, struct buf *out)
 	buf_puts(out, "{\"type\":\"text\",\"text\":\"");
 	push_tokens(r, out);
 	buf_puts(out, "\"}");
-	for (i = 0; i < k->tool; i++)
-		buf_printf(
-			out,
-			",{\"type\":\"tool_use\",\"id\":\"toolu_%02u\",\"name\":\"get_weather\",\"input\":{\"n\":[0]}}",
-			i + 1);
+	for (i = 0; i < k->tool; i++) {
+		struct tool_words w = tool_words(r, i, "toolu");
+
+		buf_printf(out, ",{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":\"%s\",\"input\":{\"n\":[0]}}", w.id,
+			   w.name);
+	}
 	buf_printf(out, "],\"stop_reason\":\"%s\",\"stop_sequence\":null", reply_stop_reason(r));
 	if (wants_usage(r)) {
 		buf_puts(out, ",\"usage\":");

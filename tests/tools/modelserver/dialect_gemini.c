@@ -77,9 +77,11 @@ static void stream(struct reply *r)
 	}
 	/* arguments come whole */
 	for (i = 0; i < k->tool && pace(r, token++); i++) {
-		snprintf(part, sizeof(part),
-			 "{\"functionCall\":{\"id\":\"fn_%02u\",\"name\":\"get_weather\",\"args\":{\"n\":[0]}}}",
-			 i + 1);
+		struct tool_words w = tool_words(r, i, "fn");
+
+		snprintf(part, sizeof(part), "{\"functionCall\":{%s%s%s\"name\":\"%s\",\"args\":{\"n\":[0]}}}",
+			 k->tool_ids > 0 ? "\"id\":\"" : "", k->tool_ids > 0 ? w.id : "", k->tool_ids > 0 ? "\"," : "",
+			 w.name);
 		chunk(r, "tool", part, (long long)k->tokens + i, (long long)k->reasoning, false);
 	}
 	chunk(r, NULL, "{\"text\":\"\"}", candidates_of(k), reasoned(k), true);
@@ -99,7 +101,8 @@ static void document(struct reply *r, struct buf *out)
 	push_tokens(r, &parts);
 	buf_puts(&parts, "\"}");
 	for (i = 0; i < k->tool; i++)
-		buf_puts(&parts, ",{\"functionCall\":{\"name\":\"get_weather\",\"args\":{\"n\":[0]}}}");
+		buf_printf(&parts, ",{\"functionCall\":{\"name\":\"%s\",\"args\":{\"n\":[0]}}}",
+			   tool_words(r, i, "fn").name);
 	push_chunk(r, out, buf_cstr(&parts), candidates_of(k), reasoned(k), true);
 	buf_release(&parts);
 }

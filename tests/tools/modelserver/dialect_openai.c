@@ -98,11 +98,12 @@ static void chat_tools(struct reply *r, unsigned token)
 	char delta[512], piece[64];
 
 	for (t = 0; t < r->knobs->tool && pace(r, token++); t++) {
+		struct tool_words w = tool_words(r, t, "call");
+
 		snprintf(delta, sizeof(delta),
-			 "{\"tool_calls\":[{\"index\":%u,\"id\":\"call_%02u\",\"type\":\"function\",\"function\":{"
-			 "\"name\":\"get_weather\","
-			 "\"arguments\":\"\"}}]}",
-			 t, t + 1);
+			 "{\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",\"type\":\"function\",\"function\":{"
+			 "\"name\":\"%s\",\"arguments\":\"\"}}]}",
+			 t, w.id, w.name);
 		chat_delta(r, "tool", delta);
 		for (i = 0; i < pieces && pace(r, token++); i++) {
 			snprintf(delta, sizeof(delta),
@@ -144,11 +145,14 @@ static void document_chat(struct reply *r, struct buf *out)
 		   r->model_escaped);
 	push_tokens(r, out);
 	buf_puts(out, "\"");
-	for (i = 0; i < k->tool; i++)
-		buf_printf(out,
-			   "%s{\"id\":\"call_%02u\",\"type\":\"function\",\"function\":{\"name\":\"get_weather\","
-			   "\"arguments\":\"{}\"}}",
-			   i ? "," : ",\"tool_calls\":[", i + 1);
+	for (i = 0; i < k->tool; i++) {
+		struct tool_words w = tool_words(r, i, "call");
+
+		buf_printf(
+			out,
+			"%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":\"%s\",\"arguments\":\"{}\"}}",
+			i ? "," : ",\"tool_calls\":[", w.id, w.name);
+	}
 	buf_printf(out, "%s},\"finish_reason\":\"%s\"}]", i ? "]" : "", reply_stop_reason(r));
 	push_usage_member(r, out);
 	buf_puts(out, "}");

@@ -60,10 +60,12 @@ static void stream_tools(struct reply *r, unsigned index, unsigned token)
 	char item[512], piece[64];
 
 	for (t = 0; t < r->knobs->tool; t++, index++) {
+		struct tool_words w = tool_words(r, t, "call");
+
 		snprintf(item, sizeof(item),
-			 "{\"type\":\"function_call\",\"id\":\"fc_%02u\",\"call_id\":\"call_%02u\",\"name\":\"get_"
-			 "weather\",\"arguments\":\"\"}",
-			 t + 1, t + 1);
+			 "{\"type\":\"function_call\",\"id\":\"fc_%02u\",\"call_id\":\"%s\",\"name\":\"%s\","
+			 "\"arguments\":\"\"}",
+			 t + 1, w.id, w.name);
 		item_event(r, "response.output_item.added", index, item);
 		for (i = 0; i < pieces && pace(r, token++); i++)
 			delta(r, "response.function_call_arguments.delta", "tool", index,
@@ -110,11 +112,13 @@ static void document(struct reply *r, struct buf *out)
 		 "[{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"");
 	push_tokens(r, &output);
 	buf_puts(&output, "\"}]}");
-	for (i = 0; i < r->knobs->tool; i++)
+	for (i = 0; i < r->knobs->tool; i++) {
+		struct tool_words w = tool_words(r, i, "call");
+
 		buf_printf(&output,
-			   ",{\"type\":\"function_call\",\"call_id\":\"call_%02u\",\"name\":\"get_weather\","
-			   "\"arguments\":\"{}\"}",
-			   i + 1);
+			   ",{\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":\"%s\",\"arguments\":\"{}\"}",
+			   w.id, w.name);
+	}
 	buf_puts(&output, "]");
 	push_response(r, out, r->knobs->stop[0] ? "incomplete" : "completed", buf_cstr(&output), true);
 	buf_release(&output);

@@ -17,6 +17,7 @@ void knobs_init(struct knobs *k)
 	NUMBER_KNOBS(X)
 #undef X
 	strcpy(k->word, "tok");
+	strcpy(k->tool_name, "get_weather");
 }
 
 static int set_number(double *field, const char *value)

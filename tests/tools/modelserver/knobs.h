@@ -23,6 +23,7 @@
 	X(usage, -1, "report usage: 0 no, 1 yes, -1 as the API does")                                                  \
 	X(tool, 0, "tool calls in the answer")                                                                         \
 	X(tool_chunks, 3, "pieces of a tool call's arguments")                                                         \
+	X(tool_ids, 1, "gemini: 0: its streamed tool calls have no ids")                                               \
 	X(pings, 0, "a ping or comment before every token")                                                            \
 	X(utf8, 0, "tokens of two to four byte characters")                                                            \
 	X(crlf, 0, "lines of events end in CR LF")                                                                     \
@@ -59,6 +60,9 @@
 #define TEXT_KNOBS(X)                                                                                                  \
 	X(model, "model that the response names; empty: the request's")                                                \
 	X(stop, "stop reason")                                                                                         \
+	X(tool_name,                                                                                                   \
+	  "Anthropic, OpenAI, Gemini: names of the tools, a colon between them; the last one goes for the rest")       \
+	X(tool_id, "what the ids of the tool calls begin with; empty: as the API does")                                \
 	X(word, "what every token says (letters and digits)")                                                          \
 	X(error_type, "error type of error bodies and events")                                                         \
 	X(id, "copied into the truth line")

@@ -313,6 +313,19 @@ const char *argument_piece(unsigned piece, unsigned pieces, char out[64])
 	return out;
 }
 
+struct tool_words tool_words(const struct reply *r, unsigned t, const char *prefix)
+{
+	const struct knobs *k = r->knobs;
+	struct sv rest = sv_of(k->tool_name), name = sv_cut(rest, ':', &rest);
+	struct tool_words w;
+
+	for (unsigned i = 0; i < t && rest.ptr; i++)
+		name = sv_cut(rest, ':', &rest);
+	snprintf(w.id, sizeof(w.id), "%s_%02u", k->tool_id[0] ? k->tool_id : prefix, t + 1);
+	snprintf(w.name, sizeof(w.name), "%.*s", (int)name.len, name.ptr);
+	return w;
+}
+
 const char *reply_stop_reason(const struct reply *r)
 {
 	if (r->knobs->stop[0])

@@ -188,6 +188,11 @@ const char *reply_error_type(const struct reply *r);
 bool wants_usage(const struct reply *r);
 /* The arguments of every tool, in pieces: {"n":[0,1,2]} cut at any place, escaped once. */
 const char *argument_piece(unsigned piece, unsigned pieces, char out[64]);
+/* The tool call number t, from 0. prefix: of the ids, where the knobs want none of their own. */
+struct tool_words {
+	char id[144], name[128];
+};
+struct tool_words tool_words(const struct reply *r, unsigned t, const char *prefix);
 
 /* --- the dialects --- */
 

@@ -13,11 +13,13 @@
 #include "base/err.h"
 #include "base/quantile.h"
 #include "charge.h"
+#include "held.h"
 #include "toolwait.h"
 
 #define KEY_BYTES      448
-#define TOOL_NAMES_MAX 256 /* names whose times are added up; later ones are not */
-#define MODELS_MAX     64  /* models whose waits are added up; later ones are not */
+#define TOOL_NAMES_MAX 256	       /* names whose times are added up; later ones are not */
+#define RETRY_HELD_NS  600000000000ull /* a failed step waits that long for the retry that may follow */
+#define MODELS_MAX     64	       /* models whose waits are added up; later ones are not */
 
 /* One agent: a session of a process, or a sub-agent of it. */
 struct agent_entry {
@@ -25,20 +27,24 @@ struct agent_entry {
 	struct agent agent;
 	char name[AGENT_TEXT_BYTES], session[AGENT_TEXT_BYTES];
 	struct proc_key proc;
+	uint64_t gone_ns;	/* the process ended; UNKNOWN_NS: not as far as was looked */
+	struct agent_entry *up; /* whose sub-agent it is; NULL: a main agent */
+	uint64_t up_lane;	/* number of the conversation that waits for it */
 	UT_hash_handle hh;
 };
 
 /* One conversation. */
 struct lane {
 	char key[KEY_BYTES];
+	uint64_t number; /* unique, from 1 */
 	struct agent_entry *of;
 	struct proc_key proc;
 	struct toolwait wait; /* tools that its last answer asked for */
 	uint64_t last_end_ns, last_call_id;
-	/* The open turn: id 0 none. */
-	struct turn turn;
-	char turn_id[AGENT_TEXT_BYTES], turn_model[AGENT_TEXT_BYTES];
-	struct walltime *turn_wall;
+	bool last_failed;
+	int64_t last_messages;		/* of its request; UNKNOWN_COUNT */
+	struct held_turn *turn;		/* the open one; NULL none */
+	char turn_id[AGENT_TEXT_BYTES]; /* the client's name of the latest one */
 	/* User time is told while it goes on, so that a lane that nobody talks to does not hold the watermark. */
 	uint64_t idle_from_ns;	  /* UNKNOWN_NS: not idle */
 	struct lane *prev, *next; /* the one silent longest first */
@@ -66,9 +72,12 @@ struct agents {
 	struct tool_name *tool_names;
 	struct model_waits *models;
 	struct toolwait_rpcs rpcs;
+	struct held_turn *turns; /* over, not told yet; oldest end first */
+	struct held_tool *tools;
+	size_t turn_count, tool_count;
 	struct walltime *run_wall;
 	struct agents_run run;
-	uint64_t last_turn;
+	uint64_t last_turn, last_lane;
 };
 
 struct agents *agents_new(struct lost *lost, const struct agents_sink *sink)
@@ -93,8 +102,45 @@ static void lane_free(struct agents *t, struct lane *l)
 	HASH_DEL(t->lanes, l);
 	DL_DELETE(t->oldest, l);
 	toolwait_release(&l->wait);
-	walltime_free(l->turn_wall);
+	held_turn_free(l->turn);
 	free(l);
+}
+
+/* --- what is told later ---------------------------------------------------------------------------------------------
+ */
+
+static void tell_first_turn(struct agents *t, bool loud)
+{
+	struct held_turn *h = t->turns;
+	struct turn turn;
+
+	DL_DELETE(t->turns, h);
+	t->turn_count--;
+	if (loud && held_turn_report(h, &turn))
+		t->lost->n[LOST_NO_MEMORY]++;
+	if (loud && t->sink.on_turn)
+		t->sink.on_turn(t->sink.ctx, &turn);
+	held_turn_free(h);
+}
+
+static void tell_first_tool(struct agents *t, bool loud)
+{
+	struct held_tool *h = t->tools;
+
+	DL_DELETE(t->tools, h);
+	t->tool_count--;
+	if (loud && t->sink.on_tool)
+		t->sink.on_tool(t->sink.ctx, &h->tool);
+	free(h);
+}
+
+/* What was over before: no call that began inside of it can come any more. */
+static void tell_held(struct agents *t, uint64_t past_ns, bool loud)
+{
+	while (t->turns && t->turns->turn.at.end_ns <= past_ns)
+		tell_first_turn(t, loud);
+	while (t->tools && t->tools->tool.at.end_ns + HELD_SPAWN_LATE_NS <= past_ns)
+		tell_first_tool(t, loud);
 }
 
 void agents_free(struct agents *t)
@@ -107,6 +153,7 @@ void agents_free(struct agents *t)
 		return;
 	while (t->oldest)
 		lane_free(t, t->oldest);
+	tell_held(t, UNKNOWN_NS, false);
 	HASH_ITER (hh, t->agents, a, next_agent) {
 		HASH_DEL(t->agents, a);
 		free(a);
@@ -183,8 +230,55 @@ static void push_wall(struct agents *t, struct walltime *w, unsigned rank, enum 
 static void push_both(struct agents *t, struct lane *l, unsigned rank, enum time_part part, uint64_t begin_ns,
 		      uint64_t end_ns)
 {
-	push_wall(t, l->turn_wall, rank, part, begin_ns, end_ns);
+	if (l->turn)
+		push_wall(t, l->turn->wall, rank, part, begin_ns, end_ns);
 	push_wall(t, t->run_wall, rank, part, begin_ns, end_ns);
+}
+
+/* The turns that wait for this conversation of a sub-agent: those of its parent, and so on. */
+static void each_turn_above(struct agents *t, const struct lane *l, uint64_t begin_ns,
+			    void (*fn)(struct agents *t, struct walltime *w, const void *what), const void *what)
+{
+	for (const struct agent_entry *a = l->of; a->up; a = a->up) {
+		struct held_turn *h;
+		struct lane *p;
+
+		DL_FOREACH (t->oldest, p)
+			if (p->number == a->up_lane && p->turn)
+				fn(t, p->turn->wall, what);
+		DL_FOREACH (t->turns, h)
+			if (h->lane == a->up_lane && h->turn.at.end_ns > begin_ns)
+				fn(t, h->wall, what);
+	}
+}
+
+static void push_tool_time(struct agents *t, struct walltime *w, const void *what)
+{
+	const struct interval *at = what;
+
+	push_wall(t, w, RANK_TOOL, PART_TOOL, at->begin_ns, at->end_ns);
+}
+
+static void push_above(struct agents *t, const struct lane *l, uint64_t begin_ns, uint64_t end_ns)
+{
+	const struct interval at = {begin_ns, end_ns};
+
+	each_turn_above(t, l, begin_ns, push_tool_time, &at);
+}
+
+/* False: no memory, it has to be told now. */
+static bool hold_tool(struct agents *t, const struct agent_tool *tool)
+{
+	struct held_tool *h = held_tool_new(tool);
+
+	if (!h) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return false;
+	}
+	DL_APPEND(t->tools, h);
+	if (++t->tool_count > HELD_MAX)
+		tell_first_tool(t, true);
+	return true;
 }
 
 struct tool_ctx {
@@ -196,15 +290,38 @@ static void on_tool(void *ctx, const struct agent_tool *tool)
 {
 	struct tool_ctx *c = ctx;
 
-	if (tool->join != TOOL_JOIN_GAP)
+	if (tool->join != TOOL_JOIN_GAP) {
 		push_both(c->t, c->l, RANK_TOOL, PART_TOOL, tool->at.begin_ns, tool->at.end_ns);
-	if (c->l->turn.id)
-		c->l->turn.tools++;
+		push_above(c->t, c->l, tool->at.begin_ns, tool->at.end_ns);
+	}
+	if (c->l->turn)
+		c->l->turn->turn.tools++;
 	c->t->run.tools++;
 	c->t->run.tool_window_ns += tool->at.end_ns - tool->at.begin_ns;
 	add_tool_name(c->t, tool);
+	if (tool->join == TOOL_JOIN_GAP && !tool->spawned && toolwait_names_agent(tool->name) && hold_tool(c->t, tool))
+		return;
 	if (c->t->sink.on_tool)
 		c->t->sink.on_tool(c->t->sink.ctx, tool);
+}
+
+/* Other conversations of the same process wait for tools too. */
+static enum toolwait_rival rival(void *ctx, uint64_t born_ns, uint64_t tool_begin_ns)
+{
+	const struct tool_ctx *c = ctx;
+	enum toolwait_rival found = RIVAL_NONE;
+	struct lane *l;
+
+	DL_FOREACH (c->t->oldest, l) {
+		bool near = l->proc.tgid == c->l->proc.tgid && l->proc.start_ns == c->l->proc.start_ns;
+
+		if (l == c->l || !near || !toolwait_may_own(&l->wait, born_ns))
+			continue;
+		if (l->wait.begin_ns > tool_begin_ns)
+			return RIVAL_NEARER;
+		found = RIVAL_LIKELY;
+	}
+	return found;
 }
 
 /* The lane goes on at end_ns: with `c`, or without (NULL). */
@@ -222,6 +339,7 @@ static void end_tools(struct agents *t, struct lane *l, const struct call *c, ui
 		.end_ns = end_ns,
 		.ctx = &ctx,
 		.on_tool = on_tool,
+		.rival = rival,
 	};
 
 	if (!l->wait.count)
@@ -234,51 +352,36 @@ static void end_tools(struct agents *t, struct lane *l, const struct call *c, ui
 /* --- turns ----------------------------------------------------------------------------------------------------------
  */
 
-static void report_turn(struct agents *t, struct lane *l, struct turn *out)
-{
-	*out = l->turn;
-	out->session_id = l->of->agent.session_id;
-	out->turn_id = l->turn_id[0] ? l->turn_id : NULL;
-	out->model = l->turn_model[0] ? l->turn_model : NULL;
-	if (walltime_report(l->turn_wall, out->at.end_ns, &out->wall)) {
-		out->wall = (struct walltime_report){0}; /* total 0: not known */
-		t->lost->n[LOST_NO_MEMORY]++;
-	}
-}
-
 static void end_turn(struct agents *t, struct lane *l)
 {
-	struct turn turn;
-
-	if (!l->turn.id)
+	if (!l->turn)
 		return;
-	report_turn(t, l, &turn);
-	if (t->sink.on_turn)
-		t->sink.on_turn(t->sink.ctx, &turn);
-	walltime_free(l->turn_wall);
-	l->turn_wall = NULL;
-	l->turn = (struct turn){0};
+	DL_APPEND(t->turns, l->turn);
+	l->turn = NULL;
+	if (++t->turn_count > HELD_MAX)
+		tell_first_turn(t, true);
 }
 
 static void begin_turn(struct agents *t, struct lane *l, const struct call *c, uint64_t begin_ns)
 {
-	l->turn_wall = walltime_new(begin_ns);
-	if (!l->turn_wall) {
-		t->lost->n[LOST_NO_MEMORY]++;
-		return;
-	}
-	l->turn = (struct turn){
+	const struct turn turn = {
 		.id = ++t->last_turn,
 		.agent = l->of->agent.index,
 		.sub = l->of->agent.parent >= 0,
+		.session_id = l->of->agent.session_id,
 		.shown_pid = l->of->agent.shown_pid,
 		.at = {begin_ns, begin_ns},
 		.trigger = c->trigger,
 		.partial = c->mid_attach || c->request_lost || c->trigger == CALL_TRIGGER_TOOL_RESULTS ||
 			   c->trigger == CALL_TRIGGER_CONTINUE,
 	};
+
+	l->turn = held_turn_new(&turn, l->number, c->turn_id, c->model ? c->model : c->request_model);
+	if (!l->turn) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
 	text(l->turn_id, sizeof(l->turn_id), c->turn_id);
-	text(l->turn_model, sizeof(l->turn_model), c->model ? c->model : c->request_model);
 	t->run.turns++;
 }
 
@@ -305,8 +408,11 @@ static bool begins_turn(const struct lane *l, const struct call *c, bool answers
 {
 	bool same = c->turn_id && l->turn_id[0] && !strncmp(c->turn_id, l->turn_id, sizeof(l->turn_id) - 1);
 
-	if (!l->turn.id)
+	if (!l->turn)
 		return true;
+	/* Asked again, maybe in other words or of another model. */
+	if (l->last_failed && c->request.messages >= 0 && c->request.messages == l->last_messages)
+		return false;
 	if (c->retry_of || answers_tools || same)
 		return false;
 	if (c->turn_id && l->turn_id[0])
@@ -412,6 +518,10 @@ static struct lane *parent_lane(struct agents *t, const struct call *c)
 	agent_key(key, c, c->parent_agent_id);
 	if (c->parent_agent_id)
 		found = find_lane(t, key);
+	if (!found && c->parent_agent_id) { /* opencode: a sub-agent is a session of its own, and names its parent's */
+		snprintf(key, sizeof(key), "s%.128s a", c->parent_agent_id);
+		found = find_lane(t, key);
+	}
 	if (found)
 		return found;
 	DL_FOREACH (t->oldest, l) {
@@ -433,11 +543,24 @@ static struct agent_entry *last_agent(struct agents *t)
 	return a;
 }
 
+/* A tool call that returned before the sub-agent's first call was known. */
+static struct held_tool *held_spawner(struct agents *t, unsigned agent, uint64_t begin_ns)
+{
+	struct held_tool *h;
+
+	DL_FOREACH (t->tools, h)
+		if (h->tool.agent == agent && !h->tool.spawned && h->tool.at.begin_ns <= begin_ns &&
+		    begin_ns < h->tool.at.end_ns + HELD_SPAWN_LATE_NS)
+			return h;
+	return NULL;
+}
+
 static struct agent_entry *make_agent(struct agents *t, const char *key, const struct call *c, const struct proc *p,
 				      struct lane *parent, bool by_time, uint64_t begin_ns)
 {
 	struct agent_entry *a;
-	struct tool_pending *spawn = parent ? toolwait_spawner(&parent->wait, begin_ns) : NULL;
+	struct held_tool *told = parent ? held_spawner(t, parent->of->agent.index, begin_ns) : NULL;
+	struct tool_pending *spawn = parent && !told ? toolwait_spawner(&parent->wait, begin_ns) : NULL;
 
 	if (HASH_COUNT(t->agents) >= AGENTS_MAX)
 		return last_agent(t);
@@ -448,6 +571,7 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 	text(a->name, sizeof(a->name), c->agent_name);
 	text(a->session, sizeof(a->session), c->session_id);
 	a->proc = (struct proc_key){.tgid = c->conn.tgid, .start_ns = c->conn.start_ns};
+	a->gone_ns = UNKNOWN_NS;
 	a->agent = (struct agent){
 		.index = HASH_COUNT(t->agents),
 		.parent = parent ? (int)parent->of->agent.index : -1,
@@ -457,16 +581,26 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 		.shown_pid = p ? p->shown_pid : c->conn.tgid,
 		.first_call = c->id,
 		.begin_ns = begin_ns,
-		.spawned_by_call = spawn ? parent->last_call_id : 0,
-		.spawn_ns = spawn ? spawn->begin_ns : UNKNOWN_NS,
+		.spawned_by_call = told	   ? told->tool.call_id
+				   : spawn ? parent->last_call_id
+					   : 0,
+		.spawn_ns = told    ? told->tool.at.begin_ns
+			    : spawn ? spawn->begin_ns
+				    : UNKNOWN_NS,
 	};
+	a->up = parent ? parent->of : NULL;
+	a->up_lane = parent ? parent->number : 0;
 	HASH_ADD_STR(t->agents, key, a);
 	if (!a->hh.tbl) {
 		free(a);
 		return NULL;
 	}
-	if (spawn && !spawn->spawned)
+	if (told)
+		told->tool.spawned = a->agent.index;
+	if (spawn && !spawn->spawned) {
 		spawn->spawned = a->agent.index;
+		spawn->inside = same_process(&parent->proc, c);
+	}
 	if (t->sink.on_agent)
 		t->sink.on_agent(t->sink.ctx, &a->agent);
 	return a;
@@ -526,6 +660,7 @@ static struct lane *make_lane(struct agents *t, const char *key, struct agent_en
 	l->of = of;
 	l->proc = (struct proc_key){.tgid = c->conn.tgid, .start_ns = c->conn.start_ns};
 	l->idle_from_ns = UNKNOWN_NS;
+	l->number = ++t->last_lane;
 	HASH_ADD_STR(t->lanes, key, l);
 	if (!l->hh.tbl) {
 		free(l);
@@ -535,6 +670,16 @@ static struct lane *make_lane(struct agents *t, const char *key, struct agent_en
 	if (HASH_COUNT(t->lanes) > AGENTS_LANES_MAX)
 		close_lane(t, t->oldest, t->oldest->last_end_ns);
 	return l;
+}
+
+/* A session may go on in another process. */
+static void move_lane(struct lane *l, const struct call *c, const struct proc *p)
+{
+	if (same_process(&l->proc, c) && same_process(&l->of->proc, c))
+		return;
+	l->proc = l->of->proc = (struct proc_key){.tgid = c->conn.tgid, .start_ns = c->conn.start_ns};
+	l->of->gone_ns = UNKNOWN_NS;
+	l->of->agent.shown_pid = p ? p->shown_pid : c->conn.tgid;
 }
 
 static struct lane *lane_of(struct agents *t, const struct call *c, const struct proc *p, uint64_t begin_ns)
@@ -550,8 +695,11 @@ static struct lane *lane_of(struct agents *t, const struct call *c, const struct
 		lane_key(key, c, a->key);
 		l = find_lane(t, key);
 		if (!l)
-			return make_lane(t, key, a, c);
+			l = make_lane(t, key, a, c);
+		if (!l)
+			return NULL;
 	}
+	move_lane(l, c, p);
 	/* The latest in use is the last one to be closed. */
 	DL_DELETE(t->oldest, l);
 	DL_APPEND(t->oldest, l);
@@ -578,17 +726,9 @@ static void charge_call(struct agents *t, struct walltime *w, const struct call 
 		t->lost->n[LOST_NO_MEMORY]++;
 }
 
-/* The turn of the agent that waits for this one, when it is still open: a sub-agent's work is part of it. */
-static struct lane *turn_above(struct agents *t, const struct lane *l)
+static void charge_other(struct agents *t, struct walltime *w, const void *what)
 {
-	struct lane *p;
-
-	if (l->of->agent.parent < 0)
-		return NULL;
-	DL_FOREACH (t->oldest, p)
-		if ((int)p->of->agent.index == l->of->agent.parent && p->turn.id)
-			return p;
-	return NULL;
+	charge_call(t, w, what, false);
 }
 
 static void tell_idle(struct agents *t, struct lane *l, uint64_t until_ns)
@@ -646,7 +786,6 @@ static void count_wait(struct agents *t, const struct call *c)
 static void push_step(struct agents *t, struct lane *l, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
 {
 	bool answers_tools = c->trigger == CALL_TRIGGER_TOOL_RESULTS || toolwait_answered_by(&l->wait, c);
-	struct lane *above;
 
 	tell_idle(t, l, begin_ns);
 	l->idle_from_ns = UNKNOWN_NS;
@@ -655,16 +794,16 @@ static void push_step(struct agents *t, struct lane *l, const struct call *c, ui
 		end_turn(t, l);
 		begin_turn(t, l, c, begin_ns);
 	}
-	above = turn_above(t, l);
-	charge_call(t, l->turn_wall, c, true);
 	charge_call(t, t->run_wall, c, l->of->agent.parent < 0);
-	if (above)
-		charge_call(t, above->turn_wall, c, false);
-	if (l->turn.id) {
-		count_step(&l->turn, c);
-		if (end_ns > l->turn.at.end_ns)
-			l->turn.at.end_ns = end_ns;
+	each_turn_above(t, l, begin_ns, charge_other, c);
+	if (l->turn) {
+		charge_call(t, l->turn->wall, c, true);
+		count_step(&l->turn->turn, c);
+		if (end_ns > l->turn->turn.at.end_ns)
+			l->turn->turn.at.end_ns = end_ns;
 	}
+	l->last_failed = failed(c);
+	l->last_messages = c->request.messages;
 	l->last_end_ns = end_ns;
 	l->last_call_id = c->id;
 	t->run.steps++;
@@ -678,7 +817,8 @@ static void leave_step(struct agents *t, struct lane *l, const struct call *c, u
 		t->lost->n[LOST_NO_MEMORY]++;
 	if (failed(c) || goes_on(c))
 		return;
-	l->turn.complete = true;
+	if (l->turn)
+		l->turn->turn.complete = true;
 	end_turn(t, l);
 	if (c->interactive != 0 && l->of->agent.parent < 0)
 		l->idle_from_ns = end_ns;
@@ -726,7 +866,7 @@ void agents_push_call(struct agents *t, const struct call *c, const struct proc 
 		.agent = l->of->agent.index,
 		.sub = l->of->agent.parent >= 0,
 		.first = l->of->agent.first_call == c->id,
-		.turn = l->turn.id,
+		.turn = l->turn ? l->turn->turn.id : 0,
 	};
 	leave_step(t, l, c, end_ns);
 }
@@ -734,27 +874,67 @@ void agents_push_call(struct agents *t, const struct call *c, const struct proc 
 /* --- time goes on ---------------------------------------------------------------------------------------------------
  */
 
+/* A conversation is over at `until_ns`, or with its process. */
+static void finish_lane(struct agents *t, struct lane *l, uint64_t until_ns)
+{
+	uint64_t gone_ns = family_end(t->family, &l->proc);
+	uint64_t end_ns = gone_ns < until_ns ? gone_ns : until_ns;
+
+	tell_idle(t, l, end_ns);
+	close_lane(t, l, end_ns > l->last_end_ns ? end_ns : l->last_end_ns);
+}
+
+static void note_ends(struct agents *t)
+{
+	for (struct agent_entry *a = t->agents; a; a = a->hh.next)
+		if (a->gone_ns == UNKNOWN_NS)
+			a->gone_ns = family_end(t->family, &a->proc);
+}
+
+/* What follows the end of the last agent's process is nobody's time. */
+static uint64_t run_end(const struct agents *t, uint64_t end_ns)
+{
+	uint64_t last_ns = t->agents ? 0 : end_ns;
+
+	for (const struct agent_entry *a = t->agents; a; a = a->hh.next) {
+		uint64_t gone_ns = a->gone_ns != UNKNOWN_NS ? a->gone_ns : family_end(t->family, &a->proc);
+
+		if (gone_ns > last_ns)
+			last_ns = gone_ns;
+	}
+	return last_ns < end_ns ? last_ns : end_ns;
+}
+
 void agents_tick(struct agents *t, uint64_t now_ns, uint64_t open_ns)
 {
-	uint64_t mark_ns = open_ns < now_ns ? open_ns : now_ns;
-	struct lane *l;
+	uint64_t mark_ns = open_ns < now_ns ? open_ns : now_ns, past_ns = mark_ns;
+	struct lane *l, *next;
 
 	if (!t->run_wall)
 		return;
-	DL_FOREACH (t->oldest, l) {
+	DL_FOREACH_SAFE (t->oldest, l, next) {
+		if (family_end(t->family, &l->proc) < past_ns) {
+			finish_lane(t, l, past_ns);
+			continue;
+		}
 		tell_idle(t, l, mark_ns);
 		if (l->wait.count && l->wait.begin_ns < mark_ns)
 			mark_ns = l->wait.begin_ns;
+		/* A retry tells how long it waited when it ends. */
+		if (l->turn && l->last_failed && l->last_end_ns < mark_ns && past_ns - l->last_end_ns < RETRY_HELD_NS)
+			mark_ns = l->last_end_ns;
 	}
-	walltime_advance(t->run_wall, mark_ns);
+	note_ends(t);
+	tell_held(t, past_ns, true);
+	walltime_advance(t->run_wall, run_end(t, mark_ns));
 }
 
 void agents_finish(struct agents *t, uint64_t now_ns)
 {
-	while (t->oldest) {
-		tell_idle(t, t->oldest, now_ns);
-		close_lane(t, t->oldest, now_ns);
-	}
+	note_ends(t);
+	while (t->oldest)
+		finish_lane(t, t->oldest, now_ns);
+	tell_held(t, UNKNOWN_NS, true);
 }
 
 /* --- reading --------------------------------------------------------------------------------------------------------
@@ -771,20 +951,28 @@ void agents_each(const struct agents *t, void (*fn)(void *ctx, const struct agen
 		fn(ctx, &a->agent);
 }
 
+static void each_turn(struct agents *t, struct held_turn *h, uint64_t until_ns, void (*fn)(void *, const struct turn *),
+		      void *ctx)
+{
+	struct turn turn;
+
+	if (held_turn_report(h, &turn))
+		t->lost->n[LOST_NO_MEMORY]++;
+	if (until_ns > turn.at.end_ns)
+		turn.at.end_ns = until_ns;
+	fn(ctx, &turn);
+}
+
 void agents_each_open_turn(struct agents *t, uint64_t now_ns, void (*fn)(void *ctx, const struct turn *turn), void *ctx)
 {
+	struct held_turn *h;
 	struct lane *l;
 
-	DL_FOREACH (t->oldest, l) {
-		struct turn turn;
-
-		if (!l->turn.id)
-			continue;
-		report_turn(t, l, &turn);
-		if (l->wait.count && now_ns > turn.at.end_ns)
-			turn.at.end_ns = now_ns;
-		fn(ctx, &turn);
-	}
+	DL_FOREACH (t->turns, h)
+		each_turn(t, h, 0, fn, ctx);
+	DL_FOREACH (t->oldest, l)
+		if (l->turn)
+			each_turn(t, l->turn, l->wait.count ? now_ns : 0, fn, ctx);
 }
 
 int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out)
@@ -798,7 +986,7 @@ int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out)
 		text(out->top_model, sizeof(out->top_model), top->name);
 		out->ttft_p50_ns = quantile_ns(&top->ttft, 0.5);
 	}
-	return t->run_wall ? walltime_report(t->run_wall, end_ns, &out->wall) : 0;
+	return t->run_wall ? walltime_report(t->run_wall, run_end(t, end_ns), &out->wall) : 0;
 }
 
 const char *tool_join_name(enum tool_join j)

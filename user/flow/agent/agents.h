@@ -126,14 +126,16 @@ struct agent_place {
 /* p may be NULL. A call that is no step belongs to its agent, but to no turn. */
 void agents_push_call(struct agents *t, const struct call *c, const struct proc *p, struct agent_place *place);
 
-/* No call that is pushed from now on began before `open_ns` (UNKNOWN_NS: none is open, before now_ns). */
+/* Turns, and tool calls that may have started a sub-agent, are told by this or by agents_finish(), once no call that
+ * began inside of them can come any more. No call that is pushed from now on began before `open_ns` (UNKNOWN_NS: none
+ * is open, before now_ns). */
 void agents_tick(struct agents *t, uint64_t now_ns, uint64_t open_ns);
-/* Closes what is open. Tools that still run end here. */
+/* Closes what is open; what is a process's, at its end. Tools that still run end here. */
 void agents_finish(struct agents *t, uint64_t now_ns);
 
 uint64_t agents_count(const struct agents *t); /* agents, sub-agents included */
 void agents_each(const struct agents *t, void (*fn)(void *ctx, const struct agent *a), void *ctx);
-/* Turns that are open, as they stand. */
+/* Turns that are open, as they stand, and those that are over and not told yet. */
 void agents_each_open_turn(struct agents *t, uint64_t now_ns, void (*fn)(void *ctx, const struct turn *turn),
 			   void *ctx);
 
@@ -150,6 +152,7 @@ struct agents_run {
 	char top_model[AGENT_TEXT_BYTES]; /* with the longest waits for first tokens; "" unknown */
 	uint64_t ttft_p50_ns;		  /* of it */
 };
-int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out); /* 0 or -ENOMEM */
+/* As of end_ns, or of the end of the last agent's process. 0 or -ENOMEM. */
+int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out);
 
 #endif

@@ -191,6 +191,23 @@ size_t family_born(const struct family *f, const struct proc_key *agent, uint64_
 	return n;
 }
 
+void family_claim(struct family *f, const struct family_member *m)
+{
+	struct birth_key key = key_of(&m->key);
+	struct birth *b = find(f, &key);
+
+	if (b)
+		b->member.claimed = true;
+}
+
+uint64_t family_end(const struct family *f, const struct proc_key *k)
+{
+	struct birth_key key = key_of(k);
+	const struct birth *b = find(f, &key);
+
+	return b ? b->member.at.end_ns : UNKNOWN_NS;
+}
+
 bool family_ancestor(const struct family *f, const struct proc_key *of, bool (*is)(void *ctx, const struct proc_key *k),
 		     void *ctx, struct proc_key *out)
 {

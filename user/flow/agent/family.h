@@ -29,6 +29,7 @@ struct family_member {
 	int32_t code, signal;
 	uint64_t cpu_ns;
 	char tool_id[FAMILY_TOOL_ID]; /* "" where the environment names none */
+	bool claimed;		      /* a tool call owns it */
 };
 
 /* Oldest first, at most max (the oldest ones then): processes of `agent`'s tree that were born in [from, to) while
@@ -36,6 +37,12 @@ struct family_member {
  * next push. Returns their number. */
 size_t family_born(const struct family *f, const struct proc_key *agent, uint64_t from, uint64_t to,
 		   const struct family_member **out, size_t max);
+
+/* A tool call owns it: no other one gets it by time. */
+void family_claim(struct family *f, const struct family_member *m);
+
+/* When the process ended; UNKNOWN_NS: it runs, or is not known (any more). */
+uint64_t family_end(const struct family *f, const struct proc_key *k);
 
 /* The nearest ancestor for which `is` says yes, at most FAMILY_DEPTH generations up; false: none. */
 bool family_ancestor(const struct family *f, const struct proc_key *of, bool (*is)(void *ctx, const struct proc_key *k),

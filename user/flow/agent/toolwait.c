@@ -96,6 +96,11 @@ static const char *const agent_words[] = {"agent", "task", "delegate", "spawn"};
 static const char *const shell_words[] = {"bash", "shell",  "exec", "command", "terminal",
 					  "run",  "python", "test", "cmd"};
 
+bool toolwait_names_agent(const char *tool)
+{
+	return named_like(tool, agent_words, ARRAY_SIZE(agent_words));
+}
+
 struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns)
 {
 	struct tool_pending *any = NULL, *named = NULL;
@@ -105,11 +110,25 @@ struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns)
 
 		if (p->begin_ns > begin_ns)
 			continue;
-		any = !any || p->begin_ns >= any->begin_ns ? p : any;
-		if (named_like(p->name, agent_words, ARRAY_SIZE(agent_words)))
-			named = !named || p->begin_ns >= named->begin_ns ? p : named;
+		any = any && !any->spawned ? any : p;
+		if (toolwait_names_agent(p->name))
+			named = named && !named->spawned ? named : p;
 	}
 	return named ? named : any;
+}
+
+/* Its processes may be this tool's: they are not those of a sub-agent beside it. */
+static bool may_run(const struct tool_pending *p)
+{
+	return !p->inside;
+}
+
+bool toolwait_may_own(const struct toolwait *w, uint64_t born_ns)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (may_run(&w->tools[i]) && w->tools[i].begin_ns <= born_ns)
+			return true;
+	return false;
 }
 
 /* --- MCP ------------------------------------------------------------------------------------------------------------
@@ -164,6 +183,7 @@ struct join {
 	size_t owner[TOOL_CHILDREN_MAX]; /* index of a tool; SIZE_MAX: none yet */
 	bool *by_id;			 /* of each tool */
 	bool *may_run;			 /* of each tool: a process without an id may be its */
+	bool *contested;		 /* of each tool: one of its processes may be another conversation's */
 	size_t may_count;
 };
 
@@ -187,23 +207,28 @@ static void find_candidates(const struct toolwait *w, struct join *j)
 		for (size_t i = 0; i < w->count; i++) {
 			bool shell = named_like(w->tools[i].name, shell_words, ARRAY_SIZE(shell_words));
 
-			j->may_run[i] = !j->by_id[i] && (shell || !named);
+			j->may_run[i] = !j->by_id[i] && may_run(&w->tools[i]) && (shell || !named);
 			j->may_count += j->may_run[i];
 		}
 }
 
 /* The processes that nothing names go to the candidates in order: one each, the rest to the last one. */
-static void join_by_time(const struct toolwait *w, struct join *j)
+static void join_by_time(const struct toolwait *w, struct join *j, const struct toolwait_end *end)
 {
 	size_t at = 0;
 
 	for (size_t b = 0; b < j->born_count && j->may_count; b++) {
+		enum toolwait_rival rival;
 		size_t next;
 
-		if (j->owner[b] != SIZE_MAX)
+		if (j->owner[b] != SIZE_MAX || j->born[b]->claimed)
 			continue;
 		while (!j->may_run[at])
 			at++;
+		rival = end->rival(end->ctx, j->born[b]->at.begin_ns, w->tools[at].begin_ns);
+		if (rival == RIVAL_NEARER)
+			continue;
+		j->contested[at] |= rival == RIVAL_LIKELY;
 		j->owner[b] = at;
 		for (next = at + 1; next < w->count && !j->may_run[next]; next++)
 			;
@@ -281,8 +306,10 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 	if (t.at.end_ns < t.at.begin_ns)
 		t.at.end_ns = t.at.begin_ns;
 	for (size_t b = 0; j && b < j->born_count; b++)
-		if (j->owner[b] == i)
+		if (j->owner[b] == i) {
 			add_process(&t, j->born[b], end->end_ns);
+			family_claim(end->family, j->born[b]);
+		}
 	if (!j || !j->by_id[i])
 		rpc = take_rpc(end, &w->tools[i], &copy);
 	if (rpc) {
@@ -291,7 +318,7 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 		t.is_error = t.is_error < 0 ? rpc->is_error : t.is_error;
 	} else if (t.processes) {
 		t.join = j->by_id[i] ? TOOL_JOIN_ID : TOOL_JOIN_TIME;
-		t.ambiguous = t.join == TOOL_JOIN_TIME && j->may_count > 1;
+		t.ambiguous = t.join == TOOL_JOIN_TIME && (j->may_count > 1 || j->contested[i]);
 	} else if (t.client_ns >= 0 && t.at.begin_ns + (uint64_t)t.client_ns <= t.at.end_ns) {
 		t.join = TOOL_JOIN_CLIENT;
 		t.at.end_ns = t.at.begin_ns + (uint64_t)t.client_ns;
@@ -302,17 +329,18 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 int toolwait_end(struct toolwait *w, const struct toolwait_end *end)
 {
 	struct join *j = calloc(1, sizeof(*j));
-	bool *flags = calloc(2 * w->count + 1, sizeof(*flags));
+	bool *flags = calloc(3 * w->count + 1, sizeof(*flags));
 	int err = j && flags ? 0 : -ENOMEM;
 
 	if (!err) {
 		j->by_id = flags;
 		j->may_run = flags + w->count;
+		j->contested = flags + 2 * w->count;
 		j->born_count =
 			family_born(end->family, end->agent, w->begin_ns, end->end_ns, j->born, TOOL_CHILDREN_MAX);
 		join_by_id(w, j);
 		find_candidates(w, j);
-		join_by_time(w, j);
+		join_by_time(w, j, end);
 	}
 	for (size_t i = 0; i < w->count; i++)
 		tell(w, err ? NULL : j, end, i);

@@ -10,6 +10,7 @@
 struct tool_pending {
 	char *id, *name;   /* owned; NULL unknown */
 	unsigned spawned;  /* index of the sub-agent that it started, 0 none */
+	bool inside;	   /* ... which runs in the agent's own process: what runs below is the sub-agent's */
 	uint64_t begin_ns; /* the end of its block in the answer, else the answer's end */
 };
 
@@ -26,9 +27,19 @@ void toolwait_release(struct toolwait *w);
 int toolwait_begin(struct toolwait *w, const struct call *c, uint64_t end_ns);
 /* Whether the request of `c` carries a result with an id that is waited for. */
 bool toolwait_answered_by(const struct toolwait *w, const struct call *c);
-/* The tool call that may have started a sub-agent whose first call began then: the latest before it, of those named
- * like one if there are any; NULL: none. */
+/* The tool call that may have started a sub-agent whose first call began then: the first that began before it and
+ * started none yet, of those named like one if there are any; NULL: none. */
 struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns);
+
+bool toolwait_names_agent(const char *tool); /* NULL: no */
+/* Whether the wait has a tool that may run a process which was born then. */
+bool toolwait_may_own(const struct toolwait *w, uint64_t born_ns);
+
+enum toolwait_rival {
+	RIVAL_NONE,
+	RIVAL_LIKELY, /* ... whose tools began before this one's */
+	RIVAL_NEARER, /* ... whose tools began later, and so shortly before it */
+};
 
 /* The latest MCP requests: a ring. Zero: none. */
 struct toolwait_rpcs {
@@ -43,7 +54,7 @@ struct toolwait_rpcs {
 void toolwait_note_rpc(struct toolwait_rpcs *t, const struct agent_rpc *r);
 
 struct toolwait_end {
-	const struct family *family;
+	struct family *family;
 	struct toolwait_rpcs *rpcs;
 	const struct proc_key *agent;
 	unsigned agent_index;
@@ -53,6 +64,8 @@ struct toolwait_end {
 	uint64_t end_ns;	 /* when it began */
 	void *ctx;
 	void (*on_tool)(void *ctx, const struct agent_tool *t); /* once for each */
+	/* How likely is it that a process which was born then is a tool's of another conversation. */
+	enum toolwait_rival (*rival)(void *ctx, uint64_t born_ns, uint64_t tool_begin_ns);
 };
 /* Ends the waiting. 0 or -ENOMEM (the tools are told all the same, unjoined). */
 int toolwait_end(struct toolwait *w, const struct toolwait_end *end);

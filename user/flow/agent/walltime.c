@@ -12,6 +12,7 @@ struct piece {
 };
 
 struct walltime {
+	uint64_t begin_ns;
 	uint64_t mark_ns; /* all before is in `done` */
 	struct walltime_report done;
 	struct piece *pieces;
@@ -49,7 +50,7 @@ struct walltime *walltime_new(uint64_t begin_ns)
 	struct walltime *w = calloc(1, sizeof(*w));
 
 	if (w)
-		w->mark_ns = begin_ns;
+		w->begin_ns = w->mark_ns = begin_ns;
 	return w;
 }
 
@@ -179,6 +180,8 @@ int walltime_push(struct walltime *w, unsigned rank, enum time_part part, uint64
 
 	if (rank >= RANK_COUNT || part >= PART_UNKNOWN)
 		BUG("no such rank or part of wall time");
+	if (begin_ns < w->begin_ns)
+		begin_ns = w->begin_ns;
 	if (end_ns <= begin_ns)
 		return 0;
 	if (err) {

@@ -56,8 +56,8 @@ struct walltime;
 struct walltime *walltime_new(uint64_t begin_ns); /* NULL: ENOMEM */
 void walltime_free(struct walltime *w);		  /* NULL is fine */
 
-/* Empty intervals are fine. What lies before the begin or the watermark is left out, and counted. 0 or -ENOMEM (it is
- * left out and counted too). */
+/* Empty intervals are fine. What lies before the begin is left out; what lies before the watermark, too, and counted. 0
+ * or -ENOMEM (it is left out and counted). */
 int walltime_push(struct walltime *w, unsigned rank, enum time_part part, uint64_t begin_ns, uint64_t end_ns);
 /* No interval that is pushed from now on begins before. Moving back does nothing. */
 void walltime_advance(struct walltime *w, uint64_t watermark_ns);

@@ -55,9 +55,11 @@ static int interactive(struct sv user_agent)
 	return -1;
 }
 
-/* Copilot CLI marks the first call of a turn. */
-static enum call_trigger stated_trigger(struct sv initiator)
+/* Copilot CLI marks the first call of a turn. All of a sub-agent's calls are marked as the agent's. */
+static enum call_trigger stated_trigger(struct sv initiator, bool of_subagent)
 {
+	if (of_subagent)
+		return CALL_TRIGGER_UNKNOWN;
 	if (sv_eq(initiator, SV("user")))
 		return CALL_TRIGGER_HUMAN;
 	return sv_eq(initiator, SV("agent")) ? CALL_TRIGGER_TOOL_RESULTS : CALL_TRIGGER_UNKNOWN;
@@ -84,7 +86,8 @@ static void identify_turn(const struct http_head *h, struct client *out)
 	text_copy(out->tool_durations, sizeof(out->tool_durations),
 		  http_header_get(h, "x-claude-code-prev-tool-durations"));
 	out->interactive = interactive(http_header_get(h, "user-agent"));
-	out->trigger = stated_trigger(http_header_get(h, "x-initiator"));
+	out->trigger = stated_trigger(http_header_get(h, "x-initiator"),
+				      sv_eq(http_header_get(h, "x-interaction-type"), SV("conversation-subagent")));
 }
 
 bool client_class_of_kind(struct sv kind, enum call_class *class)
