@@ -532,5 +532,18 @@ def helpers():
     play([{"client": "sdk", "id": SESSIONS[0], "steps": steps}], check)
 
 
+@cases([("HTTP", "claude"), ("a WebSocket", "codex")])
+def late_reads(client):
+    """a blocked event loop does not read what came"""
+    late = {"after_ms": 180, "ms": 400}
+    steps = [HUMAN, call("a", 100, knobs="tokens=30&gap_ms=20", late=late), {"do": "human"}, call("b", 100)]
+
+    def check(run, truth):
+        turn = turn_spans(run, truth, SESSIONS[0])[0]
+        assert turn["args"]["parts_ms"]["client"] > 300, turn
+
+    play([{"client": client, "id": SESSIONS[0], "steps": steps}], check, idle_of(client))
+
+
 if __name__ == "__main__":
     e2e.run_cases()
