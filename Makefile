@@ -36,7 +36,7 @@ BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 $(WARN) -Wno-missing-declarations -I. 
 
 # Static where the distribution ships an archive that links by itself: cJSON has none, libelf's needs parts of elfutils.
 WIRE_LIBS := -lnghttp2 -lbrotlidec -lbrotlicommon -lzstd
-FILE_LIBS := -lcapstone -llzma
+FILE_LIBS := -lcapstone -llzma -liberty
 LIBS = -Wl,-Bstatic -lbpf $(FILE_LIBS) $(WIRE_LIBS) -Wl,-Bdynamic -lelf -lz -lcjson -lm
 
 # The maps first: libbpf 1.1 links no reference to a map before its definition.
@@ -276,7 +276,7 @@ $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/jsonl2cap: $(O)/tests/%: $(O)/
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
 
-$(O)/tests/bpftest: $(O)/tests/bpf/bpftest.o $(O)/user/attach/probes.o $(O)/user/attach/reclaim.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
+$(O)/tests/bpftest: $(O)/tests/bpf/bpftest.o $(O)/user/attach/probes.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
 		$(UNIT_tlsfind:%.c=$(O)/%.o) $(BASE_SRCS:%.c=$(O)/%.o)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto $(LIBS) -lpthread

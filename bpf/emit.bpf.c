@@ -66,4 +66,5 @@ ABI(ev_hello);
 ABI(ev_exec);
 ABI(ev_fork);
 ABI(ev_exit);
+ABI(ev_sample);
 ABI(proc_identity);

@@ -35,7 +35,10 @@ enum ev_kind {
 	EV_HELLO = 16,	   /* struct ev_hello: the greeting of a TLS connection that a target opened */
 	EV_FILES = 17,	   /* struct ev_files, made in user space: what a process maps of what can be probed */
 	EV_TOOL_CALL = 18, /* struct ev_tool_call, made in user space: which tool call a program was started for */
-	EV_KIND_MAX = 18,
+	EV_SAMPLE = 19,	   /* struct ev_sample: where a thread of a target ran, or waited */
+	EV_FRAME = 20,	   /* struct ev_frame, made in user space: which function an address of a sample is in */
+	EV_SAMPLING = 21,  /* struct ev_sampling, made in user space: that there are samples, and what one stands for */
+	EV_KIND_MAX = 21,
 };
 
 /* ev_head.flags */
@@ -227,6 +230,62 @@ struct ev_files {
 	__u8 bytes[];
 };
 
+/* ev_sample.what */
+#define EV_SAMPLE_CPU	 1 /* it ran: weight_ns is the period of sampling */
+#define EV_SAMPLE_OFF	 2 /* it was blocked for weight_ns, and waited for a processor for queue_ns then */
+#define EV_SAMPLE_QUEUED 3 /* it was pushed off its processor, and waited for one for queue_ns; no stack */
+/* ev_sample.state */
+#define EV_SAMPLE_DEEP	 1 /* the user stack goes on: LIMIT_USER_FRAMES */
+#define EV_SAMPLE_IOWAIT 2 /* OFF: the kernel calls it waiting for a block device */
+#define EV_SAMPLE_DISK	 4 /* OFF: uninterruptible */
+
+/*
+ * A stack of a thread, by frame pointers: `kernel_frames` addresses of the kernel, then `user_frames` of the program,
+ * each innermost first. Every record carries its own stack: no table in the kernel in which two could collide.
+ */
+struct ev_sample {
+	struct ev_head h; /* ts_ns: when it was taken; of OFF and QUEUED: when the thread ran again */
+	__u64 start_ns;	  /* of the process */
+	__u64 weight_ns;
+	__u64 queue_ns;
+	__u32 exec_id;
+	__s32 syscall; /* the system call that it was in, by the machine's numbers; -1: none, or not known */
+	__u8 what, state;
+	__u8 kernel_frames, user_frames;
+	__u32 pad;
+	char comm[LIMIT_COMM_BYTES]; /* of the thread */
+	__u64 frames[];
+};
+
+/* ev_frame.source */
+#define EV_FRAME_NATIVE	 1 /* by the symbols of a file */
+#define EV_FRAME_KERNEL	 2
+#define EV_FRAME_JIT	 3 /* by the map that a runtime wrote */
+#define EV_FRAME_PENDING 4 /* code that a runtime made: a later record may name it */
+#define EV_FRAME_NOWHERE 5 /* in no executable mapping: a broken stack */
+
+/*
+ * The function that an address is in, told before the first sample that has it, and again when more is known. All but
+ * the innermost address of a stack are return addresses: `addr` is one less then, inside of the call. The name follows,
+ * demangled (none: not known), then that of the file, both without a NUL.
+ */
+struct ev_frame {
+	struct ev_head h; /* tgid: the process; 0: the kernel */
+	__u64 start_ns;
+	__u64 addr;
+	__u32 exec_id;
+	__u32 source;
+	__u16 name_len, module_len;
+	__u32 pad;
+	__u8 bytes[];
+};
+
+struct ev_sampling {
+	struct ev_head h;
+	__u64 period_ns;      /* of EV_SAMPLE_CPU; 0: not sampled */
+	__u64 off_cpu_min_ns; /* shorter waits are not told; 0: none is */
+};
+
 /* Also EV_PROC. `filename` then `args` follow, each without a terminating NUL; args are NUL-separated. */
 struct ev_exec {
 	struct ev_head h;
@@ -273,7 +332,8 @@ struct ev_exit {
 	X(ST_NEST_OVERFLOW, "nest_overflow")  /* more than LIMIT_NEST TLS calls open on one thread */                  \
 	X(ST_MISSED_RETURN, "missed_returns") /* a call was entered and its return never seen */                       \
 	X(ST_FAULT, "faults")		      /* user memory that could not be read */                                 \
-	X(ST_UNSEEN, "unseen_bytes")	      /* bytes moved where no probe looks (sendfile and the like) */
+	X(ST_UNSEEN, "unseen_bytes")	      /* bytes moved where no probe looks (sendfile and the like) */           \
+	X(ST_SAMPLES, "samples")	      /* samples that found no room in the ring */
 
 enum ev_stat {
 #define X(id, name) id,
@@ -289,13 +349,15 @@ struct ev_lost {
 
 /* Set by the loader before load: `const volatile struct config cfg` in emit.bpf.c. */
 struct config {
-	__u32 self_tgid;     /* perfbpf itself: never a target */
-	__u8 follow_exec;    /* 1: every exec of the machine becomes a provisional target and is reported (-n) */
-	__u8 read_dynptr;    /* 1: bpf_probe_read_user_dynptr exists here */
-	__u8 sock_length;    /* 1: sock_send_length and sock_recv_length exist here */
-	__u8 all;	     /* 1: every process is a target, from its fork or exec on (-a); then follow_exec is 0 */
-	__u32 request_bytes; /* LIMIT_REQUEST_BYTES, or less */
-	__u32 page_kib;	     /* size of a page */
+	__u32 self_tgid;      /* perfbpf itself: never a target */
+	__u8 follow_exec;     /* 1: every exec of the machine becomes a provisional target and is reported (-n) */
+	__u8 read_dynptr;     /* 1: bpf_probe_read_user_dynptr exists here */
+	__u8 sock_length;     /* 1: sock_send_length and sock_recv_length exist here */
+	__u8 all;	      /* 1: every process is a target, from its fork or exec on (-a); then follow_exec is 0 */
+	__u32 request_bytes;  /* LIMIT_REQUEST_BYTES, or less */
+	__u32 page_kib;	      /* size of a page */
+	__u32 period_ns;      /* --cpu: time between samples */
+	__u32 off_cpu_min_ns; /* --off-cpu: the shortest wait that is told */
 };
 
 /*
@@ -454,7 +516,10 @@ EV_ASSERT(sizeof(struct ev_exec) == 64);
 EV_ASSERT(sizeof(struct ev_tool_call) == 40);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
-EV_ASSERT(sizeof(struct config) == 16);
+EV_ASSERT(sizeof(struct ev_sample) == 80);
+EV_ASSERT(sizeof(struct ev_frame) == 56);
+EV_ASSERT(sizeof(struct ev_sampling) == 40);
+EV_ASSERT(sizeof(struct config) == 24);
 EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct go_key) == 16);
 EV_ASSERT(sizeof(struct stdio_head) == 24);

@@ -82,6 +82,14 @@
 /* Bytes of the id of a tool call. Clients give them some 30. */
 #define LIMIT_TOOL_CALL_BYTES 128
 
+/* Frames of a stack: what the kernel walks at most by default (kernel.perf_event_max_stack), and as many of its own as
+ * tell what a system call does. */
+#define LIMIT_USER_FRAMES   127
+#define LIMIT_KERNEL_FRAMES 48
+
+/* Threads of targets that wait, at once. */
+#define LIMIT_WAITING 65536
+
 /* TASK_COMM_LEN of the kernel. */
 #define LIMIT_COMM_BYTES 16
 

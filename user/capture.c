@@ -103,6 +103,42 @@ void capture_make_tool_call(const struct proc_key *key, const char *id, uint64_t
 	fn(ctx, &r, len);
 }
 
+void capture_make_frame(const struct rec_frame *f, uint64_t now_ns, capture_fn fn, void *ctx)
+{
+	union {
+		struct ev_frame ev;
+		uint8_t room[sizeof(struct ev_frame) + 2 * CAPTURE_NAME_BYTES];
+	} r;
+	size_t len;
+
+	memset(&r.ev, 0, sizeof(r.ev));
+	r.ev.h = (struct ev_head){.kind = EV_FRAME, .ts_ns = now_ns, .tgid = f->proc.tgid};
+	r.ev.start_ns = f->proc.start_ns;
+	r.ev.exec_id = f->proc.exec_id;
+	r.ev.addr = f->addr;
+	r.ev.source = f->source;
+	r.ev.name_len = (uint16_t)bounded(f->name.len, CAPTURE_NAME_BYTES);
+	r.ev.module_len = (uint16_t)bounded(f->module.len, CAPTURE_NAME_BYTES);
+	len = sizeof(r.ev) + r.ev.name_len + r.ev.module_len;
+	memcpy(r.room + sizeof(r.ev), f->name.len ? f->name.ptr : "", r.ev.name_len);
+	memcpy(r.room + sizeof(r.ev) + r.ev.name_len, f->module.len ? f->module.ptr : "", r.ev.module_len);
+	memset(r.room + len, 0, ALIGN8(len) - len);
+	len = ALIGN8(len);
+	r.ev.h.size = (uint32_t)len;
+	fn(ctx, &r, len);
+}
+
+void capture_make_sampling(uint64_t period_ns, uint64_t off_cpu_min_ns, uint64_t now_ns, capture_fn fn, void *ctx)
+{
+	struct ev_sampling ev = {
+		.h = {.size = sizeof(ev), .kind = EV_SAMPLING, .ts_ns = now_ns},
+		.period_ns = period_ns,
+		.off_cpu_min_ns = off_cpu_min_ns,
+	};
+
+	fn(ctx, &ev, sizeof(ev));
+}
+
 struct capture_file {
 	struct writer w;
 };

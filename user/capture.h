@@ -13,6 +13,7 @@
 
 #include "attach/target.h"
 #include "base/types.h"
+#include "flow/record.h"
 
 /* Takes one record. */
 typedef void (*capture_fn)(void *ctx, const void *record, size_t len);
@@ -33,6 +34,12 @@ void capture_make_files(uint32_t tgid, uint64_t probed_ns, bool refused, bool ag
 
 /* EV_TOOL_CALL: the program of `key` was started for the tool call of this id, cut at LIMIT_TOOL_CALL_BYTES. */
 void capture_make_tool_call(const struct proc_key *key, const char *id, uint64_t now_ns, capture_fn fn, void *ctx);
+
+/* EV_FRAME: which function an address is in. Texts are cut at CAPTURE_NAME_BYTES each. */
+#define CAPTURE_NAME_BYTES 1024
+void capture_make_frame(const struct rec_frame *f, uint64_t now_ns, capture_fn fn, void *ctx);
+/* EV_SAMPLING: that there will be samples. */
+void capture_make_sampling(uint64_t period_ns, uint64_t off_cpu_min_ns, uint64_t now_ns, capture_fn fn, void *ctx);
 
 struct capture_info {
 	uint64_t start_ns;	 /* zero of the run, CLOCK_BOOTTIME */

@@ -39,6 +39,7 @@ enum { BPF_F_NO_PREALLOC = 1 };
 enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1, BPF_SK_STORAGE_GET_F_CREATE = 1 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 enum { BPF_RB_AVAIL_DATA = 0, BPF_RB_RING_SIZE = 1 };
+enum { BPF_F_USER_STACK = 1 << 8 };
 
 struct bpf_dynptr {
 	__u64 opaque[2];
@@ -234,6 +235,8 @@ struct task_struct {
 	struct thread_info thread_info;
 #endif
 	unsigned int flags;
+	unsigned int __state;
+	unsigned int in_iowait : 1;
 	int pid;
 	int tgid;
 	int exit_code;

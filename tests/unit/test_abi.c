@@ -156,6 +156,7 @@ static void test_object(void **state)
 	SAME_SIZE(ev_exec);
 	SAME_SIZE(ev_fork);
 	SAME_SIZE(ev_exit);
+	SAME_SIZE(ev_sample);
 	SAME_SIZE(config);
 	SAME_SIZE(target);
 	SAME_SIZE(conn_map_key);
@@ -169,6 +170,8 @@ static void test_object(void **state)
 	SAME_OFFSET(ev_sock, srtt_us);
 	SAME_OFFSET(ev_exec, bytes);
 	SAME_OFFSET(ev_exit, cpu_ns);
+	SAME_OFFSET(ev_sample, syscall);
+	SAME_OFFSET(ev_sample, frames);
 	SAME_OFFSET(conn_state, flags);
 	SAME_OFFSET(conn_state, skip_ns);
 	SAME_OFFSET(conn_map_key, exec_id);

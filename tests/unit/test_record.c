@@ -168,6 +168,32 @@ static void on_tool_call(void *ctx, const struct rec_tool_call *r)
 	PRINT("%s", "\n");
 }
 
+static void on_sample(void *ctx, const struct rec_sample *r)
+{
+	PRINT("sample %u/%u/%llu tid %u ", r->proc.tgid, r->proc.exec_id, (unsigned long long)r->proc.start_ns, r->tid);
+	print_sv(ctx, r->comm);
+	PRINT("what %d at %llu weight %llu queue %llu call %d%s%s%s", r->what, (unsigned long long)r->ts_ns,
+	      (unsigned long long)r->weight_ns, (unsigned long long)r->queue_ns, r->syscall, r->deep ? " deep" : "",
+	      r->iowait ? " iowait" : "", r->disk ? " disk" : "");
+	for (unsigned i = 0; i < r->kernel_frames + r->user_frames; i++)
+		PRINT(" %llx", (unsigned long long)rec_sample_addr(r, i));
+	PRINT("%s", "\n");
+}
+
+static void on_frame(void *ctx, const struct rec_frame *r)
+{
+	PRINT("frame %u/%u/%llu %llx source %d ", r->proc.tgid, r->proc.exec_id, (unsigned long long)r->proc.start_ns,
+	      (unsigned long long)r->addr, r->source);
+	print_sv(ctx, r->name);
+	print_sv(ctx, r->module);
+	PRINT("%s", "\n");
+}
+
+static void on_sampling(void *ctx, const struct rec_sampling *r)
+{
+	PRINT("sampling %llu %llu\n", (unsigned long long)r->period_ns, (unsigned long long)r->off_cpu_min_ns);
+}
+
 static void on_tick(void *ctx, uint64_t now_ns)
 {
 	PRINT("tick %llu\n", (unsigned long long)now_ns);
@@ -176,10 +202,11 @@ static void on_tick(void *ctx, uint64_t now_ns)
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	record_init(&w->r, &w->lost,
-		    &(struct record_sink){w, on_data, on_gap, on_open, on_close, on_handshake, on_conn_sock, on_sock,
-					  on_exec, on_fork, on_exit_, on_tick, on_pos, on_wire, on_hello, on_files,
-					  on_tool_call});
+	record_init(
+		&w->r, &w->lost,
+		&(struct record_sink){w,	on_data,  on_gap,	on_open,   on_close, on_handshake, on_conn_sock,
+				      on_sock,	on_exec,  on_fork,	on_exit_,  on_tick,  on_pos,	   on_wire,
+				      on_hello, on_files, on_tool_call, on_sample, on_frame, on_sampling});
 }
 
 static void close_world(struct world *w)
@@ -213,7 +240,7 @@ static const struct ev_addr addr = {
 	.family = 2, .lport = 4000, .rport = 443, .laddr = {127, 0, 0, 1}, .raddr = {1, 2, 3, 4}};
 
 /* One of each kind. */
-static unsigned samples(struct packet out[20])
+static unsigned samples(struct packet out[24])
 {
 	struct ev_data d = {.conn = conn, .pos = 100, .entry_ns = 770, .len = 5, .orig_len = 5, .dir = EV_DIR_RX};
 	struct ev_gap g = {.conn = conn, .pos = 12, .dir = EV_DIR_TX};
@@ -227,7 +254,7 @@ static unsigned samples(struct packet out[20])
 		.start_ns = 5, .exec_id = 2, .ppid = 1, .comm = "python3", .filename_len = 8, .args_len = 11};
 	struct ev_fork f = {.child_start_ns = 6, .child_tgid = 44};
 	struct ev_exit e = {.start_ns = 5, .exec_id = 2, .code = 3, .signal = 9, .cpu_ns = 1000};
-	struct ev_lost l = {.stats = {1, 2, 3, 4, 5, 6, 7}};
+	struct ev_lost l = {.stats = {1, 2, 3, 4, 5, 6, 7, 8}};
 	struct ev_head t = {0};
 	struct ev_wire w = {.cookie = 99,
 			    .start_ns = 5,
@@ -247,6 +274,24 @@ static unsigned samples(struct packet out[20])
 	struct ev_hello hello = {.cookie = 99, .len = 5};
 	struct ev_files files = {.probed_ns = 4, .probed = 1, .reason_len = 6};
 	struct ev_tool_call tool_call = {.start_ns = 5, .exec_id = 2, .len = 6};
+	struct ev_sample sample = {.start_ns = 5,
+				   .weight_ns = 2000,
+				   .queue_ns = 300,
+				   .exec_id = 2,
+				   .syscall = 202,
+				   .what = EV_SAMPLE_OFF,
+				   .state = EV_SAMPLE_DEEP | EV_SAMPLE_DISK,
+				   .kernel_frames = 1,
+				   .user_frames = 2,
+				   .comm = "worker"};
+	const __u64 addresses[] = {0xffff0010, 0x400010, 0x400020};
+	struct ev_frame frame = {.start_ns = 5,
+				 .addr = 0x40001f,
+				 .exec_id = 2,
+				 .source = EV_FRAME_NATIVE,
+				 .name_len = 4,
+				 .module_len = 3};
+	struct ev_sampling sampling = {.period_ns = 10101010, .off_cpu_min_ns = 1000000};
 	unsigned n = 0;
 
 	out[n++] = packet(EV_DATA, EV_F_FRESH, &d, sizeof(d), "hello", 5);
@@ -267,6 +312,9 @@ static unsigned samples(struct packet out[20])
 	out[n++] = packet(EV_HELLO, 0, &hello, sizeof(hello), "hello", 5);
 	out[n++] = packet(EV_FILES, 0, &files, sizeof(files), "reason", 6);
 	out[n++] = packet(EV_TOOL_CALL, 0, &tool_call, sizeof(tool_call), "call_1", 6);
+	out[n++] = packet(EV_SAMPLE, 0, &sample, sizeof(sample), (const char *)addresses, sizeof(addresses));
+	out[n++] = packet(EV_FRAME, 0, &frame, sizeof(frame), "mainexe", 7);
+	out[n++] = packet(EV_SAMPLING, 0, &sampling, sizeof(sampling), NULL, 0);
 	return n;
 }
 
@@ -292,11 +340,14 @@ static const char golden[] =
 	"wire 42/2/5 cookie 99 2:1.2.3.4..0:443 from 10 turn 6 type 23 11-12 13-14 gap 1 1/2 of 3/4 hello ended\n"
 	"hello 42 cookie 99 [hello] \n"
 	"files 42 4 probed [reason] \n"
-	"tool call of 42/2/5 [call_1] \n";
+	"tool call of 42/2/5 [call_1] \n"
+	"sample 42/2/5 tid 43 [worker] what 2 at 777 weight 2000 queue 300 call 202 deep disk ffff0010 400010 40001f\n"
+	"frame 42/2/5 40001f source 1 [main] [exe] \n"
+	"sampling 10101010 1000000\n";
 
 static void every_kind(void **state)
 {
-	struct packet all[20];
+	struct packet all[24];
 	unsigned n = samples(all);
 	struct world w;
 
@@ -312,6 +363,7 @@ static void every_kind(void **state)
 	assert_int_equal(w.lost.n[LOST_MISSED_RETURNS], 5);
 	assert_int_equal(w.lost.n[LOST_FAULTS], 6);
 	assert_int_equal(w.lost.n[LOST_UNSEEN_BYTES], 7);
+	assert_int_equal(w.lost.n[LOST_SAMPLES], 8);
 	assert_int_equal(w.lost.n[LOST_BAD_RECORDS], 0);
 	close_world(&w);
 }
@@ -490,7 +542,7 @@ static void half_connection(void **state)
 
 static void unaligned(void **state)
 {
-	struct packet all[20];
+	struct packet all[24];
 	unsigned n = samples(all);
 	uint8_t shifted[sizeof(all[0].bytes) + 8];
 	struct world w;
@@ -510,7 +562,7 @@ static void unaligned(void **state)
 /* Cut anywhere, every record is bad and nothing beyond its end is read. */
 static void cut_short(void **state)
 {
-	struct packet all[20];
+	struct packet all[24];
 	unsigned n = samples(all);
 
 	(void)state;
@@ -530,7 +582,7 @@ static void cut_short(void **state)
 /* As above with a head that says so: `size` is that of the cut. The counters may be fewer, the rest may not. */
 static void shrunk(void **state)
 {
-	struct packet all[20];
+	struct packet all[24];
 	unsigned n = samples(all);
 
 	(void)state;
@@ -641,7 +693,7 @@ static void sizes(void **state)
 
 static void no_sink(void **state)
 {
-	struct packet all[20];
+	struct packet all[24];
 	unsigned n = samples(all);
 	struct world w;
 

@@ -19,6 +19,7 @@
 #include "fileid.h"
 #include "perfbpf.skel.h"
 #include "reclaim.h"
+#include "sampling.h"
 #include "syscalls.h"
 #include "tails.h"
 
@@ -62,6 +63,7 @@ struct probes {
 	struct reclaim *reclaim;
 	struct tails *tails;
 	struct syscalls *syscalls;
+	struct sampling *sampling;
 	uint64_t next_sweep_ns, next_unix_ns;
 	uint64_t wires_ns; /* up to there the movements of TLS connections were read */
 	int cpus;
@@ -286,6 +288,11 @@ static void prepare(struct probes *p)
 	bpf_program__set_autoload(skel->progs.delay_ready, f->tcp_late);
 	bpf_program__set_autoload(skel->progs.delay_hole, f->tcp_hole);
 	bpf_program__set_autoload(skel->progs.delay_repaired, f->tcp_resent);
+	bpf_program__set_autoload(skel->progs.sample_cpu, p->cfg.period_ns != 0);
+	bpf_program__set_autoload(skel->progs.sample_switch, p->cfg.off_cpu_min_ns != 0);
+	bpf_program__set_autoload(skel->progs.sample_wakeup, p->cfg.off_cpu_min_ns != 0);
+	if (!p->cfg.off_cpu_min_ns)
+		bpf_map__set_max_entries(skel->maps.waits, 1);
 	bpf_map__set_max_entries(skel->maps.rb, p->cfg.ring_bytes);
 	skel->rodata->cfg.self_tgid = (uint32_t)getpid();
 	skel->rodata->cfg.follow_exec = p->cfg.follow_exec;
@@ -294,6 +301,8 @@ static void prepare(struct probes *p)
 	skel->rodata->cfg.sock_length = f->sock_length;
 	skel->rodata->cfg.request_bytes = LIMIT_REQUEST_BYTES;
 	skel->rodata->cfg.page_kib = (uint32_t)sysconf(_SC_PAGESIZE) / 1024;
+	skel->rodata->cfg.period_ns = p->cfg.period_ns;
+	skel->rodata->cfg.off_cpu_min_ns = p->cfg.off_cpu_min_ns;
 }
 
 /* The tracepoints: those of sockets and processes. TLS probes come with their files. */
@@ -318,6 +327,8 @@ static int attach_tracepoints(struct probes *p)
 		{skel->progs.delay_ready, &skel->links.delay_ready},
 		{skel->progs.delay_hole, &skel->links.delay_hole},
 		{skel->progs.delay_repaired, &skel->links.delay_repaired},
+		{skel->progs.sample_wakeup, &skel->links.sample_wakeup},
+		{skel->progs.sample_switch, &skel->links.sample_switch},
 	};
 	size_t i;
 
@@ -331,7 +342,7 @@ static int attach_tracepoints(struct probes *p)
 	return 0;
 }
 
-static int on_sample(void *ctx, void *bytes, size_t len)
+static int on_ring(void *ctx, void *bytes, size_t len)
 {
 	const struct ev_head *h = bytes;
 	struct probes *p = ctx;
@@ -373,7 +384,12 @@ static int load(struct probes *p)
 	err = attach_tracepoints(p);
 	if (err)
 		return err;
-	p->ring = ring_buffer__new(bpf_map__fd(p->skel->maps.rb), on_sample, p, NULL);
+	if (p->cfg.period_ns) {
+		p->sampling = sampling_start(p->skel->progs.sample_cpu, p->cfg.period_ns);
+		if (!p->sampling)
+			return -errno;
+	}
+	p->ring = ring_buffer__new(bpf_map__fd(p->skel->maps.rb), on_ring, p, NULL);
 	if (!p->ring)
 		return -errno;
 	p->cpus = libbpf_num_possible_cpus();
@@ -456,6 +472,8 @@ void probes_detach(struct probes *p)
 	for (struct file *f = p->files; f; f = f->next)
 		file_detach(f);
 	syscalls_detach(p->syscalls);
+	sampling_stop(p->sampling);
+	p->sampling = NULL;
 	perfbpf_bpf__detach(p->skel);
 }
 
@@ -470,6 +488,7 @@ void probes_close(struct probes *p)
 		file_free(f);
 	}
 	ring_buffer__free(p->ring);
+	sampling_stop(p->sampling);
 	syscalls_free(p->syscalls);
 	perfbpf_bpf__destroy(p->skel);
 	reclaim_free(p->reclaim);

@@ -23,6 +23,8 @@ struct probes_config {
 	enum probes_mode mode_max; /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
 	bool force_no_dynptr;	   /* for tests */
 	bool force_no_sock_length; /* for tests */
+	uint32_t period_ns;	   /* --cpu: between samples of each processor; 0: none */
+	uint32_t off_cpu_min_ns;   /* --off-cpu: the shortest wait that is told; 0: none is */
 	/* Called from probes_consume() once a record. Bytes are read-only and borrowed. */
 	void (*on_record)(void *ctx, const void *bytes, size_t len);
 	void *ctx;

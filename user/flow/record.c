@@ -13,11 +13,15 @@ static const enum lost_id stat_lost[ST_COUNT] = {
 	[ST_RING_RECORDS] = LOST_RING_RECORDS,	  [ST_RING_BYTES] = LOST_RING_BYTES,
 	[ST_STATE_FULL] = LOST_STATE_FULL,	  [ST_NEST_OVERFLOW] = LOST_NEST_OVERFLOW,
 	[ST_MISSED_RETURN] = LOST_MISSED_RETURNS, [ST_FAULT] = LOST_FAULTS,
-	[ST_UNSEEN] = LOST_UNSEEN_BYTES,
+	[ST_UNSEEN] = LOST_UNSEEN_BYTES,	  [ST_SAMPLES] = LOST_SAMPLES,
 };
 
 _Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_RECORDS == EV_SOCK_RECORDS, "enum sock_how follows the ABI");
 _Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_HOLE == EV_SK_HOLE, "enum sock_what follows the ABI");
+_Static_assert(REC_SAMPLE_CPU == EV_SAMPLE_CPU && REC_SAMPLE_QUEUED == EV_SAMPLE_QUEUED,
+	       "enum rec_sample_what follows the ABI");
+_Static_assert(REC_FRAME_NATIVE == EV_FRAME_NATIVE && REC_FRAME_NOWHERE == EV_FRAME_NOWHERE,
+	       "enum rec_frame_source follows the ABI");
 _Static_assert(DIR_TX == EV_DIR_TX && DIR_RX == EV_DIR_RX, "enum dir follows the ABI");
 
 void record_init(struct record *r, struct lost *lost, const struct record_sink *sink)
@@ -415,6 +419,74 @@ static bool push_exit(struct record *r, const uint8_t *p)
 	return true;
 }
 
+static bool push_sample(struct record *r, const uint8_t *p, size_t len)
+{
+	uint64_t frames[2 * UINT8_MAX];
+	struct ev_sample e;
+	struct rec_sample s;
+	size_t count;
+
+	memcpy(&e, p, sizeof(e));
+	count = (size_t)e.kernel_frames + e.user_frames;
+	if (e.what < EV_SAMPLE_CPU || e.what > EV_SAMPLE_QUEUED || count * sizeof(__u64) != len - sizeof(e) ||
+	    e.weight_ns > POS_MAX || e.queue_ns > POS_MAX)
+		return false;
+	memcpy(frames, p + sizeof(e), count * sizeof(__u64));
+	s = (struct rec_sample){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.ts_ns = e.h.ts_ns,
+		.tid = e.h.tid,
+		.comm = {e.comm, strnlen(e.comm, sizeof(e.comm))},
+		.what = (enum rec_sample_what)e.what,
+		.weight_ns = e.weight_ns,
+		.queue_ns = e.queue_ns,
+		.syscall = e.syscall,
+		.deep = (e.state & EV_SAMPLE_DEEP) != 0,
+		.iowait = (e.state & EV_SAMPLE_IOWAIT) != 0,
+		.disk = (e.state & EV_SAMPLE_DISK) != 0,
+		.frames = frames,
+		.kernel_frames = e.kernel_frames,
+		.user_frames = e.user_frames,
+	};
+	if (r->sink.on_sample)
+		r->sink.on_sample(r->sink.ctx, &s);
+	return true;
+}
+
+static bool push_frame(struct record *r, const uint8_t *p, size_t len)
+{
+	const char *bytes = (const char *)p + sizeof(struct ev_frame);
+	struct ev_frame e;
+	struct rec_frame f;
+
+	memcpy(&e, p, sizeof(e));
+	if ((size_t)e.name_len + e.module_len > len - sizeof(e) || e.source < EV_FRAME_NATIVE ||
+	    e.source > EV_FRAME_NOWHERE)
+		return false;
+	f = (struct rec_frame){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.addr = e.addr,
+		.source = (enum rec_frame_source)e.source,
+		.name = {bytes, e.name_len},
+		.module = {bytes + e.name_len, e.module_len},
+	};
+	if (r->sink.on_frame)
+		r->sink.on_frame(r->sink.ctx, &f);
+	return true;
+}
+
+static bool push_sampling(struct record *r, const uint8_t *p)
+{
+	struct ev_sampling e;
+	struct rec_sampling s;
+
+	memcpy(&e, p, sizeof(e));
+	s = (struct rec_sampling){.period_ns = e.period_ns, .off_cpu_min_ns = e.off_cpu_min_ns};
+	if (r->sink.on_sampling)
+		r->sink.on_sampling(r->sink.ctx, &s);
+	return true;
+}
+
 /* A snapshot of sums, not an increment: the last one tells. A later version may append counters; an earlier one has
  * fewer. */
 static bool push_lost(struct record *r, const uint8_t *p, size_t len)
@@ -450,6 +522,8 @@ static size_t fixed_size(unsigned kind)
 		[EV_TICK] = sizeof(struct ev_head),	      [EV_CONN_POS] = sizeof(struct ev_conn_close),
 		[EV_WIRE] = sizeof(struct ev_wire),	      [EV_HELLO] = sizeof(struct ev_hello),
 		[EV_FILES] = sizeof(struct ev_files),	      [EV_TOOL_CALL] = sizeof(struct ev_tool_call),
+		[EV_SAMPLE] = sizeof(struct ev_sample),	      [EV_FRAME] = sizeof(struct ev_frame),
+		[EV_SAMPLING] = sizeof(struct ev_sampling),
 	};
 
 	return kind <= EV_KIND_MAX ? size[kind] : 0;
@@ -493,6 +567,12 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 		return push_files(r, p, h->size);
 	case EV_TOOL_CALL:
 		return push_tool_call(r, p, h->size);
+	case EV_SAMPLE:
+		return push_sample(r, p, h->size);
+	case EV_FRAME:
+		return push_frame(r, p, h->size);
+	case EV_SAMPLING:
+		return push_sampling(r, p);
 	}
 	return false;
 }

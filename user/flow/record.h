@@ -172,6 +172,52 @@ struct rec_exit {
 	uint64_t max_rss_bytes; /* 0: unknown */
 };
 
+/* CPU: it ran for weight_ns, the period of sampling. OFF: blocked for weight_ns, then waited for a processor for
+ * queue_ns. QUEUED: pushed off its processor, waited for one; no stack. */
+enum rec_sample_what { REC_SAMPLE_CPU = 1, REC_SAMPLE_OFF, REC_SAMPLE_QUEUED };
+
+struct rec_sample {
+	struct proc_key proc;
+	uint64_t ts_ns;
+	uint32_t tid;
+	struct sv comm; /* of the thread; borrowed */
+	enum rec_sample_what what;
+	uint64_t weight_ns, queue_ns;
+	int32_t syscall; /* -1: none, or not known */
+	bool deep;	 /* the user stack goes on */
+	bool iowait, disk;
+	const uint64_t *frames; /* the kernel's, then the program's, each innermost first; borrowed */
+	unsigned kernel_frames, user_frames;
+};
+
+/* What rec_frame names for a frame of a sample: all but the innermost of each part are return addresses. */
+static inline uint64_t rec_sample_addr(const struct rec_sample *s, unsigned i)
+{
+	return s->frames[i] - (i != 0 && i != s->kernel_frames);
+}
+
+/* NATIVE: of a file. JIT: code that a runtime made, by its map; PENDING: not named (yet). NOWHERE: no code is there. */
+enum rec_frame_source {
+	REC_FRAME_NATIVE = 1,
+	REC_FRAME_KERNEL,
+	REC_FRAME_JIT,
+	REC_FRAME_PENDING,
+	REC_FRAME_NOWHERE,
+};
+
+struct rec_frame {
+	struct proc_key proc; /* tgid 0: the kernel */
+	uint64_t addr;	      /* see rec_sample_addr() */
+	enum rec_frame_source source;
+	struct sv name;	  /* demangled; empty: not known; borrowed */
+	struct sv module; /* name of the file; empty: not known */
+};
+
+struct rec_sampling {
+	uint64_t period_ns;	 /* 0: what runs is not sampled */
+	uint64_t off_cpu_min_ns; /* shorter waits are not told; 0: none is */
+};
+
 /* Called while record_push() runs, once a record. Every pointer is borrowed for the call. NULL members are skipped. */
 struct record_sink {
 	void *ctx;
@@ -191,6 +237,9 @@ struct record_sink {
 	void (*on_hello)(void *ctx, const struct rec_hello *r);
 	void (*on_files)(void *ctx, const struct rec_files *r);
 	void (*on_tool_call)(void *ctx, const struct rec_tool_call *r);
+	void (*on_sample)(void *ctx, const struct rec_sample *r);
+	void (*on_frame)(void *ctx, const struct rec_frame *r);
+	void (*on_sampling)(void *ctx, const struct rec_sampling *r);
 };
 
 struct record {

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where threads of targets spend their time. On a processor: a software clock of each one fires, and who runs there is
+ * looked at (--cpu). Off it: the scheduler tells who leaves and who comes, and a wait that was long enough is told with
+ * the stack that it began with (--off-cpu). Nobody else is slowed, nor any other profiler: clocks and tracepoints have
+ * as many users as they like.
+ */
+#include "callregs.bpf.h"
+
+#define TASK_UNINTERRUPTIBLE 2
+#define TASK_DEAD	     0x80
+#define TASK_NOLOAD	     0x400 /* TASK_IDLE: uninterruptible, and not counted as such */
+
+#define KERNEL_BYTES (LIMIT_KERNEL_FRAMES * sizeof(__u64))
+#define USER_BYTES   (LIMIT_USER_FRAMES * sizeof(__u64))
+
+#define SAMPLE_ROOM (sizeof(struct ev_sample) + KERNEL_BYTES + USER_BYTES)
+
+/* Of the thread that runs here now, by frame pointers. */
+static __always_inline void take_stacks(void *ctx, struct ev_sample *ev)
+{
+	void *frames = (void *)ev + sizeof(*ev);
+	/* Of a thread that was interrupted in user mode there is no kernel stack: an error. */
+	long kernel = bpf_get_stack(ctx, frames, KERNEL_BYTES, 0), user;
+
+	if (kernel < 0)
+		kernel = 0;
+	user = bpf_get_stack(ctx, frames + kernel, USER_BYTES, BPF_F_USER_STACK);
+	if (user < 0)
+		user = 0;
+	ev->kernel_frames = kernel / sizeof(__u64);
+	ev->user_frames = user / sizeof(__u64);
+	ev->state |= user == USER_BYTES ? EV_SAMPLE_DEEP : 0;
+	ev->h.size = sizeof(*ev) + kernel + user;
+}
+
+static __always_inline void sample_begin(struct ev_sample *ev, struct task_struct *task, __u8 what)
+{
+	emit_head(&ev->h, sizeof(*ev), EV_SAMPLE, 0, bpf_ktime_get_boot_ns(), task->tgid, task->pid);
+	ev->start_ns = task->group_leader->start_boottime;
+	ev->weight_ns = 0;
+	ev->queue_ns = 0;
+	ev->exec_id = task->group_leader->self_exec_id;
+	ev->syscall = -1;
+	ev->what = what;
+	ev->state = 0;
+	ev->kernel_frames = 0;
+	ev->user_frames = 0;
+	ev->pad = 0;
+	bpf_get_current_comm(ev->comm, sizeof(ev->comm));
+}
+
+/* --- on a processor ---------------------------------------------------------------------------------------------- */
+
+SEC("perf_event")
+int sample_cpu(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct ev_sample *ev;
+
+	if (!target_of(task))
+		return 0;
+	ev = bpf_ringbuf_reserve(&rb, SAMPLE_ROOM, 0);
+	if (!ev) {
+		stat_add(ST_SAMPLES, 1);
+		return 0;
+	}
+	sample_begin(ev, task, EV_SAMPLE_CPU);
+	ev->weight_ns = cfg.period_ns;
+	take_stacks(ctx, ev);
+	emit_submit(ev, SAMPLE_ROOM);
+	return 0;
+}
+
+/* --- off it ------------------------------------------------------------------------------------------------------ */
+
+struct waiting {				 /* a thread that does not run */
+	__u64 woken_ns;				 /* 0: not yet */
+	__u64 room[SAMPLE_ROOM / sizeof(__u64)]; /* struct ev_sample */
+};
+
+struct waits_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LIMIT_WAITING);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* tid */
+	__type(value, struct waiting);
+};
+
+struct waits_map waits SEC(".maps");
+
+/* Too large for the stack of a program. */
+static const struct waiting no_wait = {};
+
+static __always_inline void describe_wait(struct ev_sample *ev, struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__u32 state = task->__state;
+
+	if (!is_32_bit(task, regs))
+		ev->syscall = call_number(regs);
+	if (state & TASK_UNINTERRUPTIBLE && !(state & TASK_NOLOAD))
+		ev->state |= EV_SAMPLE_DISK;
+	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
+		ev->state |= EV_SAMPLE_IOWAIT;
+}
+
+/* It leaves. Its own stack can be read only now, before anybody knows how long it will be away. */
+static __always_inline void wait_begin(void *ctx, struct task_struct *task, bool preempted)
+{
+	__u32 state = task->__state, tid = task->pid;
+	bool queued = preempted || !state;
+	struct ev_sample *ev;
+	struct waiting *w;
+
+	if (!queued && state & TASK_DEAD)
+		return;
+	if (bpf_map_update_elem(&waits, &tid, &no_wait, BPF_ANY)) {
+		stat_add(ST_SAMPLES, 1);
+		return;
+	}
+	w = bpf_map_lookup_elem(&waits, &tid);
+	if (!w)
+		return;
+	ev = (void *)w->room;
+	sample_begin(ev, task, queued ? EV_SAMPLE_QUEUED : EV_SAMPLE_OFF);
+	if (queued)
+		return;
+	describe_wait(ev, task);
+	take_stacks(ctx, ev);
+}
+
+static __always_inline void wait_end(struct task_struct *task)
+{
+	__u64 now = bpf_ktime_get_boot_ns(), size, woken;
+	__u32 tid = task->pid;
+	struct waiting *w = bpf_map_lookup_elem(&waits, &tid);
+	struct ev_sample *ev;
+
+	if (!w)
+		return;
+	ev = (void *)w->room;
+	/* The entry of a thread that was no target any more when it came back has been left behind. */
+	if (ev->h.tgid != (__u32)task->tgid || ev->start_ns != task->group_leader->start_boottime)
+		goto out;
+	woken = ev->what == EV_SAMPLE_QUEUED ? ev->h.ts_ns : w->woken_ns ? w->woken_ns : now;
+	ev->weight_ns = woken - ev->h.ts_ns;
+	ev->queue_ns = now - woken;
+	ev->h.ts_ns = now;
+	if (ev->weight_ns < cfg.off_cpu_min_ns && ev->queue_ns < cfg.off_cpu_min_ns)
+		goto out;
+	size = ev->h.size;
+	if (size <= sizeof(w->room) && bpf_ringbuf_output(&rb, ev, size, emit_wake(size)))
+		stat_add(ST_SAMPLES, 1);
+out:
+	bpf_map_delete_elem(&waits, &tid);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	if (target_of(prev))
+		wait_begin(ctx, prev, preempt);
+	if (target_of(next))
+		wait_end(next);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(sample_wakeup, struct task_struct *task)
+{
+	__u32 tid = task->pid;
+	struct waiting *w;
+
+	if (!target_of(task))
+		return 0;
+	w = bpf_map_lookup_elem(&waits, &tid);
+	if (w && !w->woken_ns)
+		w->woken_ns = bpf_ktime_get_boot_ns();
+	return 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef ATTACH_SAMPLING_H
+#define ATTACH_SAMPLING_H
+
+/*
+ * The clocks of --cpu: a software event on each processor (PERF_COUNT_SW_CPU_CLOCK, perf_event_open(2)) that runs a
+ * program. Needs no performance counters, and takes none from anybody. Private to probes.
+ */
+
+#include <stdint.h>
+
+struct bpf_program;
+struct sampling;
+
+/* NULL with errno: EACCES, EPERM (CAP_PERFMON), ENODEV (no processor), ENOMEM … */
+struct sampling *sampling_start(struct bpf_program *program, uint32_t period_ns);
+void sampling_stop(struct sampling *s); /* NULL is fine */
+
+#endif
