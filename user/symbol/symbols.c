@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "symbols.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "attach/elf.h"
+#include "demangle.h"
+#include "elfsyms.h"
+#include "kernel.h"
+#include "perfmap.h"
+
+#define REREAD_NS   100000000ull  /* what a process maps is read again no sooner */
+#define JIT_TICK_NS 1000000000ull /* ... and the map of its runtime */
+#define PATH_SHOWN  64
+
+/* --- sets of addresses ------------------------------------------------------------------------------------------- */
+
+struct addresses { /* open addressing; 0 is no address */
+	uint64_t *slots;
+	size_t count, room; /* a power of two */
+};
+
+static uint64_t *slot_of(const struct addresses *a, uint64_t addr)
+{
+	size_t i = (size_t)((addr * 0x9e3779b97f4a7c15ull) >> 20) & (a->room - 1);
+
+	while (a->slots[i] && a->slots[i] != addr)
+		i = (i + 1) & (a->room - 1);
+	return &a->slots[i];
+}
+
+static int grow(struct addresses *a)
+{
+	struct addresses more = {.room = a->room ? 2 * a->room : 256};
+
+	more.slots = calloc(more.room, sizeof(*more.slots));
+	if (!more.slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < a->room; i++)
+		if (a->slots[i])
+			*slot_of(&more, a->slots[i]) = a->slots[i];
+	more.count = a->count;
+	free(a->slots);
+	*a = more;
+	return 0;
+}
+
+static bool has_address(const struct addresses *a, uint64_t addr)
+{
+	return a->room && addr && *slot_of(a, addr) == addr;
+}
+
+/* Without memory it is told again: no harm. */
+static void add_address(struct addresses *a, uint64_t addr)
+{
+	uint64_t *slot;
+
+	if (!addr || (2 * a->count >= a->room && grow(a)))
+		return;
+	slot = slot_of(a, addr);
+	a->count += !*slot;
+	*slot = addr;
+}
+
+static void drop_addresses(struct addresses *a)
+{
+	free(a->slots);
+	*a = (struct addresses){0};
+}
+
+/* --- files ------------------------------------------------------------------------------------------------------- */
+
+struct module_key { /* compared with memcmp: no holes */
+	uint64_t dev, ino, name;
+};
+
+enum module_state { MODULE_NEW, MODULE_READ, MODULE_NONE };
+
+struct module {
+	struct module_key key;
+	enum module_state state;
+	char *path;
+	struct elf_load loads[ELF_LOADS_MAX];
+	unsigned load_count;
+	struct symtab symbols;
+	UT_hash_handle hh;
+};
+
+enum what { IS_FILE, IS_JIT, IS_KERNEL_PAGE };
+
+struct mapping {
+	uint64_t begin, end, offset;
+	struct module *module; /* of IS_FILE */
+	enum what what;
+};
+
+struct process {
+	uint32_t tgid; /* hash key */
+	struct proc_key key;
+	struct mapping *maps; /* by address */
+	size_t map_count, map_room;
+	uint64_t read_ns; /* 0: never */
+	struct addresses told, pending;
+	int jit_fd; /* -1: none, yet */
+	off_t jit_size;
+	struct symtab jit;
+	UT_hash_handle hh;
+};
+
+struct symbols {
+	struct symbols_sink sink;
+	struct process *processes;
+	struct module *modules;
+	struct addresses kernel_told;
+	struct symtab kernel;
+	bool kernel_read, kernel_hidden;
+	size_t bytes; /* of the modules' tables */
+	size_t told;  /* addresses of all processes */
+	unsigned unread;
+	uint64_t jit_ns;
+};
+
+static uint64_t hash_text(const char *s)
+{
+	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
+
+	for (; *s; s++)
+		h = (h ^ (uint8_t)*s) * 0x100000001b3ull;
+	return h;
+}
+
+/* NULL: no memory, or too many. */
+static struct module *module_of(struct symbols *s, const struct map_entry *e)
+{
+	struct module_key key = {
+		.dev = (uint64_t)e->dev_major << 32 | e->dev_minor, .ino = e->ino, .name = hash_text(e->path)};
+	struct module *m;
+
+	HASH_FIND(hh, s->modules, &key, sizeof(key), m);
+	if (m)
+		return m;
+	if (HASH_COUNT(s->modules) >= SYMBOLS_MODULES_MAX) {
+		s->unread++;
+		return NULL;
+	}
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return NULL;
+	m->key = key;
+	m->path = strdup(e->path);
+	symtab_init(&m->symbols, false);
+	if (m->path)
+		HASH_ADD(hh, s->modules, key, sizeof(m->key), m);
+	if (!m->path || !m->hh.tbl) {
+		free(m->path);
+		free(m);
+		return NULL;
+	}
+	return m;
+}
+
+/* The file behind a mapping: as its process sees it, or, when that is gone, under its name, if it is still that file.
+ */
+static int open_module(struct elf *e, const struct module *m, const struct process *p, const struct mapping *at)
+{
+	struct map_entry entry = {.begin = at->begin,
+				  .end = at->end,
+				  .dev_major = (unsigned)(m->key.dev >> 32),
+				  .dev_minor = (unsigned)m->key.dev,
+				  .ino = m->key.ino};
+	char path[MAPS_PATH_BYTES];
+	int err;
+
+	snprintf(entry.path, sizeof(entry.path), "%s", m->path);
+	err = elf_map(e, maps_path((pid_t)p->tgid, &entry, path));
+	if (!err)
+		return 0;
+	err = elf_map(e, m->path);
+	if (!err && e->ino != m->key.ino) {
+		elf_unmap(e);
+		err = -ESTALE;
+	}
+	return err;
+}
+
+static void read_module(struct symbols *s, struct module *m, const struct process *p, const struct mapping *at)
+{
+	char root[64];
+	struct elf e;
+
+	m->state = MODULE_NONE;
+	if (s->bytes >= SYMBOLS_BYTES_MAX) {
+		s->unread++;
+		return;
+	}
+	if (open_module(&e, m, p, at))
+		return;
+	memcpy(m->loads, e.loads, sizeof(m->loads));
+	m->load_count = e.load_count;
+	snprintf(root, sizeof(root), "/proc/%u/root", p->tgid);
+	elfsyms_load(&m->symbols, &e, root); /* what could be read counts */
+	elf_unmap(&e);
+	s->bytes += symtab_bytes(&m->symbols);
+	m->state = MODULE_READ;
+}
+
+static void module_free(struct module *m)
+{
+	symtab_release(&m->symbols);
+	free(m->path);
+	free(m);
+}
+
+static bool vaddr_of(const struct module *m, uint64_t off, uint64_t *vaddr)
+{
+	for (unsigned i = 0; i < m->load_count; i++) {
+		const struct elf_load *l = &m->loads[i];
+
+		/* Mappings begin and end at pages: a little before and behind of what the segment says. */
+		if (l->exec && off >= (l->off & ~4095ull) && off < l->off + l->filesz) {
+			*vaddr = off - l->off + l->vaddr;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* --- what a process maps ----------------------------------------------------------------------------------------- */
+
+static const struct mapping *mapping_at(const struct process *p, uint64_t addr)
+{
+	size_t from = 0, to = p->map_count;
+
+	while (from < to) {
+		size_t mid = from + (to - from) / 2;
+
+		if (addr < p->maps[mid].begin)
+			to = mid;
+		else if (addr >= p->maps[mid].end)
+			from = mid + 1;
+		else
+			return &p->maps[mid];
+	}
+	return NULL;
+}
+
+/* Takes what overlaps away. Mostly at the end: maps are read in order. */
+static void add_mapping(struct process *p, const struct mapping *m)
+{
+	size_t from = p->map_count, to;
+
+	while (from > 0 && p->maps[from - 1].end > m->begin)
+		from--;
+	for (to = from; to < p->map_count && p->maps[to].begin < m->end; to++)
+		;
+	if (p->map_count - (to - from) >= SYMBOLS_MAPPINGS_MAX)
+		return;
+	if (p->map_count == p->map_room) {
+		size_t room = p->map_room ? 2 * p->map_room : 64;
+		struct mapping *maps = realloc(p->maps, room * sizeof(*maps));
+
+		if (!maps)
+			return;
+		p->maps = maps;
+		p->map_room = room;
+	}
+	memmove(p->maps + from + 1, p->maps + to, (p->map_count - to) * sizeof(*p->maps));
+	p->maps[from] = *m;
+	p->map_count -= to - from;
+	p->map_count++;
+}
+
+static void add_file(struct symbols *s, struct process *p, const struct map_entry *e)
+{
+	struct mapping m = {.begin = e->begin, .end = e->end, .offset = e->offset, .what = IS_FILE};
+
+	m.module = module_of(s, e);
+	if (m.module)
+		add_mapping(p, &m);
+}
+
+/* Executable, and no file: code of a runtime, or a page of the kernel's ("[vdso]"). */
+static void add_other(struct process *p, const struct map_entry *e, struct sv line)
+{
+	struct mapping m = {.begin = e->begin, .end = e->end, .what = IS_JIT};
+	struct sv rest;
+
+	sv_cut(line, ' ', &rest);
+	if (rest.len < 4 || rest.ptr[2] != 'x')
+		return;
+	if (sv_ends(line, SV("[vdso]")) || sv_ends(line, SV("[vsyscall]")) || sv_ends(line, SV("[uprobes]")))
+		m.what = IS_KERNEL_PAGE;
+	add_mapping(p, &m);
+}
+
+/* A process that is gone keeps what is known of it. */
+static void read_maps(struct symbols *s, struct process *p, uint64_t now_ns)
+{
+	char path[64], *line = NULL;
+	struct map_entry e;
+	size_t size = 0;
+	bool any = false;
+	ssize_t len;
+	FILE *f;
+
+	p->read_ns = now_ns;
+	snprintf(path, sizeof(path), "/proc/%u/maps", p->tgid);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	while ((len = getline(&line, &size, f)) > 0) {
+		struct sv text = {line, (size_t)len - (line[len - 1] == '\n')};
+		int kind = maps_parse_line(text.ptr, text.len, &e);
+
+		if (!any)
+			p->map_count = 0;
+		any = true;
+		if (kind == 1)
+			add_file(s, p, &e);
+		else if (!kind)
+			add_other(p, &e, text);
+	}
+	free(line);
+	fclose(f);
+}
+
+/* --- processes --------------------------------------------------------------------------------------------------- */
+
+static void reset(struct symbols *s, struct process *p)
+{
+	s->told -= p->told.count;
+	free(p->maps);
+	drop_addresses(&p->told);
+	drop_addresses(&p->pending);
+	symtab_release(&p->jit);
+	if (p->jit_fd >= 0)
+		close(p->jit_fd);
+	p->maps = NULL;
+	p->map_count = p->map_room = 0;
+	p->read_ns = 0;
+	p->jit_fd = -1;
+	p->jit_size = 0;
+}
+
+static struct process *find(struct symbols *s, uint32_t tgid)
+{
+	struct process *p;
+
+	HASH_FIND(hh, s->processes, &tgid, sizeof(tgid), p);
+	return p;
+}
+
+static struct process *make(struct symbols *s, const struct proc_key *key)
+{
+	struct process *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->tgid = key->tgid;
+	p->key = *key;
+	p->jit_fd = -1;
+	symtab_init(&p->jit, true);
+	HASH_ADD(hh, s->processes, tgid, sizeof(p->tgid), p);
+	if (!p->hh.tbl) {
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+static bool same(const struct proc_key *a, const struct proc_key *b)
+{
+	return a->start_ns == b->start_ns && a->exec_id == b->exec_id;
+}
+
+static void name_pending(struct symbols *s, struct process *p);
+
+static struct process *process_of(struct symbols *s, const struct proc_key *key)
+{
+	struct process *p = find(s, key->tgid);
+
+	if (!p)
+		return make(s, key);
+	if (!same(&p->key, key)) {
+		name_pending(s, p);
+		reset(s, p);
+		p->key = *key;
+	}
+	return p;
+}
+
+static void drop(struct symbols *s, struct process *p)
+{
+	reset(s, p);
+	HASH_DEL(s->processes, p);
+	free(p);
+}
+
+/* --- names ------------------------------------------------------------------------------------------------------- */
+
+static void tell(struct symbols *s, const struct proc_key *key, uint64_t addr, enum rec_frame_source source,
+		 struct sv name, struct sv module)
+{
+	char text[DEMANGLE_OUT_BYTES];
+	struct rec_frame f = {.proc = *key, .addr = addr, .source = source, .module = module};
+
+	f.name = (struct sv){text, name.len ? demangle(text, name) : 0};
+	s->sink.on_frame(s->sink.ctx, &f);
+}
+
+static struct sv base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct sv name = sv_of(slash ? slash + 1 : path);
+
+	return (struct sv){name.ptr, name.len < PATH_SHOWN ? name.len : PATH_SHOWN};
+}
+
+/* What the map of the runtime says; opened when there is one. */
+static struct sv jit_name(struct process *p, uint64_t addr)
+{
+	return p->jit.count ? symtab_find(&p->jit, addr) : SV_NONE;
+}
+
+static void tell_jit(struct symbols *s, struct process *p, uint64_t addr)
+{
+	struct sv name = jit_name(p, addr);
+
+	if (!name.len)
+		add_address(&p->pending, addr);
+	tell(s, &p->key, addr, name.len ? REC_FRAME_JIT : REC_FRAME_PENDING, name, SV("[jit]"));
+}
+
+/* Memory under a name, as some runtimes map the code that they make twice. */
+static bool is_memory(const char *path)
+{
+	struct sv name = sv_of(path);
+
+	return sv_starts(name, SV("/memfd:")) || sv_starts(name, SV("/dev/zero")) || sv_starts(name, SV("/SYSV"));
+}
+
+static void tell_user(struct symbols *s, struct process *p, uint64_t addr, uint64_t now_ns)
+{
+	const struct mapping *m = mapping_at(p, addr);
+	struct sv name = SV_NONE;
+	uint64_t vaddr;
+
+	if (!m && (!p->read_ns || now_ns - p->read_ns >= REREAD_NS)) {
+		read_maps(s, p, now_ns);
+		m = mapping_at(p, addr);
+	}
+	if (!m) {
+		tell(s, &p->key, addr, REC_FRAME_NOWHERE, SV_NONE, SV_NONE);
+		return;
+	}
+	if (m->what == IS_KERNEL_PAGE) {
+		tell(s, &p->key, addr, REC_FRAME_NATIVE, SV_NONE, SV("[vdso]"));
+		return;
+	}
+	if (m->module && m->module->state == MODULE_NEW)
+		read_module(s, m->module, p, m);
+	if (m->what == IS_JIT || (m->module->state == MODULE_NONE && is_memory(m->module->path))) {
+		tell_jit(s, p, addr);
+		return;
+	}
+	if (vaddr_of(m->module, addr - m->begin + m->offset, &vaddr))
+		name = symtab_find(&m->module->symbols, vaddr);
+	tell(s, &p->key, addr, REC_FRAME_NATIVE, name, base_name(m->module->path));
+}
+
+static void push_kernel(struct symbols *s, uint64_t addr)
+{
+	static const struct proc_key kernel;
+
+	if (has_address(&s->kernel_told, addr))
+		return;
+	if (!s->kernel_read) {
+		s->kernel_read = true;
+		s->kernel_hidden = kernel_symbols(&s->kernel) != 0;
+	}
+	add_address(&s->kernel_told, addr);
+	tell(s, &kernel, addr, REC_FRAME_KERNEL, symtab_find(&s->kernel, addr), SV("[kernel]"));
+}
+
+void symbols_push_sample(struct symbols *s, const struct rec_sample *r)
+{
+	unsigned count = r->kernel_frames + r->user_frames;
+	struct process *p;
+
+	for (unsigned i = 0; i < r->kernel_frames; i++)
+		push_kernel(s, rec_sample_addr(r, i));
+	if (!r->user_frames)
+		return;
+	p = process_of(s, &r->proc);
+	for (unsigned i = r->kernel_frames; p && i < count; i++) {
+		uint64_t addr = rec_sample_addr(r, i);
+
+		if (has_address(&p->told, addr))
+			continue;
+		if (s->told >= SYMBOLS_ADDRESSES_MAX) {
+			s->told -= p->told.count;
+			drop_addresses(&p->told);
+		}
+		s->told -= p->told.count;
+		add_address(&p->told, addr);
+		s->told += p->told.count;
+		tell_user(s, p, addr, r->ts_ns);
+	}
+}
+
+/* --- code that a runtime made ------------------------------------------------------------------------------------ */
+
+static bool jit_has_grown(struct process *p)
+{
+	struct stat st;
+
+	if (p->jit_fd < 0)
+		p->jit_fd = perfmap_open((pid_t)p->tgid);
+	if (p->jit_fd < 0 || fstat(p->jit_fd, &st) || st.st_size == p->jit_size)
+		return false;
+	p->jit_size = st.st_size;
+	return true;
+}
+
+static void name_pending(struct symbols *s, struct process *p)
+{
+	struct addresses left = {0};
+
+	if (!p->pending.count || !jit_has_grown(p) || perfmap_read(p->jit_fd, &p->jit))
+		return;
+	for (size_t i = 0; i < p->pending.room; i++) {
+		uint64_t addr = p->pending.slots[i];
+		struct sv name = addr ? jit_name(p, addr) : SV_NONE;
+
+		if (name.len)
+			tell(s, &p->key, addr, REC_FRAME_JIT, name, SV("[jit]"));
+		else if (addr)
+			add_address(&left, addr);
+	}
+	drop_addresses(&p->pending);
+	p->pending = left;
+}
+
+void symbols_tick(struct symbols *s, uint64_t now_ns)
+{
+	if (now_ns < s->jit_ns + JIT_TICK_NS)
+		return;
+	s->jit_ns = now_ns;
+	symbols_finish(s);
+}
+
+void symbols_finish(struct symbols *s)
+{
+	struct process *p, *tmp;
+
+	HASH_ITER (hh, s->processes, p, tmp)
+		name_pending(s, p);
+}
+
+/* --- what happens to processes ----------------------------------------------------------------------------------- */
+
+void symbols_exec(struct symbols *s, const struct proc_key *key, uint64_t now_ns)
+{
+	struct process *p = process_of(s, key);
+
+	/* Now, because it may not live until a sample of it comes. */
+	if (p)
+		read_maps(s, p, now_ns);
+}
+
+void symbols_fork(struct symbols *s, const struct rec_fork *r)
+{
+	const struct process *parent = find(s, r->parent_tgid);
+	struct proc_key key = {.tgid = r->child_tgid, .start_ns = r->child_start_ns};
+	struct process *child;
+
+	if (!parent || !parent->map_count)
+		return;
+	key.exec_id = parent->key.exec_id;
+	child = process_of(s, &key);
+	if (!child || child->map_count)
+		return;
+	child->maps = malloc(parent->map_count * sizeof(*child->maps));
+	if (!child->maps)
+		return;
+	memcpy(child->maps, parent->maps, parent->map_count * sizeof(*child->maps));
+	child->map_count = child->map_room = parent->map_count;
+}
+
+void symbols_map(struct symbols *s, pid_t pid, const struct map_entry *m)
+{
+	struct process *p = find(s, (uint32_t)pid);
+
+	if (p)
+		add_file(s, p, m);
+}
+
+void symbols_exit(struct symbols *s, const struct proc_key *key)
+{
+	struct process *p = find(s, key->tgid);
+
+	if (!p || p->key.start_ns != key->start_ns)
+		return;
+	name_pending(s, p);
+	drop(s, p);
+}
+
+struct symbols *symbols_new(const struct symbols_sink *sink)
+{
+	struct symbols *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->sink = *sink;
+	symtab_init(&s->kernel, false);
+	return s;
+}
+
+void symbols_free(struct symbols *s)
+{
+	struct process *p, *next_process;
+	struct module *m, *next_module;
+
+	if (!s)
+		return;
+	HASH_ITER (hh, s->processes, p, next_process)
+		drop(s, p);
+	HASH_ITER (hh, s->modules, m, next_module) {
+		HASH_DEL(s->modules, m);
+		module_free(m);
+	}
+	drop_addresses(&s->kernel_told);
+	symtab_release(&s->kernel);
+	free(s);
+}
+
+unsigned symbols_unread(const struct symbols *s)
+{
+	return s->unread;
+}
+
+bool symbols_kernel_hidden(const struct symbols *s)
+{
+	return s->kernel_hidden;
+}
