@@ -14,6 +14,8 @@
 #define EXIT_USAGE	   2
 #define RING_BYTES_DEFAULT (8u << 20)
 #define RING_BYTES_MAX	   (1u << 30)
+#define CPU_HZ_DEFAULT	   99 /* no multiple of the periods that programs and kernels like */
+#define CPU_HZ_MAX	   4000
 
 enum {
 	KEY_RECORD = 256,
@@ -28,6 +30,8 @@ enum {
 	KEY_NO_DYNPTR,
 	KEY_NO_SOCK_LENGTH,
 	KEY_VERSION,
+	KEY_CPU,
+	KEY_OFF_CPU,
 	KEY_UNBUILT,
 };
 
@@ -46,12 +50,18 @@ static const struct argp_option live_options[] = {
 	{"attach", KEY_ATTACH, "MODE", OPTION_HIDDEN, "session, multi or perf: the best attach mode to try", 2},
 	{"no-sock-length", KEY_NO_SOCK_LENGTH, NULL, OPTION_HIDDEN, "as on kernels without sock_send_length", 2},
 	{"no-dynptr", KEY_NO_DYNPTR, NULL, OPTION_HIDDEN, "as on kernels without bpf_probe_read_user_dynptr", 2},
-	{"cpu", KEY_UNBUILT, "HZ", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, NULL, 2},
-	{"off-cpu", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
 	{"alloc", KEY_UNBUILT, "BYTES", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, NULL, 2},
 	{"db", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
 	{"http", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
 	{"func", 'f', "BINARY:SYMBOL", OPTION_HIDDEN, NULL, 2},
+	{0},
+};
+
+/* Of a replay: for what the capture holds. */
+static const struct argp_option axis_options[] = {
+	{"cpu", KEY_CPU, "HZ", OPTION_ARG_OPTIONAL, "sample what runs, by stack, so often a second (99)", 2},
+	{"off-cpu", KEY_OFF_CPU, NULL, 0,
+	 "what blocks for 1 ms or more, by reason and stack; and waits for a processor", 2},
 	{0},
 };
 
@@ -200,7 +210,25 @@ static error_t parse_live(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_UNBUILT:
 	case 'f':
-		argp_error(state, "attribution axes (--cpu --off-cpu --alloc --db --http -f) are not in this version");
+		argp_error(state, "attribution axes (--alloc --db --http -f) are not in this version");
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse_axis(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+	uint64_t hz = CPU_HZ_DEFAULT;
+
+	switch (key) {
+	case KEY_CPU:
+		if (arg && (!parse_uint(arg, CPU_HZ_MAX, &hz) || hz == 0))
+			argp_error(state, "--cpu wants samples a second, from 1 to %d, not '%s'", CPU_HZ_MAX, arg);
+		o->cpu_hz = (uint32_t)hz;
+		return 0;
+	case KEY_OFF_CPU:
+		o->off_cpu = true;
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -260,6 +288,7 @@ static error_t parse_talk(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp_target = {.options = target_options, .parser = parse_target};
 static const struct argp argp_live = {.options = live_options, .parser = parse_live};
+static const struct argp argp_axis = {.options = axis_options, .parser = parse_axis};
 static const struct argp argp_output = {.options = output_options, .parser = parse_output};
 static const struct argp argp_talk = {.options = talk_options, .parser = parse_talk};
 
@@ -324,11 +353,12 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
 
 static const struct argp_child record_children[] = {{.argp = &argp_target, .header = "Target:"},
 						    {.argp = &argp_live, .header = "Tracing:"},
+						    {.argp = &argp_axis},
 						    {.argp = &argp_output, .header = "Output:"},
 						    {.argp = &argp_talk},
 						    {0}};
 static const struct argp_child replay_children[] = {
-	{.argp = &argp_output, .header = "Output:"}, {.argp = &argp_talk}, {0}};
+	{.argp = &argp_axis}, {.argp = &argp_output, .header = "Output:"}, {.argp = &argp_talk}, {0}};
 static const struct argp_child check_children[] = {
 	{.argp = &argp_target, .header = "Target:"}, {.argp = &argp_talk}, {0}};
 

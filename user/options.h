@@ -22,6 +22,8 @@ struct options {
 	const char *output, *calls, *record; /* NULL: default or none */
 	uint32_t ring_bytes;
 	double duration_s; /* 0: none */
+	uint32_t cpu_hz;   /* --cpu; 0: off */
+	bool off_cpu;
 	uint64_t max_events;
 	double stale_s, sweep_s, write_interval_s;
 	bool content, quiet, strict;

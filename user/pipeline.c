@@ -15,6 +15,7 @@
 #include "flow/llm/dialect.h"
 #include "flow/llm/exchange.h"
 #include "flow/llm/mcp.h"
+#include "flow/profile.h"
 #include "flow/proto/proto.h"
 
 #define AGENTS_TICK_NS 1000000000ull /* of event time: how often what is past becomes final */
@@ -34,6 +35,7 @@ struct pipeline {
 	struct spans *spans;
 	struct coverage *coverage;
 	struct agents *agents;
+	struct profile *profile;
 	uint64_t agents_tick_ns; /* the last one */
 	struct flow *flows;	 /* by connection id */
 	uint64_t call_count;
@@ -781,6 +783,21 @@ static void on_tool_call(void *ctx, const struct rec_tool_call *r)
 	procs_push_tool_call(((struct pipeline *)ctx)->procs, r);
 }
 
+static void on_sample(void *ctx, const struct rec_sample *r)
+{
+	profile_push_sample(((struct pipeline *)ctx)->profile, r);
+}
+
+static void on_frame(void *ctx, const struct rec_frame *r)
+{
+	profile_push_frame(((struct pipeline *)ctx)->profile, r);
+}
+
+static void on_sampling(void *ctx, const struct rec_sampling *r)
+{
+	profile_push_sampling(((struct pipeline *)ctx)->profile, r);
+}
+
 static void on_tick(void *ctx, uint64_t now_ns)
 {
 	pipeline_tick(ctx, now_ns);
@@ -835,6 +852,9 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_hello = on_hello,
 		.on_files = on_files,
 		.on_tool_call = on_tool_call,
+		.on_sample = on_sample,
+		.on_frame = on_frame,
+		.on_sampling = on_sampling,
 	};
 	struct wire_sink wire_sink = {
 		.ctx = p, .on_turn = on_wire_turn, .on_conn = on_wire_conn, .on_silent = on_wire_silent};
@@ -853,8 +873,9 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->conns = conns_new(&p->lost, &conn_sink);
 	p->wires = wires_new(&p->lost, &wire_sink);
 	p->halves = halves_new(&p->lost, &halves_sink);
-	if (!p->wires || !p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->mcp ||
-	    !p->conns || !p->halves) {
+	p->profile = profile_new(&p->lost);
+	if (!p->profile || !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges ||
+	    !p->mcp || !p->conns || !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -883,6 +904,7 @@ void pipeline_free(struct pipeline *p)
 	halves_free(p->halves);
 	exchanges_free(p->exchanges);
 	agents_free(p->agents);
+	profile_free(p->profile);
 	mcp_free(p->mcp);
 	wires_free(p->wires);
 	procs_free(p->procs);
@@ -1035,12 +1057,24 @@ static void name_agent(void *ctx, const struct agent *a)
 	((const char **)ctx)[a->index] = a->name;
 }
 
+static const char *name_process(void *ctx, const struct proc_key *key, uint32_t *shown_pid)
+{
+	struct conn_key k = {.tgid = key->tgid, .start_ns = key->start_ns, .exec_id = key->exec_id};
+	const struct proc *proc = procs_get(((struct pipeline *)ctx)->procs, &k);
+
+	if (!proc)
+		return NULL;
+	*shown_pid = proc->shown_pid;
+	return proc->agent ? proc->agent : proc->name;
+}
+
 int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t now_ns, const struct trace_sink *sink)
 {
 	struct lost scratch = {0}; /* a snapshot that is cut loses nothing */
 	struct snapshot s = {.p = p, .spans = spans_new(p->cfg.max_events, &scratch)};
 	const char **names = calloc(agents_count(p->agents) + 1, sizeof(*names));
-	struct buf verdict;
+	const struct profile_namer namer = {p, name_process};
+	struct buf verdict, profile;
 	int err;
 
 	if (!s.spans || !names) {
@@ -1052,6 +1086,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	meta->agent_names = names;
 	meta->agent_name_count = agents_count(p->agents);
 	buf_init(&verdict, 0); /* bounded: a sentence and numbers */
+	buf_init(&profile, 0); /* bounded: PROFILE_WRITTEN_MAX */
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
 	mcp_each_open(p->mcp, now_ns, snapshot_mcp, &s);
 	agents_each_open_turn(p->agents, now_ns, snapshot_turn, &s);
@@ -1065,12 +1100,16 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	err = write_verdict(p, now_ns, &verdict);
 	meta->verdict_json = (struct sv){verdict.ptr, verdict.len};
 	if (!err)
+		err = profile_json(p->profile, &profile, &namer);
+	meta->profile_json = (struct sv){profile.ptr, profile.len};
+	if (!err)
 		err = trace_write(p->spans, s.spans, p->procs, meta, sink);
-	meta->verdict_json = SV_NONE;
+	meta->verdict_json = meta->profile_json = SV_NONE;
 	meta->agent_names = NULL;
 	meta->agent_name_count = 0;
 	free(names);
 	buf_release(&verdict);
+	buf_release(&profile);
 	spans_free(s.spans);
 	return err;
 }

@@ -26,14 +26,16 @@
 #include "pipeline.h"
 #include "selfcost.h"
 #include "spawn.h"
+#include "symbol/symbols.h"
 #include "targets.h"
 
-#define NS_PER_SEC  1000000000ull
-#define DRAIN_NS    10000000ull /* the ring is drained this often: a per-record wake-up would charge the traced thread */
-#define TICK_NS	    100000000ull /* event time for stages when no record comes */
-#define STATS_NS    NS_PER_SEC	 /* loss counters */
-#define SCAN_NS	    NS_PER_SEC	 /* the files of all targets are looked at again no sooner */
-#define LEFTOVER_NS NS_PER_SEC	 /* CMD ended: how long its children may stay quiet before tracing ends */
+#define NS_PER_SEC     1000000000ull
+#define DRAIN_NS       10000000ull /* the ring is drained this often: a per-record wake-up would charge the traced thread */
+#define TICK_NS	       100000000ull /* event time for stages when no record comes */
+#define STATS_NS       NS_PER_SEC   /* loss counters */
+#define SCAN_NS	       NS_PER_SEC   /* the files of all targets are looked at again no sooner */
+#define OFF_CPU_MIN_NS 1000000u	    /* shorter waits are many, and nobody's problem */
+#define LEFTOVER_NS    NS_PER_SEC   /* CMD ended: how long its children may stay quiet before tracing ends */
 
 struct session {
 	const struct options *o;
@@ -49,6 +51,7 @@ struct session {
 	struct probes *probes;
 	struct discover *discover;
 	struct mapwatch *mapwatch; /* NULL: this kernel or these privileges do not allow it */
+	struct symbols *symbols;   /* NULL: nothing is sampled */
 	struct pipeline *pipeline;
 	struct output *output;
 	struct capture_file *capture;
@@ -115,6 +118,20 @@ static void on_record(void *ctx, const void *record, size_t len)
 		keep_files(s, tgid);
 	if (s->execed.tgid)
 		keep_tool_call(s, &s->execed);
+}
+
+static void on_symbol(void *ctx, const struct rec_frame *f)
+{
+	capture_make_frame(f, clock_boot_ns(), keep_record, ctx);
+}
+
+/* Names first: whoever reads the sample knows them. */
+static void tap_sample(void *ctx, const struct rec_sample *r)
+{
+	struct session *s = ctx;
+
+	if (s->ours && s->symbols)
+		symbols_push_sample(s->symbols, r);
 }
 
 static void on_interest(void *ctx, const struct conn_key *conn, bool wanted)
@@ -193,6 +210,8 @@ static void on_map(void *ctx, pid_t pid, const struct map_entry *m)
 	probes_consume(s->probes);
 	if (!s->o->all && !targets_has(s->targets, (uint32_t)pid))
 		return;
+	if (s->symbols)
+		symbols_map(s->symbols, pid, m);
 	r = discover_mapping(s->discover, pid, m);
 	count_untraced(s, &r);
 	note_files(s, (uint32_t)pid, &r);
@@ -231,6 +250,8 @@ static void tap_exec(void *ctx, const struct rec_exec *r)
 		return;
 	discover_forget(s->discover, (pid_t)r->proc.tgid);
 	s->told = s->ours ? r->proc.tgid : 0;
+	if (s->symbols && s->ours)
+		symbols_exec(s->symbols, &r->proc, r->ts_ns);
 	if (v == TARGETS_OTHER) {
 		probes_drop_target(s->probes, (pid_t)r->proc.tgid);
 		return;
@@ -250,6 +271,8 @@ static void tap_fork(void *ctx, const struct rec_fork *r)
 	s->ours = targets_fork(s->targets, r);
 	discover_fork(s->discover, (pid_t)r->parent_tgid, (pid_t)r->child_tgid);
 	s->told = s->ours ? r->child_tgid : 0;
+	if (s->symbols && s->ours)
+		symbols_fork(s->symbols, r);
 }
 
 static void tap_exit(void *ctx, const struct rec_exit *r)
@@ -258,6 +281,8 @@ static void tap_exit(void *ctx, const struct rec_exit *r)
 
 	targets_remove(s->targets, r->proc.tgid);
 	discover_forget(s->discover, (pid_t)r->proc.tgid);
+	if (s->symbols)
+		symbols_exit(s->symbols, &r->proc);
 }
 
 /* --- targets at the start
@@ -487,6 +512,8 @@ static void on_tick(void *ctx)
 	probes_consume(s->probes);
 	probes_tick(s->probes, now_ns);
 	capture_make_tick(now_ns, keep_record, s);
+	if (s->symbols)
+		symbols_tick(s->symbols, now_ns);
 	if (discover_next(s->discover, &r)) {
 		count_untraced(s, &r);
 		s->maps_lost |= r.tls_files || r.refused; /* who maps it has to be noted */
@@ -671,6 +698,8 @@ static int open_probes(struct session *s)
 		.mode_max = (enum probes_mode)s->o->attach_mode,
 		.force_no_dynptr = s->o->no_dynptr,
 		.force_no_sock_length = s->o->no_sock_length,
+		.period_ns = s->o->cpu_hz ? (uint32_t)(NS_PER_SEC / s->o->cpu_hz) : 0,
+		.off_cpu_min_ns = s->o->off_cpu ? OFF_CPU_MIN_NS : 0,
 		.on_record = on_record,
 		.ctx = s,
 	};
@@ -696,6 +725,18 @@ static int open_probes(struct session *s)
 	return s->discover ? 0 : -ENOMEM;
 }
 
+static int build_sampling(struct session *s)
+{
+	const struct symbols_sink sink = {s, on_symbol};
+
+	s->symbols = symbols_new(&sink);
+	if (!s->symbols)
+		return -ENOMEM;
+	capture_make_sampling(s->o->cpu_hz ? NS_PER_SEC / s->o->cpu_hz : 0, s->o->off_cpu ? OFF_CPU_MIN_NS : 0,
+			      clock_boot_ns(), keep_record, s);
+	return 0;
+}
+
 static int build_house(struct session *s)
 {
 	struct output_config output_cfg = {
@@ -712,7 +753,8 @@ static int build_house(struct session *s)
 		.on_interest = on_interest,
 		.on_silent = on_silent,
 	};
-	struct record_sink tap = {.ctx = s, .on_exec = tap_exec, .on_fork = tap_fork, .on_exit = tap_exit};
+	struct record_sink tap = {
+		.ctx = s, .on_exec = tap_exec, .on_fork = tap_fork, .on_exit = tap_exit, .on_sample = tap_sample};
 	int err;
 
 	record_init(&s->tap, &s->tap_lost, &tap);
@@ -729,7 +771,7 @@ static int build_house(struct session *s)
 			return err;
 		log_info("%s keeps everything that was on the wire, credentials too (mode 0600)", s->o->record);
 	}
-	return 0;
+	return s->o->cpu_hz || s->o->off_cpu ? build_sampling(s) : 0;
 }
 
 static int prepare(struct session *s)
@@ -824,6 +866,18 @@ static int trace(struct session *s)
 	return status;
 }
 
+static void report_symbols(const struct session *s)
+{
+	if (!s->symbols)
+		return;
+	if (symbols_kernel_hidden(s->symbols))
+		log_info("the kernel hides its addresses (kernel.kptr_restrict): its functions have no names");
+	if (symbols_unread(s->symbols))
+		log_info("%u files are without names: too many symbols", symbols_unread(s->symbols));
+	if (!s->o->quiet && strcmp(s->trace_path, "-"))
+		log_info("perfbpf report %s: where the processor time and the waiting went", s->trace_path);
+}
+
 /* stop -> detach -> drain -> finish stages in order -> write -> report */
 static int finish(struct session *s)
 {
@@ -836,6 +890,8 @@ static int finish(struct session *s)
 		probes_detach(s->probes);
 	probes_consume(s->probes);
 	push_stats(s);
+	if (s->symbols)
+		symbols_finish(s->symbols);
 	now_ns = clock_boot_ns();
 	pipeline_finish(s->pipeline, now_ns);
 	pipeline_count_lost(s->pipeline, LOST_TARGETS, s->untraced);
@@ -852,6 +908,7 @@ static int finish(struct session *s)
 			log_error("cannot write %s: %s", s->o->record, strerror(-capture_err));
 		err = err ? err : capture_err;
 	}
+	report_symbols(s);
 	if (s->cmd.held_ns)
 		log_info("%s was held %.1f ms in its exec, while its files were probed", s->o->argv[0],
 			 (double)s->cmd.held_ns / 1e6);
@@ -867,6 +924,7 @@ static void release(struct session *s)
 	spawn_release(&s->cmd);
 	mapwatch_free(s->mapwatch);
 	discover_free(s->discover);
+	symbols_free(s->symbols);
 	probes_close(s->probes);
 	pipeline_free(s->pipeline);
 	output_free(s->output);

@@ -131,7 +131,6 @@ static void usage_errors(void **state)
 {
 	static const char *const bad[] = {
 		"perfbpf frob",
-		"perfbpf report x",
 		"perfbpf -p",
 		"perfbpf -p 0",
 		"perfbpf -p -1",
@@ -161,7 +160,10 @@ static void usage_errors(void **state)
 		"perfbpf -p 1 -o - -c -",
 		"perfbpf -p 1 --record f",
 		"perfbpf -p 1 --record - --content",
-		"perfbpf -p 1 --cpu",
+		"perfbpf -p 1 --cpu=0",
+		"perfbpf -p 1 --cpu=4001",
+		"perfbpf -p 1 --cpu=x",
+		"perfbpf -p 1 --off-cpu=1",
 		"perfbpf -p 1 -f a:b",
 		"perfbpf -p 1 --frob",
 		"perfbpf replay",

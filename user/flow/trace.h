@@ -28,6 +28,7 @@ struct trace_meta {
 	struct sv attach_json;	/* array text: chosen probe sites and classes; absent: none */
 	struct sv verdict_json; /* object text; absent: none */
 	struct sv self_json;	/* object text: what tracing cost; absent: none */
+	struct sv profile_json; /* object text: samples, see flow/profile.h; absent or empty: none */
 };
 
 struct trace_sink {

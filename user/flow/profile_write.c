@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The profile as text of the trace file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "profile_data.h"
+
+struct writing {
+	const struct profile *p;
+	struct buf *out;
+	const struct profile_namer *namer;
+	const struct stack **stacks; /* heaviest first */
+	size_t stack_count;
+	uint32_t *shown; /* by symbol: its row in the file + 1; 0: in no stack that is written */
+	uint32_t shown_count;
+	uint64_t *cut; /* by thread and kind: weight and samples of stacks that are not written */
+	uint64_t state_samples[PROFILE_BROKEN + 1], state_ns[PROFILE_BROKEN + 1]; /* on a processor */
+};
+
+static int compare_stacks(const void *a, const void *b)
+{
+	const struct stack *x = *(const struct stack *const *)a, *y = *(const struct stack *const *)b;
+	size_t len = x->len < y->len ? x->len : y->len;
+	int order;
+
+	if (x->weight_ns != y->weight_ns)
+		return x->weight_ns > y->weight_ns ? -1 : 1;
+	order = memcmp(x->words, y->words, len * sizeof(x->words[0])); /* the same file for the same samples */
+	return order ? order : x->len < y->len ? -1 : x->len > y->len;
+}
+
+static const struct symbol *symbol_at(const struct profile *p, const struct stack *s, uint32_t i)
+{
+	return p->symbols[p->frames[s->words[i]]];
+}
+
+static struct sv name_of(const struct symbol *s)
+{
+	return (struct sv){s->text, s->name_len};
+}
+
+static struct sv module_of(const struct symbol *s)
+{
+	return (struct sv){s->text + s->name_len + 1, s->module_len};
+}
+
+/* --- broken stacks ----------------------------------------------------------------------------------------------- */
+
+/*
+ * Where threads begin: what a whole stack ends with. In a C library without symbols of its own (Debian's) they have no
+ * name, but are not alone.
+ */
+static bool is_beginning(const struct symbol *s, bool alone)
+{
+	static const struct sv names[] = {
+		{"_start", 6},
+		{"__libc_start_main", 17},
+		{"__libc_start_main_impl", 22},
+		{"__libc_start_call_main", 22},
+		{"_dl_start", 9},
+		{"_dl_start_user", 14},
+		{"start_thread", 12},
+		{"clone", 5},
+		{"__clone", 7},
+		{"clone3", 6},
+		{"__clone3", 8},
+		{"thread_start", 12},
+		{"runtime.goexit", 14},
+		{"runtime.goexit.abi0", 19},
+		{"runtime.mstart", 14},
+		{"runtime.mstart.abi0", 19},
+		{"runtime.rt0_go.abi0", 19},
+		{"main", 4},
+	};
+	struct sv name = name_of(s), module = module_of(s);
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (sv_eq(name, names[i]))
+			return true;
+	return !name.len && !alone &&
+	       (sv_starts(module, SV("libc.")) || sv_starts(module, SV("libc-")) || sv_starts(module, SV("ld-")));
+}
+
+static enum profile_state state_of(const struct profile *p, const struct stack *s)
+{
+	uint32_t user = WORDS + s->words[WORD_KERNEL];
+
+	if (s->words[WORD_STATE] != PROFILE_WHOLE || s->len <= user)
+		return (enum profile_state)s->words[WORD_STATE];
+	return is_beginning(symbol_at(p, s, s->len - 1), s->len == user + 1) ? PROFILE_WHOLE : PROFILE_BROKEN;
+}
+
+/* --- what is written --------------------------------------------------------------------------------------------- */
+
+static void show_symbols(struct writing *w, const struct stack *s)
+{
+	for (uint32_t i = WORDS; i < s->len; i++) {
+		uint32_t id = symbol_at(w->p, s, i)->id;
+
+		if (!w->shown[id])
+			w->shown[id] = ++w->shown_count;
+	}
+}
+
+/* 0 or -ENOMEM. */
+static int choose(struct writing *w)
+{
+	const struct profile *p = w->p;
+	struct stack *s, *tmp;
+	size_t n = 0;
+
+	w->stacks = calloc(HASH_COUNT(p->stacks) + 1, sizeof(*w->stacks));
+	w->shown = calloc(p->symbol_count, sizeof(*w->shown));
+	w->cut = calloc((size_t)(p->thread_count + 1) * PROFILE_KINDS * 2, sizeof(*w->cut));
+	if (!w->stacks || !w->shown || !w->cut)
+		return -ENOMEM;
+	HASH_ITER (hh, p->stacks, s, tmp)
+		w->stacks[n++] = s;
+	qsort(w->stacks, n, sizeof(*w->stacks), compare_stacks);
+	w->stack_count = n < PROFILE_WRITTEN_MAX ? n : PROFILE_WRITTEN_MAX;
+	for (size_t i = 0; i < n; i++) {
+		const struct stack *at = w->stacks[i];
+		size_t row = (at->words[WORD_THREAD] * (size_t)PROFILE_KINDS + at->words[WORD_KIND]) * 2;
+		enum profile_state state = state_of(p, at);
+
+		if (at->words[WORD_KIND] == PROFILE_CPU) {
+			w->state_samples[state] += at->samples;
+			w->state_ns[state] += at->weight_ns;
+		}
+		if (i < w->stack_count) {
+			show_symbols(w, at);
+			continue;
+		}
+		w->cut[row] += at->weight_ns;
+		w->cut[row + 1] += at->samples;
+	}
+	return 0;
+}
+
+static void put_axis(struct json *j, const struct writing *w, enum profile_kind from, enum profile_kind to)
+{
+	uint64_t samples = 0, weight_ns = 0;
+
+	for (int k = from; k < (int)to; k++) {
+		samples += w->p->samples[k];
+		weight_ns += w->p->weight_ns[k];
+	}
+	json_uint(j, "samples", samples);
+	json_uint(j, "total_ns", weight_ns);
+}
+
+static void put_header(struct writing *w, struct json *j)
+{
+	const struct rec_sampling *r = &w->p->sampling;
+
+	json_uint(j, "format", 1);
+	if (r->period_ns) {
+		json_object(j, "cpu");
+		json_uint(j, "period_ns", r->period_ns);
+		put_axis(j, w, PROFILE_CPU, PROFILE_QUEUE);
+		json_uint(j, "deep_samples", w->state_samples[PROFILE_DEEP]);
+		json_uint(j, "broken_samples", w->state_samples[PROFILE_BROKEN]);
+		json_uint(j, "broken_ns", w->state_ns[PROFILE_BROKEN]);
+		json_end_object(j);
+	}
+	if (r->off_cpu_min_ns) {
+		json_object(j, "off_cpu");
+		json_uint(j, "min_ns", r->off_cpu_min_ns);
+		put_axis(j, w, PROFILE_QUEUE, PROFILE_KINDS);
+		json_end_object(j);
+	}
+	json_uint(j, "samples_without_stack", w->p->unkept);
+	json_uint(j, "lost_samples", w->p->lost->n[LOST_SAMPLES]);
+}
+
+/* A row of a table: its own line. */
+static void row(struct writing *w, struct json *j)
+{
+	(void)w;
+	if (!j->err)
+		j->err = buf_puts(j->out, j->comma ? ",\n" : "\n");
+	j->comma = false;
+	json_array(j, NULL);
+}
+
+static void end_table(struct json *j)
+{
+	if (!j->err)
+		j->err = buf_putc(j->out, '\n');
+	json_end_array(j);
+}
+
+static void put_threads(struct writing *w, struct json *j)
+{
+	json_array(j, "threads");
+	for (uint32_t i = 0; i < w->p->thread_count; i++) {
+		const struct thread *t = w->p->thread_list[i];
+		struct proc_key key = {.tgid = t->key.tgid, .start_ns = t->key.start_ns, .exec_id = t->exec_id};
+		uint32_t shown = t->key.tgid;
+		const char *name = t->key.tgid ? w->namer->name(w->namer->ctx, &key, &shown) : "(others)";
+
+		row(w, j);
+		json_uint(j, NULL, shown);
+		json_uint(j, NULL, t->key.tid);
+		json_string(j, NULL, sv_of(name ? name : ""));
+		json_string(j, NULL, sv_of(t->comm));
+		json_end_array(j);
+	}
+	end_table(j);
+}
+
+static int put_frames(struct writing *w, struct json *j)
+{
+	const struct symbol **rows = calloc(w->shown_count + 1, sizeof(*rows));
+
+	if (!rows)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < w->p->symbol_count; i++)
+		if (w->shown[i])
+			rows[w->shown[i] - 1] = w->p->symbols[i];
+	json_array(j, "frames");
+	for (uint32_t i = 0; i < w->shown_count; i++) {
+		row(w, j);
+		json_string(j, NULL, name_of(rows[i]));
+		json_string(j, NULL, rows[i]->source == REC_FRAME_NOWHERE ? SV("[nowhere]") : module_of(rows[i]));
+		json_end_array(j);
+	}
+	end_table(j);
+	free(rows);
+	return 0;
+}
+
+static void put_stack(struct writing *w, struct json *j, uint32_t kind, uint32_t thread, uint64_t weight_ns,
+		      uint64_t samples, const struct stack *s)
+{
+	static const char *const states[] = {"whole", "deep", "broken"};
+
+	row(w, j);
+	json_string(j, NULL, sv_of(profile_kind_name((enum profile_kind)kind)));
+	json_uint(j, NULL, thread);
+	json_uint(j, NULL, weight_ns);
+	json_uint(j, NULL, samples);
+	json_string(j, NULL, sv_of(s ? states[state_of(w->p, s)] : states[PROFILE_WHOLE]));
+	json_array(j, NULL);
+	for (uint32_t i = WORDS; s && i < s->len; i++)
+		json_uint(j, NULL, w->shown[symbol_at(w->p, s, i)->id] - 1);
+	json_end_array(j);
+	json_end_array(j);
+}
+
+static void put_stacks(struct writing *w, struct json *j)
+{
+	json_array(j, "stacks");
+	for (size_t i = 0; i < w->stack_count; i++) {
+		const struct stack *s = w->stacks[i];
+
+		put_stack(w, j, s->words[WORD_KIND], s->words[WORD_THREAD], s->weight_ns, s->samples, s);
+	}
+	for (uint32_t i = 0; i < w->p->thread_count * PROFILE_KINDS; i++)
+		if (w->cut[2 * i + 1])
+			put_stack(w, j, i % PROFILE_KINDS, i / PROFILE_KINDS, w->cut[2 * i], w->cut[2 * i + 1], NULL);
+	end_table(j);
+}
+
+int profile_json(const struct profile *p, struct buf *out, const struct profile_namer *namer)
+{
+	struct writing w = {.p = p, .out = out, .namer = namer};
+	struct json j;
+	int err;
+
+	if (!p->sampling.period_ns && !p->sampling.off_cpu_min_ns)
+		return 0;
+	json_init(&j, out);
+	err = choose(&w);
+	if (!err) {
+		json_object(&j, NULL);
+		put_header(&w, &j);
+		put_threads(&w, &j);
+		err = put_frames(&w, &j);
+		put_stacks(&w, &j);
+		json_end_object(&j);
+	}
+	free(w.stacks);
+	free(w.shown);
+	free(w.cut);
+	return err ? err : j.err;
+}
