@@ -385,6 +385,8 @@ static void args_are_capped(void **state)
 
 	(void)state;
 	memset(args, 'x', sizeof(args));
+	for (size_t i = 49; i < sizeof(args); i += 50) /* words that are short enough to be shown */
+		args[i] = '\0';
 	open_world(&w);
 	procs_push_exec(w.t, &r);
 	assert_null(get(&w, 10, 100)->args);
@@ -433,7 +435,10 @@ static void prompts_are_hidden(void **state)
 		{SV("x\0--prompt=hi\0--model\0m-1"), SV("x\0--prompt=<2 bytes>\0--model\0m-1")},
 		{SV("curl\0-p\08080\0-x"), SV("curl\0-p\08080\0-x")},
 		{SV("npm\0test"), SV("npm\0test")},
-		{SV("my prog\0a"), SV("my prog\0a")},
+		/* a program may write what it likes over its own name, and another may be started under any */
+		{SV("worker: on word\0a"), SV("<15 bytes>\0a")},
+		{SV("-bash\0\0a"), SV("-bash\0\0a")},
+		{SV("/usr/bin/x\0a"), SV("/usr/bin/x\0a")},
 		{SV("x\0--prompt\0--verbose"), SV("x\0--prompt\0--verbose")},
 		{SV("x\0--api-key=sk-abc def"), SV("x\0--api-key=***")},
 		/* what is no plain word */
@@ -455,6 +460,20 @@ static void prompts_are_hidden(void **state)
 		    "5\0-n\0claude|node\0-o\0out.json\0-c\0-"),
 		 SV("perfbpf\0-d\0"
 		    "5\0-n\0claude|node\0-o\0out.json\0-c\0-")},
+		/* secrets whose option only their program knows, or that follow their name */
+		{SV("curl\0-b\0s=word\0-U\0u:word\0--proxy-user\0u:word\0--oauth2-bearer\0word\0-E\0c:word"),
+		 SV("curl\0-b\0<6 bytes>\0-U\0***\0--proxy-user\0***\0--oauth2-bearer\0***\0-E\0***")},
+		{SV("/usr/bin/mysql\0-pword\0db"), SV("/usr/bin/mysql\0-p<4 bytes>\0db")},
+		{SV("redis-cli\0-a\0word"), SV("redis-cli\0-a\0<4 bytes>")},
+		{SV("aws\0configure\0set\0aws_secret_access_key\0word"),
+		 SV("aws\0configure\0set\0aws_secret_access_key\0***")},
+		{SV("x\0Bearer\0word\0--bearer=word"), SV("x\0Bearer\0***\0--bearer=***")},
+		{SV("docker\0run\0-eLEVEL=3\0--env=LEVEL=3\0-e\0LEVEL=3"),
+		 SV("docker\0run\0-eLEVEL=<1 bytes>\0--env=LEVEL=<1 bytes>\0-e\0LEVEL=<1 bytes>")},
+		/* what is run is text too */
+		{SV("bash\0-lc\0word"), SV("bash\0-lc\0<4 bytes>")},
+		{SV("node\0-e\0word\0--eval\0word"), SV("node\0-e\0<4 bytes>\0--eval\0<4 bytes>")},
+		{SV("ollama\0run\0m-1\0word"), SV("ollama\0run\0<3 bytes>\0<4 bytes>")},
 		/* URLs */
 		{SV("curl\0https://u:pw@h.test:8/v1/x?model=m-1&q=secret&n=12&code=1234&averylongkeyalone#frag"),
 		 SV("curl\0https://***@h.test:8/v1/x?model=m-1&q=*&n=12&code=*&*#*")},

@@ -63,7 +63,8 @@ static bool is_secret_name(struct sv name)
 {
 	static const char *const suffix[] = {"key",	      "token",	"secret",     "password",    "passwd",
 					     "passphrase",    "pwd",	"credential", "credentials", "auth",
-					     "authorization", "cookie", "pass",	      "secrets",     "authentication"};
+					     "authorization", "cookie", "pass",	      "secrets",     "authentication",
+					     "bearer",	      "jwt",	"otp",	      "pw"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(suffix); i++)
 		if (ends_word(name, suffix[i]))
@@ -231,16 +232,20 @@ static int redact_arg(struct buf *out, struct sv s)
 	return err ? err : buf_push(out, s.ptr + done, s.len - done);
 }
 
-/* Is the argument after this one a secret? --api-key VALUE, -u USER:PASSWORD */
+/* Is the argument after this one a secret? --api-key VALUE, -u USER:PASSWORD, set api_key VALUE */
 static bool announces_secret(struct sv arg, struct sv following)
 {
 	size_t dashes = 0;
 
-	if (sv_eq(arg, SV("-u")) || sv_eq(arg, SV("--user")))
+	if (sv_eq(arg, SV("-u")) || sv_eq(arg, SV("-U")) || sv_eq(arg, SV("-E")) || sv_eq(arg, SV("--cert")) ||
+	    (sv_starts(arg, SV("--")) && sv_ends(arg, SV("user"))))
 		return following.len && memchr(following.ptr, ':', following.len);
+	if (is_scheme_word(arg))
+		return sv_ieq(arg, SV("bearer"));
 	while (dashes < arg.len && arg.ptr[dashes] == '-')
 		dashes++;
-	if (!dashes || name_end(arg, 0) != arg.len || sv_starts(following, SV("--")))
+	if ((!dashes && !memchr(arg.ptr, '_', arg.len)) || name_end(arg, 0) != arg.len ||
+	    sv_starts(following, SV("--")))
 		return false;
 	return is_secret_name((struct sv){arg.ptr + dashes, arg.len - dashes});
 }

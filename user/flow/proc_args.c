@@ -8,12 +8,13 @@
 /* What the arguments before say of the next one. */
 struct reader {
 	struct buf *out;
-	bool first;	 /* it is a program */
-	bool wrapper;	 /* the program runs another one, which may be an agent */
-	bool agent;	 /* of an agent, until the next program */
-	bool attached;	 /* its short options may have their value attached: -dTEXT */
-	bool free_text;	 /* after "--" of an agent: nothing is an option any more */
-	bool subcommand; /* right behind the agent's name: its subcommand, perhaps */
+	struct sv program; /* its name, until the next one */
+	bool first;	   /* it is a program */
+	bool wrapper;	   /* the program runs another one, which may be an agent */
+	bool agent;	   /* of an agent, until the next program */
+	bool attached;	   /* its short options may have their value attached: -dTEXT */
+	bool free_text;	   /* after "--" of an agent: nothing is an option any more */
+	bool subcommand;   /* right behind the agent's name: its subcommand, perhaps */
 	enum { VALUE_NONE, VALUE_PROMPT, VALUE_PLAIN } value;
 };
 
@@ -93,9 +94,10 @@ static struct sv file_name(struct sv path)
 /* claude, claude-code, codex.js, aider@latest */
 static bool is_agent_name(struct sv name)
 {
-	static const char *const agents[] = {"claude", "codex",	       "gemini", "copilot",  "opencode", "aider",
-					     "goose",  "cursor-agent", "llm",	 "aichat",   "amp",	 "qwen",
-					     "crush",  "sgpt",	       "mods",	 "openhands"};
+	static const char *const agents[] = {
+		"claude", "codex",  "gemini", "copilot", "opencode", "aider",	"goose", "cursor-agent",
+		"llm",	  "aichat", "amp",    "qwen",	 "crush",    "sgpt",	"mods",	 "openhands",
+		"ollama", "kimi",   "droid",  "auggie",	 "cline",    "plandex", "tgpt",	 "interpreter"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(agents); i++) {
 		size_t n = strlen(agents[i]);
@@ -127,6 +129,22 @@ static bool is_wrapper(struct sv name)
 					    "pnpm",   "yarn",	"uv",	"uvx",	"pipx",	  "env",  "sudo",
 					    "sh",     "bash",	"dash", "zsh",	"nice",	  "time", "timeout",
 					    "setsid", "xvfb",	"gh",	"exec", "stdbuf", "nohup"};
+
+	return in_list(name, names, ARRAY_SIZE(names)) || sv_starts(name, SV("python"));
+}
+
+/* Their short options may have a text attached: curl -dTEXT, mysql -pPASSWORD */
+static bool attaches_values(struct sv name)
+{
+	return sv_eq(name, SV("curl")) || sv_eq(name, SV("sshpass")) || sv_starts(name, SV("mysql")) ||
+	       sv_starts(name, SV("mariadb"));
+}
+
+/* Programs that run the text behind -c or -e (bash -lc, node -e). */
+static bool runs_text(struct sv name)
+{
+	static const char *const names[] = {"sh",     "bash", "dash", "zsh",  "fish", "ksh", "node",
+					    "nodejs", "deno", "bun",  "perl", "ruby", "php", "lua"};
 
 	return in_list(name, names, ARRAY_SIZE(names)) || sv_starts(name, SV("python"));
 }
@@ -164,6 +182,32 @@ static bool takes_prompt(struct sv option)
 	};
 
 	return in_list(option, names, ARRAY_SIZE(names)) || sv_starts(option, SV("--data"));
+}
+
+/* The next argument is a program's text: what an agent's tool was asked to run. */
+static bool takes_program(struct sv program, struct sv option)
+{
+	char last = option.ptr[option.len - 1];
+
+	if (!runs_text(program))
+		return false;
+	return sv_eq(option, SV("--eval")) || ((last == 'c' || last == 'e') && option.len <= 4 && option.ptr[1] != '-');
+}
+
+/* Short options that only their own program says to be secrets. */
+static bool takes_secret(struct sv program, struct sv option)
+{
+	static const struct {
+		struct sv program, option;
+	} rows[] = {{SV("curl"), SV("-b")},
+		    {SV("redis-cli"), SV("-a")},
+		    {SV("openssl"), SV("-k")},
+		    {SV("openssl"), SV("-K")}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (sv_eq(program, rows[i].program) && sv_eq(option, rows[i].option))
+			return true;
+	return false;
 }
 
 /* Of an agent. */
@@ -265,20 +309,34 @@ static int put_url(struct buf *out, struct sv url, size_t scheme)
 /* A value by itself. plain: a word may be shown. */
 static int put_value(struct buf *out, struct sv s, bool plain)
 {
+	struct sv value, name = sv_cut(s, '=', &value);
 	size_t scheme = scheme_len(s);
+	int err;
 
 	if (scheme)
 		return put_url(out, s, scheme);
+	if (value.ptr && plain && is_environment_name(name) && is_plain_word(name)) { /* --env=NAME=value */
+		err = buf_push(out, name.ptr, name.len + 1);
+		return err ? err : hide(out, value);
+	}
 	if (is_number(s) || is_path(s) || (plain && is_plain_word(s)))
 		return buf_push(out, s.ptr, s.len);
 	return hide(out, s);
+}
+
+/* NAME=value, and docker's -eNAME=value */
+static bool sets_environment(struct sv name, bool option)
+{
+	if (!option)
+		return is_environment_name(name);
+	return name.len > 3 && name.ptr[1] != '-' && is_environment_name((struct sv){name.ptr + 2, name.len - 2});
 }
 
 /* --opt, --opt=value, -dVALUE, NAME=value, word */
 static int put_arg(struct reader *r, struct sv arg)
 {
 	struct sv value, name = sv_cut(arg, '=', &value);
-	bool option = is_option_name(name) && !r->free_text, plain;
+	bool option = is_option_name(name) && !r->free_text, plain = true;
 	int err;
 
 	if (r->attached && !r->free_text && arg.len > 2 && arg.ptr[0] == '-' && arg.ptr[1] != '-') {
@@ -289,11 +347,12 @@ static int put_arg(struct reader *r, struct sv arg)
 		return option ? buf_push(r->out, arg.ptr, arg.len) : put_value(r->out, arg, !r->agent);
 	if (!option && (r->agent || !name.len || !is_plain_word(name) || scheme_len(arg)))
 		return put_value(r->out, arg, false);
-	plain = option ? (r->agent ? takes_plain(name) : !takes_prompt(name)) : !is_environment_name(name);
+	if (option)
+		plain = r->agent ? takes_plain(name) : !takes_prompt(name);
 	err = buf_push(r->out, name.ptr, name.len + 1);
 	if (err)
 		return err;
-	return !option && !plain ? hide(r->out, value) : put_value(r->out, value, plain);
+	return sets_environment(name, option) ? hide(r->out, value) : put_value(r->out, value, plain);
 }
 
 /* --- the vector ----------------------------------------------------------------------------------------------------*/
@@ -303,8 +362,9 @@ static void enter_program(struct reader *r, struct sv arg)
 	struct sv name = file_name(arg);
 
 	r->first = false;
+	r->program = name;
 	r->agent = r->subcommand = is_agent_name(name);
-	r->attached = r->agent || sv_eq(name, SV("curl"));
+	r->attached = r->agent || attaches_values(name);
 	r->wrapper = !r->agent && is_wrapper(name);
 }
 
@@ -336,8 +396,11 @@ static int read_arg(struct reader *r, struct sv arg)
 		return buf_push(r->out, arg.ptr, arg.len);
 	}
 	r->subcommand = r->subcommand && sv_starts(arg, SV("-"));
-	if (is_option_name(arg))
-		r->value = takes_prompt(arg) ? VALUE_PROMPT : takes_plain(arg) && r->agent ? VALUE_PLAIN : VALUE_NONE;
+	if (is_option_name(arg) &&
+	    (takes_prompt(arg) || takes_program(r->program, arg) || takes_secret(r->program, arg)))
+		r->value = VALUE_PROMPT;
+	else if (is_option_name(arg) && r->agent && takes_plain(arg))
+		r->value = VALUE_PLAIN;
 	return put_arg(r, arg);
 }
 
@@ -353,12 +416,8 @@ int args_hide_prompts(struct buf *out, struct sv args)
 
 		if (begun)
 			err = buf_putc(out, '\0');
-		if (!begun) { /* its name */
-			enter_program(&r, arg);
-			err = buf_push(out, arg.ptr, arg.len);
-		} else if (!err) {
+		if (!err)
 			err = read_arg(&r, arg);
-		}
 		begun = true;
 	}
 	return err;

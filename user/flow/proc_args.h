@@ -10,9 +10,10 @@
 #define ARGS_PLAIN_BYTES 64 /* an argument longer than this says more than a setting does, unless it is a path */
 
 /*
- * NUL-separated in and out. Program names, option names, numbers, paths and short plain words stay; of URLs the query
- * values that show nothing, and no user or password; all else is "<57 bytes>". Of programs that are agents no word
- * stays that is not a subcommand or the value of an option known to be harmless. 0 or -errno of the buffer.
+ * NUL-separated in and out. Program names (unless a program wrote a sentence there, as many do), option names, numbers,
+ * paths and short plain words stay; of URLs the query values that show nothing, and no user or password; all else is
+ * "<57 bytes>". Of programs that are agents no word stays that is not a subcommand or the value of an option known to
+ * be harmless. 0 or -errno of the buffer.
  */
 int args_hide_prompts(struct buf *out, struct sv args);
 
