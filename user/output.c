@@ -107,13 +107,14 @@ static void failed(struct output *out, const char *path, int err)
 		out->err = err;
 }
 
-static void write_record(struct output *out, const struct call *c, const struct proc *p)
+static void write_record(struct output *out, const struct call *c, const struct proc *p,
+			 const struct agent_place *place)
 {
 	const struct capture_info *info = out->cfg.info;
 	int err;
 
 	buf_clear(&out->line);
-	err = view_call_json(&out->line, c, p, info->start_ns, info->boot_to_unix_ns, out->cfg.options->content);
+	err = view_call_json(&out->line, c, p, place, info->start_ns, info->boot_to_unix_ns, out->cfg.options->content);
 	if (!err)
 		err = writer_write(&out->calls, out->line.ptr, out->line.len);
 	if (!err)
@@ -125,20 +126,41 @@ static void write_record(struct output *out, const struct call *c, const struct 
 	}
 }
 
-void output_call(void *ctx, const struct call *c, const struct proc *p)
+/* A terminal that went away is nobody's problem: the trace is what was asked for. */
+static void show_line(const struct output *out)
+{
+	if (write(STDERR_FILENO, out->line.ptr, out->line.len) < 0)
+		return;
+}
+
+static bool is_live(const struct output *out)
+{
+	return !out->cfg.options->quiet && out->cfg.options->command == COMMAND_RECORD;
+}
+
+void output_call(void *ctx, const struct call *c, const struct proc *p, const struct agent_place *place)
 {
 	struct output *out = ctx;
 
 	if (out->calls_open)
-		write_record(out, c, p);
+		write_record(out, c, p, place);
 	summary_push(out->summary, c);
-	if (out->cfg.options->quiet || out->cfg.options->command != COMMAND_RECORD)
+	if (!is_live(out))
 		return;
 	buf_clear(&out->line);
-	/* A terminal that went away is nobody's problem: the trace is what was asked for. */
-	if (!view_call_line(&out->line, c, p, out->cfg.info->start_ns) &&
-	    write(STDERR_FILENO, out->line.ptr, out->line.len) < 0)
+	if (!view_call_line(&out->line, c, p, out->cfg.info->start_ns))
+		show_line(out);
+}
+
+void output_turn(void *ctx, const struct turn *t)
+{
+	struct output *out = ctx;
+
+	if (!is_live(out))
 		return;
+	buf_clear(&out->line);
+	if (!view_turn_line(&out->line, t, out->cfg.info->start_ns))
+		show_line(out);
 }
 
 void output_mcp(void *ctx, const struct mcp_call *c)

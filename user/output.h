@@ -28,7 +28,9 @@ int output_begin(struct output *out);
 void output_free(struct output *out);
 
 /* A call ended: record, live line, summary. For pipeline_config.on_call, ctx is the output. */
-void output_call(void *out, const struct call *c, const struct proc *p);
+void output_call(void *out, const struct call *c, const struct proc *p, const struct agent_place *place);
+/* A turn is over: live line. For pipeline_config.on_turn. */
+void output_turn(void *out, const struct turn *t);
 /* A request of MCP ended: summary. For pipeline_config.on_mcp. */
 void output_mcp(void *out, const struct mcp_call *c);
 /* Writes the trace as it stands. attach: JSON array text, self: JSON object text, or absent. Printed on failure. 0 or

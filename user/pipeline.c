@@ -433,7 +433,7 @@ static void on_call(void *ctx, const struct call *c)
 	agents_push_call(p->agents, c, proc, &place);
 	push_span(p, p->spans, c, proc, &place);
 	if (p->cfg.on_call)
-		p->cfg.on_call(p->cfg.ctx, c, proc);
+		p->cfg.on_call(p->cfg.ctx, c, proc, &place);
 }
 
 static void push_mcp(struct pipeline *p, struct spans *spans, const struct mcp_call *c)
@@ -475,6 +475,8 @@ static void on_turn(void *ctx, const struct turn *t)
 		p->lost.n[LOST_NO_MEMORY]++;
 	else
 		keep_span(p, p->spans, &span);
+	if (p->cfg.on_turn)
+		p->cfg.on_turn(p->cfg.ctx, t);
 }
 
 static void on_tool(void *ctx, const struct agent_tool *t)

@@ -23,7 +23,9 @@ struct pipeline_config {
 	bool callers_only; /* processes that make no model call are counted, and not shown */
 	void *ctx;
 	/* A call ended. NULL members are skipped. */
-	void (*on_call)(void *ctx, const struct call *c, const struct proc *p);
+	void (*on_call)(void *ctx, const struct call *c, const struct proc *p, const struct agent_place *place);
+	/* A turn is over. */
+	void (*on_turn)(void *ctx, const struct turn *t);
 	/* A request of MCP ended. */
 	void (*on_mcp)(void *ctx, const struct mcp_call *c);
 	/* A connection carries nothing of interest any more (false), or does again (true). */

@@ -28,6 +28,7 @@ static int run(const struct options *o, FILE *f, const struct output_config *cfg
 		.content = o->content,
 		.ctx = out,
 		.on_call = output_call,
+		.on_turn = output_turn,
 		.on_mcp = output_mcp,
 	};
 	struct pipeline *p = out ? pipeline_new(&pipeline_cfg) : NULL;

@@ -748,6 +748,7 @@ static int build_house(struct session *s)
 		.content = s->o->content,
 		.callers_only = s->o->all,
 		.on_call = output_call,
+		.on_turn = output_turn,
 		.on_mcp = output_mcp,
 		.interest_ctx = s,
 		.on_interest = on_interest,

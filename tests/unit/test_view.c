@@ -14,6 +14,7 @@
 #define START (5000 * MS)
 #define S     (1000 * MS)
 
+static const struct agent_place place = {.agent = 1, .turn = 3}, nowhere;
 static const struct proc agent = {
 	.key = {.tgid = 42, .start_ns = 1}, .ppid = 7, .shown_pid = 42, .name = "agent", .exe = "/usr/bin/agent"};
 
@@ -26,7 +27,7 @@ static cJSON *record_of(const struct call *c, const struct proc *p, int64_t offs
 	cJSON *o;
 
 	buf_init(&out, 0);
-	assert_int_equal(view_call_json(&out, c, p, START, offset, content), 0);
+	assert_int_equal(view_call_json(&out, c, p, &place, START, offset, content), 0);
 	assert_ptr_equal(memchr(out.ptr, '\n', out.len), out.ptr + out.len - 1);
 	o = cJSON_ParseWithLength(out.ptr, out.len);
 	assert_non_null(o);
@@ -39,7 +40,7 @@ static void assert_record(struct call *c, const struct proc *p, int64_t offset, 
 	struct buf out;
 
 	buf_init(&out, 0);
-	assert_int_equal(view_call_json(&out, c, p, START, offset, content), 0);
+	assert_int_equal(view_call_json(&out, c, p, p ? &place : &nowhere, START, offset, content), 0);
 	assert_string_equal(buf_cstr(&out), golden);
 	buf_release(&out);
 	call_release(c);
@@ -54,6 +55,11 @@ static void a_full_record(void **state)
 	add_setup(&c);
 	add_tool(&c, "toolu_1", "Read");
 	add_tool(&c, NULL, NULL);
+	c.trigger = CALL_TRIGGER_TOOL_RESULTS;
+	c.results = calloc(2, sizeof(*c.results));
+	assert_non_null(c.results);
+	c.results[c.result_count++] = (struct tool_result){strdup("toolu_0"), NULL, 12, -1};
+	c.results[c.result_count++] = (struct tool_result){NULL, strdup("Bash"), UNKNOWN_COUNT, 1};
 	c.text = strdup("h\xc3\xa9 \"ok\"");
 	c.text_len = strlen(c.text);
 	c.attempt = 2;
@@ -72,7 +78,8 @@ static void a_full_record(void **state)
 		"\"api\":\"anthropic\",\"provider\":\"anthropic\",\"operation\":\"chat\",\"model\":\"claude-test-1\","
 		"\"request_model\":\"claude-test\",\"class\":\"main\",\"stream\":true,"
 		"\"session_id\":\"7e6b1f9e-58a5-4d0c-9d0f-5e6d0e1b2c3d\",\"agent_id\":null,\"parent_agent_id\":null,"
-		"\"peer\":{\"ip\":\"192.0.2.7\",\"port\":443},\"connect_ms\":20.000000,\"tls_ms\":25.000000,"
+		"\"turn\":3,\"agent_index\":1,\"peer\":{\"ip\":\"192.0.2.7\",\"port\":443},\"connect_ms\":20.000000,"
+		"\"tls_ms\":25.000000,"
 		"\"tls_approximate\":false,\"dns_ms\":null,\"send_ms\":2.000000,\"ttfb_ms\":100.000000,"
 		"\"ttft_ms\":200.000000,\"ttft_visible_ms\":200.000000,\"ttft_kind\":\"text\",\"last_token_ms\":1200."
 		"000000,"
@@ -88,7 +95,9 @@ static void a_full_record(void **state)
 		"\"exit\":null,\"evicted\":false,\"end_ms\":1210.000000,\"lossy\":false,\"lost_bytes\":0,"
 		"\"mid_attach\":false,\"undecoded\":null,\"request_truncated\":false,\"attempt\":2,\"retry_of\":8,"
 		"\"retry_wait_ms\":1.500000,\"tool_calls\":[{\"id\":\"toolu_1\",\"name\":\"Read\"},{\"id\":null,"
-		"\"name\":null}],"
+		"\"name\":null}],\"trigger\":\"tool_results\",\"tool_results\":[{\"id\":\"toolu_0\",\"name\":null,"
+		"\"bytes\":12,"
+		"\"is_error\":null},{\"id\":null,\"name\":\"Bash\",\"bytes\":null,\"is_error\":true}],"
 		"\"request_bytes\":12345,\"response_bytes\":6789,\"request\":{\"messages\":3,\"tools\":12,"
 		"\"system_bytes\":2048,\"max_tokens\":4096,\"thinking\":true},\"retransmits\":0,\"srtt_us\":15000,"
 		"\"text\":\"h\xc3\xa9 \\\"ok\\\"\"}\n");
@@ -114,7 +123,8 @@ static void an_empty_record(void **state)
 		"\"start_ms\":null,\"start_time\":null,\"protocol\":null,\"method\":null,\"path\":null,\"host\":null,"
 		"\"status\":null,\"api\":null,\"provider\":null,\"operation\":null,\"model\":null,"
 		"\"request_model\":null,\"class\":\"main\",\"stream\":null,\"session_id\":null,\"agent_id\":null,"
-		"\"parent_agent_id\":null,\"peer\":null,\"connect_ms\":null,\"tls_ms\":null,"
+		"\"parent_agent_id\":null,\"turn\":null,\"agent_index\":0,\"peer\":null,\"connect_ms\":null,\"tls_ms\":"
+		"null,"
 		"\"tls_approximate\":false,\"dns_ms\":null,\"send_ms\":null,\"ttfb_ms\":null,\"ttft_ms\":null,"
 		"\"ttft_visible_ms\":null,\"ttft_kind\":null,\"last_token_ms\":null,\"max_gap_ms\":null,"
 		"\"stalls\":null,\"chunks\":null,\"usage\":null,\"cache_hit_rate\":null,\"itps\":null,\"otps\":null,"
@@ -122,7 +132,8 @@ static void an_empty_record(void **state)
 		"\"complete\":false,"
 		"\"end_reason\":\"evicted\",\"exit\":null,\"evicted\":true,\"end_ms\":null,\"lossy\":false,"
 		"\"lost_bytes\":0,\"mid_attach\":false,\"undecoded\":null,\"request_truncated\":false,\"attempt\":1,"
-		"\"retry_of\":null,\"retry_wait_ms\":null,\"tool_calls\":null,\"request_bytes\":null,"
+		"\"retry_of\":null,\"retry_wait_ms\":null,\"tool_calls\":null,\"trigger\":null,\"tool_results\":null,"
+		"\"request_bytes\":null,"
 		"\"response_bytes\":null,\"request\":{\"messages\":null,\"tools\":null,\"system_bytes\":null,"
 		"\"max_tokens\":null,\"thinking\":null},\"retransmits\":null,\"srtt_us\":null}\n");
 }
@@ -199,7 +210,7 @@ static void no_half_records(void **state)
 		buf_init(&out, 0);
 		assert_int_equal(buf_puts(&out, "before\n"), 0);
 		fail_nth(n);
-		err = n % 2 ? view_call_json(&out, &c, &agent, START, 1, true)
+		err = n % 2 ? view_call_json(&out, &c, &agent, &place, START, 1, true)
 			    : view_call_line(&out, &c, &agent, START);
 		done = !fail_nth_hit() && n % 2;
 		assert_int_equal(err, fail_nth_hit() ? -ENOMEM : 0);
@@ -254,6 +265,32 @@ static void live_lines(void **state)
 		"   0.000s agent[42]        claude-test-1        529  ttft      -  total      -  in   100 (64% cached)"
 		"  out   101     - tok/s  end_turn  class=aux  attempt=3  error=overloaded_error  evicted  unfinished"
 		"  lossy  mid-attach  undecoded br\n");
+}
+
+static void a_line_for_a_turn(void **state)
+{
+	struct turn t = {.at = {START + 2 * S, START + 12 * S},
+			 .shown_pid = 42,
+			 .steps = 3,
+			 .tools = 2,
+			 .model = "claude\x1b]0;x\x07",
+			 .wall = {.total_ns = 10 * S}};
+	struct buf out;
+
+	(void)state;
+	t.wall.part_ns[PART_TOOL] = 7 * S;
+	t.wall.part_ns[PART_FIRST_TOKEN] = 3 * S;
+	buf_init(&out, 0);
+	assert_int_equal(view_turn_line(&out, &t, START), 0);
+	assert_string_equal(
+		buf_cstr(&out),
+		"   2.000s turn[42]         steps 3, tools 2: 70 % of 10.0 s was tools; first token 30 % of "
+		"claude\xef\xbf\xbd]0;x\xef\xbf\xbd; confidence high\n");
+	buf_clear(&out);
+	t.steps = 1; /* its call's line says it all */
+	assert_int_equal(view_turn_line(&out, &t, START), 0);
+	assert_int_equal(out.len, 0);
+	buf_release(&out);
 }
 
 /* Captured text must not drive the terminal: every captured field is full of what would. */
@@ -583,6 +620,7 @@ int main(void)
 		cmocka_unit_test(captured_bytes_are_valid_json),
 		cmocka_unit_test(no_half_records),
 		cmocka_unit_test(live_lines),
+		cmocka_unit_test(a_line_for_a_turn),
 		cmocka_unit_test(no_control_bytes_reach_the_terminal),
 		cmocka_unit_test(formats),
 		cmocka_unit_test(an_empty_summary),

@@ -9,19 +9,6 @@
 #include "base/err.h"
 #include "flow/agent/verdict.h"
 
-static const char *trigger_name(enum call_trigger t)
-{
-	static const char *const names[] = {
-		[CALL_TRIGGER_UNKNOWN] = NULL,
-		[CALL_TRIGGER_HUMAN] = "human",
-		[CALL_TRIGGER_TOOL_RESULTS] = "tool_results",
-		[CALL_TRIGGER_CONTINUE] = "continue",
-		[CALL_TRIGGER_NOTICE] = "notice",
-	};
-
-	return names[t];
-}
-
 static int turn_args(struct span *s, const struct turn *t)
 {
 	const struct verdict_facts facts = {.wall = &t->wall, .model = t->model};
@@ -34,7 +21,7 @@ static int turn_args(struct span *s, const struct turn *t)
 	json_uint(&j, "turn", t->id);
 	span_put_text(&j, "session_id", t->session_id, 128);
 	span_put_text(&j, "turn_id", t->turn_id, 128);
-	span_put_text(&j, "trigger", trigger_name(t->trigger), 32);
+	span_put_text(&j, "trigger", call_trigger_name(t->trigger), 32);
 	json_uint(&j, "steps", t->steps);
 	json_uint(&j, "tools", t->tools);
 	span_put_count(&j, "output_tokens", t->output_tokens);

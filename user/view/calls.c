@@ -231,8 +231,37 @@ static void put_request(struct json *j, const struct call_request *r)
 	json_end_object(j);
 }
 
-int view_call_json(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns,
-		   int64_t boot_to_unix_ns, bool content)
+/* What the newest part of the request is. "None" is only known of a request that was read to its end. */
+static void put_question(struct json *j, const struct call *c)
+{
+	put_text(j, "trigger", call_trigger_name(c->trigger));
+	if (c->trigger == CALL_TRIGGER_UNKNOWN) {
+		json_null(j, "tool_results");
+		return;
+	}
+	json_array(j, "tool_results");
+	for (size_t i = 0; i < c->result_count; i++) {
+		json_object(j, NULL);
+		put_text(j, "id", c->results[i].id);
+		put_text(j, "name", c->results[i].name);
+		put_count(j, "bytes", c->results[i].bytes);
+		if (c->results[i].is_error < 0)
+			json_null(j, "is_error");
+		else
+			json_bool(j, "is_error", c->results[i].is_error);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+static void put_place(struct json *j, const struct agent_place *place)
+{
+	put_count(j, "turn", place->turn ? (int64_t)place->turn : UNKNOWN_COUNT);
+	json_uint(j, "agent_index", place->agent);
+}
+
+int view_call_json(struct buf *out, const struct call *c, const struct proc *p, const struct agent_place *place,
+		   uint64_t start_ns, int64_t boot_to_unix_ns, bool content)
 {
 	size_t before = out->len;
 	struct json j;
@@ -244,6 +273,7 @@ int view_call_json(struct buf *out, const struct call *c, const struct proc *p, 
 	put_process(&j, c, p);
 	put_start(&j, c, start_ns, boot_to_unix_ns);
 	put_what(&j, c);
+	put_place(&j, place);
 	put_peer(&j, &c->peer);
 	put_times(&j, c);
 	put_usage(&j, c);
@@ -252,6 +282,7 @@ int view_call_json(struct buf *out, const struct call *c, const struct proc *p, 
 	put_end(&j, c);
 	put_capture(&j, c);
 	put_tools(&j, c);
+	put_question(&j, c);
 	put_count(&j, "request_bytes", c->request_bytes);
 	put_count(&j, "response_bytes", c->response_bytes);
 	put_request(&j, &c->request);

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "flow/agent/verdict.h"
 #include "format.h"
 
 /* Every text of a traced program or its peer passes through here: at most 79 bytes, nothing that drives a terminal. */
@@ -95,5 +96,28 @@ int view_call_line(struct buf *out, const struct call *c, const struct proc *p, 
 		err = buf_putc(out, '\n');
 	if (err)
 		out->len = before;
+	return err;
+}
+
+int view_turn_line(struct buf *out, const struct turn *t, uint64_t start_ns)
+{
+	const struct verdict_facts facts = {.wall = &t->wall, .model = t->model};
+	size_t before = out->len;
+	char who[32], safe[1024];
+	struct buf text;
+	int err;
+
+	snprintf(who, sizeof(who), "turn[%u]", t->shown_pid);
+	if (t->steps < 2 || !t->wall.total_ns || t->at.begin_ns < start_ns)
+		return 0;
+	buf_init(&text, 0); /* bounded by the texts' limits */
+	err = verdict_text(&text, &facts);
+	if (!err)
+		err = buf_printf(out, "%8.3fs %-16s steps %u, tools %u: %s\n",
+				 (double)(t->at.begin_ns - start_ns) / 1e9, who, t->steps, t->tools,
+				 log_safe(safe, sizeof(safe), (struct sv){text.ptr, text.len}));
+	if (err)
+		out->len = before;
+	buf_release(&text);
 	return err;
 }

@@ -5,15 +5,19 @@
 /* What a person reads: call records, live lines, the exit summary. */
 
 #include "base/buf.h"
+#include "flow/agent/agents.h"
 #include "flow/coverage.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 
 /* One JSON object and a newline: the call record of INTERFACE section 3. */
-int view_call_json(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns,
-		   int64_t boot_to_unix_ns, bool content);
+int view_call_json(struct buf *out, const struct call *c, const struct proc *p, const struct agent_place *place,
+		   uint64_t start_ns, int64_t boot_to_unix_ns, bool content);
 /* One line for a terminal, no control bytes from captured data. */
 int view_call_line(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns);
+
+/* The same for a turn that took several steps; nothing for others, whose call's line says it all. */
+int view_turn_line(struct buf *out, const struct turn *t, uint64_t start_ns);
 
 /* The verdict as a line for a terminal. */
 int view_verdict_line(struct buf *out, struct sv verdict);

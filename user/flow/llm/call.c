@@ -150,6 +150,19 @@ const char *call_class_name(enum call_class c)
 	return (unsigned)c < ARRAY_SIZE(names) ? names[c] : "main";
 }
 
+const char *call_trigger_name(enum call_trigger t)
+{
+	static const char *const names[] = {
+		[CALL_TRIGGER_UNKNOWN] = NULL,
+		[CALL_TRIGGER_HUMAN] = "human",
+		[CALL_TRIGGER_TOOL_RESULTS] = "tool_results",
+		[CALL_TRIGGER_CONTINUE] = "continue",
+		[CALL_TRIGGER_NOTICE] = "notice",
+	};
+
+	return names[t];
+}
+
 const char *token_kind_name(enum token_kind k)
 {
 	static const char *const names[] = {

@@ -186,6 +186,7 @@ double call_decode_tok_s(const struct call *c); /* (output_total - 1) / (last_to
 double call_tpot_ms(const struct call *c);
 
 const char *call_class_name(enum call_class c);
+const char *call_trigger_name(enum call_trigger t); /* NULL for CALL_TRIGGER_UNKNOWN */
 const char *token_kind_name(enum token_kind k);	    /* NULL for TOKEN_NONE */
 const char *usage_source_name(enum usage_source s); /* NULL for USAGE_NONE */
 const char *end_reason_name(enum end_reason e);	    /* NULL for END_COMPLETE */
