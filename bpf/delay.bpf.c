@@ -10,6 +10,40 @@
 /* enum tcp_ca_state: from here on something that was sent is thought to be lost. */
 #define TCP_CA_RECOVERY 3
 
+/* --- sent, and sent again ---------------------------------------------------------------------------------------- */
+
+/*
+ * What was sent again is acknowledged. It had arrived a round trip after it was sent the last time: the acknowledgement
+ * itself may be late, since it may wait for the answer. Where the other side says that it had those bytes already (a
+ * probe that was sent because they were not acknowledged for long), nothing was lost. It says so within that round
+ * trip.
+ */
+static __always_inline void settle(struct sock *sk, struct sock_info *info, struct tcp_sock *tp)
+{
+	__u64 since = info->resent_ns, now = bpf_ktime_get_boot_ns();
+	__u64 there = info->again_ns + (__u64)sock_rtt_min_us(sk) * 1000;
+
+	if (!since || info->ca_state >= TCP_CA_RECOVERY || tp->snd_una == info->resent_una || now < there)
+		return;
+	info->resent_ns = 0;
+	if (tp->dsack_dups == info->dsack_dups && there - since >= LIMIT_DELAY_NS)
+		emit_sock_at(info, sk, EV_SK_RESENT, since, there, sock_srtt_us(sk));
+}
+
+/* The kernel enters its recovery, or leaves it, because of an acknowledgement. */
+SEC("tp_btf/tcp_cong_state_set")
+int BPF_PROG(delay_repaired, struct sock *sk, __u8 state)
+{
+	struct sock_info *info = sk ? bpf_sk_storage_get(&socks, sk, NULL, 0) : NULL;
+	struct tcp_sock *tp = info ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	if (!tp)
+		return 0;
+	info->ca_state = state;
+	settle(sk, info, tp);
+	return 0;
+}
+
 /* --- received, and not read -------------------------------------------------------------------------------------- */
 
 /* A system call that reads right now looks itself at what it left (delay_read()). Where one was not seen (splice), the
@@ -71,28 +105,8 @@ int BPF_PROG(delay_ready, struct sock *sk)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
+	settle(sk, info, tp);
 	unread(sk, info, tp);
 	hole_filled(sk, info, tp);
-	return 0;
-}
-
-/* --- sent, and sent again ---------------------------------------------------------------------------------------- */
-
-/* An acknowledgement repaired the loss: the kernel leaves its recovery. */
-SEC("tp_btf/tcp_cong_state_set")
-int BPF_PROG(delay_repaired, struct sock *sk, __u8 state)
-{
-	struct sock_info *info = sk ? bpf_sk_storage_get(&socks, sk, NULL, 0) : NULL;
-	struct tcp_sock *tp;
-	__u64 since;
-
-	if (!info || !info->resent_ns || state >= TCP_CA_RECOVERY)
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || tp->snd_una == info->resent_una)
-		return 0;
-	since = info->resent_ns;
-	info->resent_ns = 0;
-	delay_tell(sk, info, EV_SK_RESENT, since);
 	return 0;
 }

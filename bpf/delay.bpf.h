@@ -48,10 +48,14 @@ static __always_inline void delay_resent(struct sock *sk)
 	struct sock_info *info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
-	if (!info || !tp || info->resent_ns)
+	if (!info || !tp)
+		return;
+	info->again_ns = bpf_ktime_get_boot_ns();
+	if (info->resent_ns)
 		return;
 	info->resent_ns = info->sent_ns;
 	info->resent_una = tp->snd_una;
+	info->dsack_dups = tp->dsack_dups;
 }
 
 #endif

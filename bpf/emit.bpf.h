@@ -180,15 +180,18 @@ struct sock_info {
 	__u32 look_bytes[2]; /* and what they moved */
 	__u32 tls;	     /* TLS_*: see wire.bpf.h */
 	__u32 tied;	     /* 1: a TLS call was */
-	__u32 pad;
+	__u32 rtt_min_us;    /* as reported, 0 never */
 	__u64 stdio; /* key of `stdios` */
 	/* See delay.bpf.c; 0: no such thing at the moment. */
 	__u64 unread_ns;  /* since then bytes lie in the kernel */
 	__u64 hole_ns;	  /* since then some lie behind others that are missing */
 	__u64 sent_ns;	  /* when bytes were sent, with none on the way before */
 	__u64 resent_ns;  /* sent_ns of bytes that were sent again */
+	__u64 again_ns;	  /* when they were, last */
 	__u32 unread_seq; /* how far it was read at unread_ns */
-	__u32 resent_una; /* how far was acknowledged when they were */
+	__u32 resent_una; /* how far was acknowledged when they were sent again first */
+	__u32 dsack_dups; /* as it was then */
+	__u32 ca_state;	  /* enum tcp_ca_state */
 };
 
 struct socks_map {

@@ -99,6 +99,7 @@ static __always_inline void state_changed(struct sock *sk, struct sock_info *inf
 {
 	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
 		info->srtt_us = sock_srtt_us(sk);
+		info->rtt_min_us = info->srtt_us;
 		info->rtt_ns = bpf_ktime_get_boot_ns();
 		info->established_ns = info->rtt_ns;
 		addr_read(&info->addr, sk);
@@ -301,12 +302,17 @@ static __always_inline void received_unseen(struct sock *sk)
 	tls_or_nothing(info, EV_DIR_RX, 0);
 }
 
+static __always_inline bool differs(__u32 now, __u32 before)
+{
+	return !before || (now > before ? now - before : before - now) >= before / 10 + 1;
+}
+
 /* Runs in the reader's own context, once a receive: rarer than tcp_probe, which runs once a packet. */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(sock_rtt, struct sock *sk)
 {
 	struct sock_info *info;
-	__u32 srtt_us, before;
+	__u32 srtt_us, min_us;
 	__u64 now;
 
 	if (!sk)
@@ -318,10 +324,12 @@ int BPF_PROG(sock_rtt, struct sock *sk)
 		return 0;
 	now = bpf_ktime_get_boot_ns();
 	srtt_us = sock_srtt_us(sk);
-	before = info->srtt_us;
-	if (!srtt_us || now - info->rtt_ns < RTT_MIN_INTERVAL_NS)
-		return 0;
-	if (before && (srtt_us > before ? srtt_us - before : before - srtt_us) < before / 10 + 1)
+	min_us = sock_rtt_min_us(sk);
+	if (min_us && differs(min_us, info->rtt_min_us)) {
+		info->rtt_min_us = min_us;
+		emit_sock(info, sk, EV_SK_RTT_MIN, 0, min_us);
+	}
+	if (!srtt_us || now - info->rtt_ns < RTT_MIN_INTERVAL_NS || !differs(srtt_us, info->srtt_us))
 		return 0;
 	info->srtt_us = srtt_us;
 	info->rtt_ns = now;

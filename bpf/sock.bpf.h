@@ -29,17 +29,26 @@ static __always_inline __u32 sock_srtt_us(struct sock *sk)
 	return tp ? tp->srtt_us >> 3 : 0;
 }
 
+/* Without what the other side takes to acknowledge, which is in most others: the kernel keeps it for some minutes. */
+static __always_inline __u32 sock_rtt_min_us(struct sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	__u32 us = tp ? tp->rtt_min.s[0].v : 0;
+
+	return us == ~0u ? 0 : us;
+}
+
 /* System-wide, what becomes of a socket is told once it is known to carry what may be a model's call; that it came and
  * went always, so that nobody remembers it for ever. */
 static __always_inline bool is_told(const struct sock_info *info, __u32 what)
 {
 	return !cfg.all || !cfg.sock_length || info->tls || info->plain == PLAIN_HTTP || what == EV_SK_CONNECTED ||
-	       what == EV_SK_CLOSED;
+	       what == EV_SK_CONNECT_FAILED || what == EV_SK_CLOSED;
 }
 
 /* begin_ns: 0 where `what` is a moment. */
-static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, __u32 what, __u64 begin_ns,
-				      __u32 srtt_us)
+static __always_inline void emit_sock_at(struct sock_info *info, struct sock *sk, __u32 what, __u64 begin_ns,
+					 __u64 ts_ns, __u32 srtt_us)
 {
 	struct ev_sock *r;
 
@@ -48,7 +57,7 @@ static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, _
 	r = emit_reserve(sizeof(*r));
 	if (!r)
 		return;
-	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, bpf_ktime_get_boot_ns(), info->tgid, 0);
+	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, ts_ns, info->tgid, 0);
 	r->cookie = info->cookie;
 	r->begin_ns = begin_ns;
 	r->what = what;
@@ -61,6 +70,12 @@ static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, _
 	else
 		addr_read(&r->addr, sk);
 	emit_submit(r, sizeof(*r));
+}
+
+static __always_inline void emit_sock(struct sock_info *info, struct sock *sk, __u32 what, __u64 begin_ns,
+				      __u32 srtt_us)
+{
+	emit_sock_at(info, sk, what, begin_ns, bpf_ktime_get_boot_ns(), srtt_us);
 }
 
 #endif

@@ -93,6 +93,7 @@ static void flow_refresh(struct flow *f)
 		.exit_code = c->exit_code,
 		.exit_signal = c->exit_signal,
 		.srtt_us = c->srtt_us,
+		.rtt_min_us = c->rtt_min_us,
 		.retransmits = c->retransmits,
 		.late_at = c->late.at,
 		.late_count = c->late.count,

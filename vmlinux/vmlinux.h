@@ -132,8 +132,19 @@ struct rb_root {
 	struct rb_node *rb_node; /* NULL: empty */
 };
 
+struct minmax_sample {
+	u32 t;
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3]; /* the first one counts */
+};
+
 struct tcp_sock {
 	u32 srtt_us; /* smoothed round trip << 3 */
+	struct minmax rtt_min;
+	u32 dsack_dups; /* segments that the other side says it had already */
 	u32 rcv_nxt;
 	u32 copied_seq;
 	u32 write_seq;

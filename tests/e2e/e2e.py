@@ -176,12 +176,14 @@ def key_of(path):
 
 
 class Server:
-    def __init__(self, *options):
+    """prefix: what runs the program, as `ip netns exec NAME`."""
+
+    def __init__(self, *options, prefix=()):
         self.dir = directory()
         self.cert = os.path.join(self.dir, "cert.pem")
         self.truth_path = os.path.join(self.dir, "truth.jsonl")
         self.child = start(
-            [SERVER, "--cert-out", self.cert, "--truth", self.truth_path, *options],
+            [*prefix, SERVER, "--cert-out", self.cert, "--truth", self.truth_path, *options],
             stdout=subprocess.PIPE,
             text=True,
         )

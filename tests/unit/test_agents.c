@@ -82,7 +82,7 @@ static void close_world(struct world *w, const char *golden)
 static void begin_call(struct call *c, uint64_t id, uint64_t begin_ms)
 {
 	make_call(c, id, 100, begin_ms * MS);
-	c->srtt_us = UNKNOWN_COUNT;
+	c->srtt_us = c->rtt_min_us = UNKNOWN_COUNT;
 	c->trigger = CALL_TRIGGER_HUMAN;
 	c->interactive = 1;
 }
@@ -528,7 +528,8 @@ static void test_run(void **state)
 	(void)state;
 	open_world(&w);
 	begin_call(&c, 1, 1000);
-	c.srtt_us = 50000;
+	c.srtt_us = 90000; /* with a late acknowledgement */
+	c.rtt_min_us = 50000;
 	c.stall_at = calloc(1, sizeof(*c.stall_at));
 	c.stall_at[c.stall_count++] = (struct interval){1500 * MS, 1800 * MS};
 	c.late_at = calloc(1, sizeof(*c.late_at));

@@ -28,7 +28,7 @@ struct sock {
 	uint64_t cookie;
 	uint64_t connect_begin_ns, connect_end_ns;
 	struct sock_addr local, remote;
-	uint32_t srtt_us, retransmits;
+	uint32_t srtt_us, rtt_min_us, retransmits;
 	struct conn_delays late, network; /* owned */
 	enum conn_end closer;		  /* LOCAL or REMOTE: who closed first; UNKNOWN: nobody did */
 	uint64_t closer_ns;
@@ -95,6 +95,12 @@ struct entry {
 	UT_hash_handle hh_obj; /* the newest generation of an object */
 };
 
+struct failed_connect {
+	uint32_t tgid;
+	uint16_t port;
+	uint64_t begin_ns, end_ns;
+};
+
 struct conns {
 	struct lost *lost;
 	struct conn_sink sink;
@@ -105,6 +111,8 @@ struct conns {
 	struct sock *socks, *sock_lru;
 	struct ended *ended;
 	uint64_t last_id, now_ns, check_ns;
+	struct failed_connect failed[CONN_FAILED_MAX]; /* a ring; begin_ns 0: none */
+	unsigned failed_count;
 };
 
 /* --- streams to downstream ------------------------------------------------------------------------------------------
@@ -246,7 +254,7 @@ static void unbind(struct entry *e)
 	e->c.bound = false;
 	e->c.cookie = 0;
 	e->c.local = e->c.remote = (struct sock_addr){0};
-	e->c.srtt_us = e->c.retransmits = 0;
+	e->c.srtt_us = e->c.rtt_min_us = e->c.retransmits = 0;
 	e->c.setup.connect_begin_ns = e->c.setup.connect_end_ns = UNKNOWN_NS;
 }
 
@@ -256,6 +264,7 @@ static void take_sock(struct entry *e)
 	const struct sock *s = e->sock;
 
 	e->c.srtt_us = s->srtt_us;
+	e->c.rtt_min_us = s->rtt_min_us;
 	e->c.retransmits = s->retransmits;
 	e->c.late = s->late;
 	e->c.network = s->network;
@@ -883,20 +892,47 @@ static void add_delay(struct conns *t, struct conn_delays *d, const struct rec_s
 	d->at[d->count++] = (struct interval){r->begin_ns, r->ts_ns};
 }
 
+static void note_failed(struct conns *t, const struct rec_sock *r)
+{
+	if (r->begin_ns && r->begin_ns <= r->ts_ns)
+		t->failed[t->failed_count++ % CONN_FAILED_MAX] =
+			(struct failed_connect){r->tgid, r->remote.port, r->begin_ns, r->ts_ns};
+}
+
+/* A program that connects right after an attempt of its own failed tries the next address of the same name. When the
+ * first of them began; each failure is taken once. */
+static uint64_t first_attempt(struct conns *t, const struct rec_sock *r)
+{
+	uint64_t begin_ns = r->begin_ns;
+
+	for (unsigned i = 0; i < CONN_FAILED_MAX; i++) { /* the latest first */
+		struct failed_connect *f = &t->failed[(t->failed_count - 1 - i) % CONN_FAILED_MAX];
+
+		if (!f->begin_ns || f->tgid != r->tgid || f->port != r->remote.port)
+			continue;
+		if (f->end_ns > begin_ns || begin_ns - f->end_ns > CONN_NEXT_ADDRESS_NS)
+			continue;
+		begin_ns = f->begin_ns;
+		f->begin_ns = 0;
+	}
+	return begin_ns;
+}
+
 static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 {
 	if (r->remote.family) {
 		s->local = r->local;
 		s->remote = r->remote;
 	}
-	if (r->srtt_us)
+	if (r->srtt_us && r->what != SOCK_RTT_MIN)
 		s->srtt_us = r->srtt_us;
 	switch (r->what) {
 	case SOCK_CONNECTED:
 		if (r->begin_ns && r->begin_ns <= r->ts_ns) {
-			s->connect_begin_ns = r->begin_ns;
+			s->connect_begin_ns = first_attempt(t, r);
 			s->connect_end_ns = r->ts_ns;
 		}
+		s->rtt_min_us = r->srtt_us;
 		break;
 	case SOCK_CLOSE_LOCAL:
 	case SOCK_RESET_SENT:
@@ -907,6 +943,8 @@ static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 		first_to_close(s, CONN_END_REMOTE, r->ts_ns);
 		break;
 	case SOCK_CONNECT_FAILED:
+		note_failed(t, r);
+		/* fall through */
 	case SOCK_CLOSED:
 		if (s->closed_ns == UNKNOWN_NS)
 			s->closed_ns = r->ts_ns;
@@ -922,6 +960,9 @@ static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 		add_delay(t, &s->network, r);
 		break;
 	case SOCK_RTT:
+		break;
+	case SOCK_RTT_MIN:
+		s->rtt_min_us = r->srtt_us;
 		break;
 	}
 }

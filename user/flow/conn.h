@@ -44,9 +44,11 @@
  * A hole in one direction is given up once so many bytes of the other one went by: a response is not read on while its
  * request is waited for (less than HTTP1_PARK_BYTES and a read, or it would be nobody's).
  */
-#define CONN_AHEAD_BYTES 32768
-#define CONN_DELAYS_MAX	 64	     /* newest delays of each kind that are kept of a socket */
-#define CONN_CHECK_NS	 10000000ull /* how often, in event time, waiting things are looked at */
+#define CONN_AHEAD_BYTES     32768
+#define CONN_DELAYS_MAX	     64		 /* newest delays of each kind that are kept of a socket */
+#define CONN_FAILED_MAX	     32		 /* latest failed connects that a next one may go on from */
+#define CONN_NEXT_ADDRESS_NS 10000000ull /* so soon after it */
+#define CONN_CHECK_NS	     10000000ull /* how often, in event time, waiting things are looked at */
 
 enum conn_end {
 	CONN_END_UNKNOWN,  /* object freed, nobody knows who closed */
@@ -84,7 +86,7 @@ struct conn {
 	bool bound; /* to a socket: the fields below are proven */
 	uint64_t cookie;
 	struct sock_addr local, remote;
-	uint32_t srtt_us;		/* last known, 0 unknown */
+	uint32_t srtt_us, rtt_min_us;	/* last known, 0 unknown */
 	uint32_t retransmits;		/* so far, on this socket */
 	struct conn_delays late;	/* received bytes lay in the kernel, and the program did not read */
 	struct conn_delays network;	/* bytes that were lost were waited for, in either direction */

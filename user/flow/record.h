@@ -89,9 +89,10 @@ enum sock_what {
 	SOCK_RESET_RECEIVED,
 	SOCK_RTT,
 	/* From begin_ns to ts_ns: */
-	SOCK_LATE,   /* received bytes lay in the kernel, until the program read */
-	SOCK_RESENT, /* sent bytes were on the way, some of them again, until those were acknowledged */
-	SOCK_HOLE,   /* bytes had been received behind others that were missing, until those came */
+	SOCK_LATE,    /* received bytes lay in the kernel, until the program read */
+	SOCK_RESENT,  /* sent bytes were on the way, some of them again, for a round trip after that */
+	SOCK_HOLE,    /* bytes had been received behind others that were missing, until those came */
+	SOCK_RTT_MIN, /* srtt_us is the shortest round trip of late */
 };
 
 struct rec_sock {

@@ -209,6 +209,7 @@ static void put_outcome(struct json *j, const struct call *c)
 	if (c->retransmits > 0)
 		json_int(j, "retransmits", c->retransmits);
 	span_put_count(j, "srtt_us", c->srtt_us);
+	span_put_count(j, "rtt_min_us", c->rtt_min_us);
 }
 
 /* All together, which do not overlap but by chance (both directions of the network at once). */

@@ -154,10 +154,9 @@ static int start_tls(const char *cert_path, bool old)
 	return 0;
 }
 
-static int listen_on(unsigned port)
+static int listen_on(struct in_addr address, unsigned port)
 {
-	struct sockaddr_in at = {
-		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = address};
 	socklen_t len = sizeof(at);
 	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -176,13 +175,15 @@ static int listen_on(unsigned port)
 
 static void usage(FILE *out)
 {
-	fprintf(out,
-		"usage: modelserver [--port N] [--plain] [--http1] [--tls12] [--cert-out FILE] [--truth FILE]\n"
-		"prints \"listening PORT\" when ready; loopback only. Knobs, as ?NAME=VALUE or header x-test-NAME:\n");
+	fprintf(out, "usage: modelserver [--address A] [--port N] [--plain] [--http1] [--tls12] [--cert-out FILE] "
+		     "[--truth FILE]\n"
+		     "prints \"listening PORT\" when ready; loopback unless told otherwise. Knobs, as ?NAME=VALUE or "
+		     "header x-test-NAME:\n");
 	knobs_print(out);
 }
 
 struct settings {
+	struct in_addr address;
 	unsigned port;
 	bool plain, tls12;
 	const char *cert, *truth;
@@ -205,6 +206,8 @@ static int parse_arguments(struct settings *s, int argc, char **argv)
 			return -1;
 		else if (!strcmp(argv[i], "--port") && i++)
 			s->port = (unsigned)atoi(value);
+		else if (!strcmp(argv[i], "--address") && i++ && inet_aton(value, &s->address))
+			;
 		else if (!strcmp(argv[i], "--cert-out") && i++)
 			s->cert = value;
 		else if (!strcmp(argv[i], "--truth") && i++)
@@ -217,7 +220,7 @@ static int parse_arguments(struct settings *s, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct settings s = {0};
+	struct settings s = {.address.s_addr = htonl(INADDR_LOOPBACK)};
 	int listener;
 
 	if (argc == 2 && !strcmp(argv[1], "--help")) {
@@ -237,7 +240,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "modelserver: cannot make or write the certificate\n");
 		return 1;
 	}
-	listener = listen_on(s.port);
+	listener = listen_on(s.address, s.port);
 	if (listener < 0) {
 		perror("modelserver: listen");
 		return 1;

@@ -20,13 +20,15 @@ static int push_setup(struct walltime *w, unsigned lane, const struct call *c)
 	return err ? err : push(w, lane + RANK_CALL_CONNECT, PART_CONNECT, c->tls_begin_ns, c->tls_end_ns);
 }
 
-/* The request and the first byte of its answer cross the network once each: a round trip that is not the server's. */
+/* The request and the first byte of its answer cross the network once each: a round trip that is not the server's. The
+ * shortest one: in the smoothed one is what the server took to acknowledge, which may be as long as its answer. */
 static int push_round_trip(struct walltime *w, unsigned lane, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
 {
 	uint64_t sent_ns = known(c->send_end_ns) ? c->send_end_ns : begin_ns;
-	uint64_t back_ns = sent_ns + (uint64_t)c->srtt_us * 1000;
+	int64_t trip_us = c->rtt_min_us > 0 ? c->rtt_min_us : c->srtt_us;
+	uint64_t back_ns = sent_ns + (uint64_t)trip_us * 1000;
 
-	if (c->srtt_us <= 0)
+	if (trip_us <= 0)
 		return 0;
 	return push(w, lane + RANK_CALL_NETWORK, PART_NETWORK, sent_ns, back_ns < end_ns ? back_ns : end_ns);
 }

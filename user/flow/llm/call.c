@@ -40,6 +40,7 @@ void call_init(struct call *c)
 		.request = {-1, -1, -1, -1, -1},
 		.retransmits = UNKNOWN_COUNT,
 		.srtt_us = UNKNOWN_COUNT,
+		.rtt_min_us = UNKNOWN_COUNT,
 	};
 }
 

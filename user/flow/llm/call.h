@@ -161,7 +161,7 @@ struct call {
 	int64_t request_bytes, response_bytes; /* as carried */
 	struct call_request request;
 	int64_t retransmits; /* during the call; UNKNOWN_COUNT */
-	int64_t srtt_us;
+	int64_t srtt_us, rtt_min_us;
 	char *text; /* visible answer, only with content; owned */
 	size_t text_len;
 };

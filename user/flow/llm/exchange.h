@@ -55,7 +55,7 @@ struct exchange_conn {
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
 	bool tls_approximate;
 	int32_t exit_code, exit_signal;
-	uint32_t srtt_us, retransmits; /* so far */
+	uint32_t srtt_us, rtt_min_us, retransmits; /* so far */
 	/* The newest waits on its socket, in order of time; borrowed. */
 	const struct interval *late_at, *network_at;
 	size_t late_count, network_count;

@@ -113,6 +113,8 @@ static void report_socket(const struct pending *p, const struct exchange_conn *c
 		return;
 	if (conn->srtt_us)
 		c->srtt_us = conn->srtt_us;
+	if (conn->rtt_min_us)
+		c->rtt_min_us = conn->rtt_min_us;
 	if (p->retransmits_known && conn->retransmits >= p->retransmits)
 		c->retransmits = conn->retransmits - p->retransmits;
 }

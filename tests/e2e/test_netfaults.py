@@ -1,0 +1,161 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a bad network does to calls, between two network namespaces: delay, loss, an address that refuses."""
+import json
+import os
+import subprocess
+
+import e2e
+from e2e import PYTHON, Client, Perfbpf, Server, call_slices, case, cases, check_nothing_lost, check_trace, request
+
+CLIENTS = os.path.join(e2e.HERE, "clients")
+AGENT, SERVER, REFUSING = "10.77.0.1", "10.77.0.2", "10.77.0.3"
+
+
+def ip(*words):
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise e2e.Skip(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+class Net:
+    """Two namespaces, joined by a veth pair, or by a cable with a delay."""
+
+    def __init__(self, delay_ms=None):
+        self.names = [f"perfbpf-{os.getpid()}-{end}" for end in ("agent", "server")]
+        self.delay_ms = delay_ms
+
+    def __enter__(self):
+        try:
+            for name in self.names:
+                ip("netns", "add", name)
+                ip("-n", name, "link", "set", "lo", "up")
+            self.join_late() if self.delay_ms else self.join()
+            ip("-n", self.names[1], "addr", "add", REFUSING + "/24", "dev", "line")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+    def join(self):
+        ip("link", "add", "name", "line", "netns", self.names[0], "type", "veth", "peer", "name", "line", "netns", self.names[1])
+        for name, address in zip(self.names, (AGENT, SERVER)):
+            ip("-n", name, "addr", "add", address + "/24", "dev", "line")
+            ip("-n", name, "link", "set", "line", "up")
+
+    def join_late(self):
+        line = e2e.start([PYTHON, os.path.join(CLIENTS, "delayline.py"), self.names[0], AGENT + "/24", self.names[1], SERVER + "/24",
+                          str(self.delay_ms)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if line.stdout.readline() != "ready\n":
+            raise e2e.Skip("no delayed cable: " + line.communicate()[1][-200:])
+
+    def lose(self, end, percent):
+        """Of what comes in at that end (0 the agent's, 1 the server's), so many packets with something in them."""
+        rules = f"""table inet loss {{
+            chain in {{
+                type filter hook prerouting priority 0;
+                meta length > 100 numgen random mod 1000 < {percent * 10} counter drop
+            }}
+        }}"""
+        done = subprocess.run([*self.inside(end), "nft", "-f", "-"], input=rules, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise e2e.Skip("nft: " + done.stderr.strip().split("\n")[0])
+
+    def inside(self, end):
+        return ["ip", "netns", "exec", self.names[end]]
+
+
+def trace_calls(net, calls, addresses=(SERVER,)):
+    """[(args of the slice, what the agent knows, what the server knows)] in order."""
+    server = Server("--address", SERVER, prefix=net.inside(1))
+    config = e2e.write_config(addresses=addresses, port=server.port, ca=server.cert, calls=calls)
+    client = Client([*net.inside(0), PYTHON, os.path.join(CLIENTS, "faults.py"), config])
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_nothing_lost(perfbpf)
+    trace, truth = check_trace(perfbpf), server.truth()
+    slices = {e2e.key_of(s["args"]["path"]): s for s in call_slices(trace)}
+    knows = [json.loads(line) for line in client.lines if line.startswith("{")]
+    assert len(knows) == len(calls) == len(slices), (len(knows), len(slices))
+    return [(slices[e2e.key_of(k["path"])], k, truth[e2e.key_of(k["path"])]) for k in knows], trace
+
+
+def between(values, a, b):
+    return (values[b] - values[a]) / 1e6
+
+
+def allowed(ms):
+    return max(e2e.SLACK_MS, 0.02 * ms)
+
+
+def network_ms(agent, server):
+    """The true time that request and first token were on their way."""
+    return (server["complete_ns"] - agent["sent_ns"] + agent["token_ns"] - server["first_token_ns"]) / 1e6
+
+
+def parts(slice_):
+    return {**dict.fromkeys(("connect", "network", "first_token", "unknown"), 0), **slice_["args"]["parts_ms"]}
+
+
+def check_parts(results):
+    for s, agent, server in results:
+        have = parts(s)
+        want = {
+            "network": network_ms(agent, server),
+            "first_token": between(server, "complete_ns", "first_token_ns"),
+            "connect": between(agent, "connect_ns", "secure_ns") if "connect_ns" in agent else 0,
+        }
+        e2e.note({k: (round(have[k], 1), round(v, 1)) for k, v in want.items()}, "of", s["args"]["wall_ms"], "retransmits",
+                 s["args"].get("retransmits", 0), agent["retransmits"], s["args"]["parts_ms"])
+        for part, ms in want.items():
+            assert abs(have[part] - ms) <= allowed(ms), f"{part}: {have[part]} ms, truth {ms:.3f} ms, of {agent['path']}: {s}"
+
+
+def calls(count, knobs="tokens=3&gap_ms=2&delay_ms=60", **more):
+    return [dict(request("anthropic", f"call-{i}", knobs), **more) for i in range(count)]
+
+
+@cases([("30 ms each way", 30), ("5 ms each way", 5)])
+def delay(ms):
+    """Added delay is the network's, and a new connection's is connecting"""
+    with Net(delay_ms=ms) as net:
+        results, _ = trace_calls(net, calls(4) + [dict(request("anthropic", "again", "tokens=3&delay_ms=60"), new=True)])
+        check_parts(results)
+        for s, _, _ in results:
+            assert abs(s["args"]["srtt_us"] / 1000 - 2 * ms) <= allowed(2 * ms), s["args"]
+
+
+@case
+def loss():
+    """Lost packets of requests: retransmits sit on the right call, at their times, and their delay is the network's"""
+    with Net() as net:
+        net.lose(1, 20)
+        results, trace = trace_calls(net, calls(40, "tokens=2&delay_ms=20"))
+        results = results[1:]  # the first one's connection lost packets before the request
+        hit = [agent for _, agent, _ in results if agent["retransmits"]]
+        e2e.note(f"{len(hit)} of {len(results)} calls lost packets")
+        assert 2 <= len(hit) < len(results), len(hit)
+        instants = [e for e in trace["traceEvents"] if e["name"] == "retransmit"]
+        for s, agent, _ in results:
+            seen = s["args"].get("retransmits", 0)
+            assert seen == agent["retransmits"], f"{seen} retransmits, by the kernel {agent['retransmits']}, of {agent['path']}"
+            own = [e for e in instants if e["tid"] == s["tid"] and s["ts"] <= e["ts"] <= s["ts"] + s["dur"]]
+            assert len(own) == seen, (own, agent['path'])
+        check_parts(results)
+
+
+@case
+def refused():
+    """An address that refuses before one that answers: its time is connecting"""
+    with Net(delay_ms=30) as net:
+        results, _ = trace_calls(net, calls(2, new=True), [REFUSING, SERVER])
+        check_parts(results)
+
+
+e2e.run_cases()
