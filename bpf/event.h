@@ -172,7 +172,8 @@ struct ev_conn_sock {
 #define EV_SK_LATE   10 /* received bytes lay in the kernel, until the program read */
 #define EV_SK_RESENT 11 /* sent bytes were on the way, some of them again, for a round trip after that */
 #define EV_SK_HOLE   12 /* bytes had been received behind others that were missing, until those came */
-/* The shortest round trip of late changed noticeably: srtt_us is that one here. The first is that of EV_SK_CONNECTED. */
+/* The shortest round trip of late changed noticeably: srtt_us is that one here. The first is that of EV_SK_CONNECTED.
+ */
 #define EV_SK_RTT_MIN 13
 
 struct ev_sock {
