@@ -979,6 +979,8 @@ static void verdict_of(const struct agents_run *run, const struct lost *lost, st
 	*out = (struct verdict_facts){
 		.wall = &run->wall,
 		.model = run->top_model[0] ? run->top_model : NULL,
+		.writer = run->top_writer[0] ? run->top_writer : NULL,
+		.several_models = run->several_models,
 		.ttft_p50_ns = run->ttft_p50_ns,
 		.tool = run->top_tool.name[0] ? run->top_tool.name : NULL,
 		.program = run->top_tool.program[0] ? run->top_tool.program : NULL,

@@ -9,7 +9,8 @@ struct world {
 	struct tlog log;
 	struct lost lost;
 	struct agents *t;
-	uint64_t wall_sum_errors;
+	char model[80]; /* of the turn told last */
+	int64_t output_tokens;
 };
 
 static unsigned long long ms(uint64_t ns)
@@ -51,6 +52,9 @@ static void on_tool(void *ctx, const struct agent_tool *t)
 static void on_turn(void *ctx, const struct turn *t)
 {
 	struct world *w = ctx;
+
+	snprintf(w->model, sizeof(w->model), "%s%s", t->several_models ? "mostly " : "", t->model ? t->model : "-");
+	w->output_tokens = t->output_tokens;
 
 	tlog_printf(&w->log, "turn %llu of %u %llu-%llu%s%s steps %u tools %u:", (unsigned long long)t->id, t->agent,
 		    ms(t->at.begin_ns), ms(t->at.end_ns), t->complete ? " complete" : "", t->partial ? " partial" : "",
@@ -151,6 +155,66 @@ static void test_turn_with_a_tool(void **state)
 			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=400 generation=2020 tool=2000 "
 			"agent_gap=790\n"
 			"turn 2 of 0 9000-10210 complete steps 1 tools 0: first_token=200 generation=1010\n");
+}
+
+/* A tool of 48 s between two answers of 100 tokens/s: neither the rate of the calls nor the time of the model has it.
+ */
+static void test_long_tool(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "t1", "Bash");
+	assert_int_equal((int)(call_decode_tok_s(&c) + 0.5), 100);
+	push_call(&w, &c);
+	push_proc(&w, 101, 100, "make", NULL, 2210, 50210, 0);
+	begin_call(&c, 2, 50210);
+	add_result(&c, "t1", NULL, 99);
+	assert_int_equal((int)(call_decode_tok_s(&c) + 0.5), 100);
+	push_call(&w, &c);
+	agents_finish(w.t, 60000 * MS);
+	assert_int_equal(w.output_tokens, 202);
+	close_world(&w,
+		    "agent 0 parent -1 - by call 0\n"
+		    "tool Bash of 1 for 2: time 2210-50210 make x1 code 0 99 bytes\n"
+		    "turn 1 of 0 1000-51420 complete steps 2 tools 1: first_token=400 generation=2020 tool=48000\n");
+}
+
+/* 80 calls beside 33 steps of a conversation: three turns of 11 steps, and what the helpers took is no turn's. */
+static void test_many_helpers(void **state)
+{
+	struct world w;
+	struct call c;
+	struct agents_run run;
+	uint64_t at = 1000, helpers = 0;
+
+	(void)state;
+	open_world(&w);
+	for (uint64_t i = 0; i < 33; i++, at += 2000) {
+		begin_call(&c, 1 + i, at);
+		if (i % 11)
+			add_result(&c, "t", NULL, 1);
+		if (i % 11 != 10)
+			add_tool(&c, "t", "Read");
+		push_call(&w, &c);
+		for (; helpers < (i + 1) * 80 / 33; helpers++) {
+			begin_call(&c, 100 + helpers, at + 1300);
+			c.class = CALL_AUX;
+			assert_int_equal(push_call(&w, &c).turn, 0);
+		}
+	}
+	agents_finish(w.t, at * MS);
+	assert_int_equal(helpers, 80);
+	assert_int_equal(agents_run(w.t, at * MS, &run), 0);
+	assert_int_equal(run.turns, 3);
+	assert_int_equal(run.steps, 33);
+	assert_int_equal(agents_count(w.t), 1);
+	tlog_free(&w.log);
+	close_world(&w, "");
 }
 
 static void test_parallel_tools(void **state)
@@ -447,6 +511,8 @@ static void test_sub_agent_in_a_child(void **state)
 	push_proc(&w, 101, 100, "bash", NULL, 2250, 0, 0);
 	push_proc(&w, 102, 101, "helper", NULL, 2260, 0, 0);
 	begin_plain(&c, 2, 2300, 5);
+	set(&c.model, "slow-model");
+	c.first_token_ns = 3000 * MS;
 	c.conn.tgid = 102;
 	c.conn.start_ns = 2260 * MS;
 	push_call(&w, &c);
@@ -455,11 +521,12 @@ static void test_sub_agent_in_a_child(void **state)
 	add_result(&c, "t1", NULL, 9);
 	push_call(&w, &c);
 	agents_finish(w.t, 20000 * MS);
+	assert_string_equal(w.model, "mostly slow-model"); /* that its child waited for */
 	close_world(&w, "agent 0 parent -1 - by call 0\n"
 			"agent 1 parent 0 by time - by call 1\n"
 			"tool Bash of 1 for 3: time 2250-4000 bash x1 code 0 9 bytes\n"
-			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
-			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=600 generation=3030 tool=540 "
+			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=700 generation=510\n"
+			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=1100 generation=2530 tool=540 "
 			"agent_gap=1040\n");
 }
 
@@ -637,6 +704,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_turn_with_a_tool),
+		cmocka_unit_test(test_long_tool),
+		cmocka_unit_test(test_many_helpers),
 		cmocka_unit_test(test_parallel_tools),
 		cmocka_unit_test(test_mcp_tool),
 		cmocka_unit_test(test_sub_agent_by_id),

@@ -35,6 +35,16 @@ static void test_sentence(void **state)
 	assert_verdict(&f,
 		       "72 % of 58.2 s was waiting for the first token of claude-x (p50 1.90 s); tools 18 % (mostly "
 		       "Bash: npm), unknown 9 %, network 1 %; confidence medium");
+	wall.part_ns[PART_GENERATION] = wall.part_ns[PART_UNKNOWN];
+	wall.part_ns[PART_UNKNOWN] = 0;
+	f.writer = "gpt-y";
+	f.several_models = true;
+	assert_verdict(
+		&f,
+		"72 % of 58.2 s was waiting for the first token mostly of claude-x (p50 1.90 s); tools 18 % (mostly "
+		"Bash: npm), generation 9 % mostly by gpt-y, network 1 %; confidence high");
+	wall.part_ns[PART_UNKNOWN] = wall.part_ns[PART_GENERATION];
+	wall.part_ns[PART_GENERATION] = 0;
 	wall.part_ns[PART_USER] = wall.part_ns[PART_UNKNOWN];
 	wall.part_ns[PART_UNKNOWN] = 0;
 	assert_int_equal(verdict_confidence(&f), VERDICT_HIGH);

@@ -11,7 +11,8 @@
 
 static int turn_args(struct span *s, const struct turn *t)
 {
-	const struct verdict_facts facts = {.wall = &t->wall, .model = t->model};
+	const struct verdict_facts facts = {
+		.wall = &t->wall, .model = t->model, .writer = t->writer, .several_models = t->several_models};
 	struct buf text;
 	struct json j;
 

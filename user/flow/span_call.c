@@ -236,6 +236,7 @@ static void put_verdict(struct json *j, const struct span *s, const struct call 
 	const struct verdict_facts facts = {
 		.wall = &wall,
 		.model = c->model ? c->model : c->request_model,
+		.writer = c->model ? c->model : c->request_model,
 		.lossy = c->lossy || c->undecoded,
 	};
 

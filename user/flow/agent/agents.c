@@ -58,7 +58,7 @@ struct tool_name {
 
 struct model_waits {
 	char name[AGENT_TEXT_BYTES];
-	uint64_t total_ns;
+	uint64_t total_ns, wrote_ns;
 	struct quantile ttft;
 	UT_hash_handle hh;
 };
@@ -237,7 +237,7 @@ static void push_both(struct agents *t, struct lane *l, unsigned rank, enum time
 
 /* The turns that wait for this conversation of a sub-agent: those of its parent, and so on. */
 static void each_turn_above(struct agents *t, const struct lane *l, uint64_t begin_ns,
-			    void (*fn)(struct agents *t, struct walltime *w, const void *what), const void *what)
+			    void (*fn)(struct agents *t, struct held_turn *h, const void *what), const void *what)
 {
 	for (const struct agent_entry *a = l->of; a->up; a = a->up) {
 		struct held_turn *h;
@@ -245,18 +245,18 @@ static void each_turn_above(struct agents *t, const struct lane *l, uint64_t beg
 
 		DL_FOREACH (t->oldest, p)
 			if (p->number == a->up_lane && p->turn)
-				fn(t, p->turn->wall, what);
+				fn(t, p->turn, what);
 		DL_FOREACH (t->turns, h)
 			if (h->lane == a->up_lane && h->turn.at.end_ns > begin_ns)
-				fn(t, h->wall, what);
+				fn(t, h, what);
 	}
 }
 
-static void push_tool_time(struct agents *t, struct walltime *w, const void *what)
+static void push_tool_time(struct agents *t, struct held_turn *h, const void *what)
 {
 	const struct interval *at = what;
 
-	push_wall(t, w, RANK_TOOL, PART_TOOL, at->begin_ns, at->end_ns);
+	push_wall(t, h->wall, RANK_TOOL, PART_TOOL, at->begin_ns, at->end_ns);
 }
 
 static void push_above(struct agents *t, const struct lane *l, uint64_t begin_ns, uint64_t end_ns)
@@ -376,7 +376,7 @@ static void begin_turn(struct agents *t, struct lane *l, const struct call *c, u
 			   c->trigger == CALL_TRIGGER_CONTINUE,
 	};
 
-	l->turn = held_turn_new(&turn, l->number, c->turn_id, c->model ? c->model : c->request_model);
+	l->turn = held_turn_new(&turn, l->number, c->turn_id);
 	if (!l->turn) {
 		t->lost->n[LOST_NO_MEMORY]++;
 		return;
@@ -726,9 +726,10 @@ static void charge_call(struct agents *t, struct walltime *w, const struct call 
 		t->lost->n[LOST_NO_MEMORY]++;
 }
 
-static void charge_other(struct agents *t, struct walltime *w, const void *what)
+static void charge_other(struct agents *t, struct held_turn *h, const void *what)
 {
-	charge_call(t, w, what, false);
+	models_add(&h->models, what);
+	charge_call(t, h->wall, what, false);
 }
 
 static void tell_idle(struct agents *t, struct lane *l, uint64_t until_ns)
@@ -780,6 +781,8 @@ static void count_wait(struct agents *t, const struct call *c)
 	if (!m)
 		return;
 	m->total_ns += c->first_token_ns - c->start_ns;
+	if (c->end_ns != UNKNOWN_NS && c->end_ns > c->first_token_ns)
+		m->wrote_ns += c->end_ns - c->first_token_ns;
 	quantile_add(&m->ttft, c->first_token_ns - c->start_ns);
 }
 
@@ -797,6 +800,7 @@ static void push_step(struct agents *t, struct lane *l, const struct call *c, ui
 	charge_call(t, t->run_wall, c, l->of->agent.parent < 0);
 	each_turn_above(t, l, begin_ns, charge_other, c);
 	if (l->turn) {
+		models_add(&l->turn->models, c);
 		charge_call(t, l->turn->wall, c, true);
 		count_step(&l->turn->turn, c);
 		if (end_ns > l->turn->turn.at.end_ns)
@@ -840,6 +844,8 @@ static void push_helper(struct agents *t, const struct call *c, const struct pro
 	else
 		t->lost->n[LOST_NO_MEMORY]++;
 	charge_call(t, t->run_wall, c, false);
+	if (c->model || c->request_model)
+		waits_of(t, c->model ? c->model : c->request_model);
 }
 
 void agents_push_call(struct agents *t, const struct call *c, const struct proc *p, struct agent_place *place)
@@ -977,13 +983,17 @@ void agents_each_open_turn(struct agents *t, uint64_t now_ns, void (*fn)(void *c
 
 int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out)
 {
-	const struct model_waits *top = t->models;
+	const struct model_waits *top = t->models, *writer = t->models;
 
 	*out = t->run;
-	for (const struct model_waits *m = t->models; m; m = m->hh.next)
+	for (const struct model_waits *m = t->models; m; m = m->hh.next) {
 		top = m->total_ns > top->total_ns ? m : top;
+		writer = m->wrote_ns > writer->wrote_ns ? m : writer;
+	}
+	out->several_models = HASH_COUNT(t->models) > 1;
 	if (top) {
 		text(out->top_model, sizeof(out->top_model), top->name);
+		text(out->top_writer, sizeof(out->top_writer), writer->name);
 		out->ttft_p50_ns = quantile_ns(&top->ttft, 0.5);
 	}
 	return t->run_wall ? walltime_report(t->run_wall, run_end(t, end_ns), &out->wall) : 0;

@@ -84,7 +84,9 @@ struct turn {
 	struct interval at;
 	enum call_trigger trigger;
 	unsigned steps, tools;
-	const char *model;     /* of its first step; NULL unknown */
+	const char *model;  /* that it waited longest for, its sub-agents' too; NULL unknown */
+	const char *writer; /* that wrote longest */
+	bool several_models;
 	int64_t output_tokens; /* sum of the steps'; UNKNOWN_COUNT when one of them is unknown */
 	bool complete;	       /* ended by an answer that asks for nothing more */
 	bool partial;	       /* its beginning was not seen */
@@ -148,9 +150,11 @@ struct agents_run {
 	struct agents_tool_name {
 		char name[64], program[64];
 		uint64_t total_ns, count;
-	} top_tool;			  /* that took longest; name "" when there was none */
-	char top_model[AGENT_TEXT_BYTES]; /* with the longest waits for first tokens; "" unknown */
-	uint64_t ttft_p50_ns;		  /* of it */
+	} top_tool;			   /* that took longest; name "" when there was none */
+	char top_model[AGENT_TEXT_BYTES];  /* with the longest waits for first tokens; "" unknown */
+	char top_writer[AGENT_TEXT_BYTES]; /* that generated longest */
+	bool several_models;
+	uint64_t ttft_p50_ns; /* of it */
 };
 /* As of end_ns, or of the end of the last agent's process. 0 or -ENOMEM. */
 int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out);

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-struct held_turn *held_turn_new(const struct turn *t, uint64_t lane, const char *turn_id, const char *model)
+struct held_turn *held_turn_new(const struct turn *t, uint64_t lane, const char *turn_id)
 {
 	struct held_turn *h = calloc(1, sizeof(*h));
 
@@ -15,9 +15,7 @@ struct held_turn *held_turn_new(const struct turn *t, uint64_t lane, const char 
 	h->turn = *t;
 	h->lane = lane;
 	snprintf(h->turn_id, sizeof(h->turn_id), "%s", turn_id ? turn_id : "");
-	snprintf(h->model, sizeof(h->model), "%s", model ? model : "");
 	h->turn.turn_id = h->turn_id[0] ? h->turn_id : NULL;
-	h->turn.model = h->model[0] ? h->model : NULL;
 	h->wall = walltime_new(t->at.begin_ns);
 	if (h->wall)
 		return h;
@@ -38,6 +36,9 @@ int held_turn_report(const struct held_turn *h, struct turn *out)
 	int err;
 
 	*out = h->turn;
+	out->model = models_waited(&h->models);
+	out->writer = models_wrote(&h->models);
+	out->several_models = models_several(&h->models);
 	err = walltime_report(h->wall, out->at.end_ns, &out->wall);
 	if (err)
 		out->wall = (struct walltime_report){0};

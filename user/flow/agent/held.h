@@ -8,7 +8,7 @@
  * child of agents.
  */
 
-#include "agents.h"
+#include "models.h"
 #include "toolwait.h"
 
 #define HELD_MAX 1024 /* turns, and tools; past it the oldest is told at once */
@@ -19,15 +19,15 @@
 /* A turn, from its first step on. */
 struct held_turn {
 	struct turn turn; /* its texts are those below; wall is filled by held_turn_report() */
-	char turn_id[AGENT_TEXT_BYTES], model[AGENT_TEXT_BYTES];
+	char turn_id[AGENT_TEXT_BYTES];
+	struct models models;
 	uint64_t lane; /* number of the conversation */
 	struct walltime *wall;
 	struct held_turn *prev, *next;
 };
 
-struct held_turn *held_turn_new(const struct turn *t, uint64_t lane, const char *turn_id,
-				const char *model); /* NULL: ENOMEM */
-void held_turn_free(struct held_turn *h);	    /* NULL is fine */
+struct held_turn *held_turn_new(const struct turn *t, uint64_t lane, const char *turn_id); /* NULL: ENOMEM */
+void held_turn_free(struct held_turn *h);						   /* NULL is fine */
 /* 0; -ENOMEM: out->wall is all 0. */
 int held_turn_report(const struct held_turn *h, struct turn *out);
 

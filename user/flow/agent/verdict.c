@@ -58,10 +58,13 @@ static int put_seconds(struct buf *out, uint64_t ns)
 
 static int put_evidence(struct buf *out, const struct verdict_facts *f, enum time_part p)
 {
+	const char *mostly = f->several_models ? "mostly " : "";
 	int err = 0;
 
-	if ((p == PART_FIRST_TOKEN || p == PART_GENERATION) && f->model)
-		err = buf_printf(out, " %s %.64s", p == PART_FIRST_TOKEN ? "of" : "by", f->model);
+	if (p == PART_FIRST_TOKEN && f->model)
+		err = buf_printf(out, " %sof %.64s", mostly, f->model);
+	if (p == PART_GENERATION && f->writer)
+		err = buf_printf(out, " %sby %.64s", mostly, f->writer);
 	if (p == PART_FIRST_TOKEN && f->ttft_p50_ns && !err) {
 		err = buf_puts(out, " (p50 ");
 		err = err ? err : put_seconds(out, f->ttft_p50_ns);

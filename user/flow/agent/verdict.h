@@ -14,6 +14,8 @@
 struct verdict_facts {
 	const struct walltime_report *wall;
 	const char *model;    /* with the longest waits for first tokens; NULL unknown. Captured text */
+	const char *writer;   /* model that generated longest; NULL unknown. Captured text */
+	bool several_models;  /* there were others */
 	uint64_t ttft_p50_ns; /* of it; 0 unknown */
 	const char *tool;     /* that took longest; NULL none. Captured text */
 	const char *program;  /* that it ran last; NULL none. Captured text */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_AGENT_MODELS_H
+#define FLOW_AGENT_MODELS_H
+
+/* Which model a turn waited for, and which one wrote. Private child of agents. */
+
+#include "agents.h"
+
+#define MODELS_OF_TURN 8 /* told apart; later ones are left out */
+
+struct models { /* zero: none */
+	struct models_entry {
+		char name[AGENT_TEXT_BYTES];
+		uint64_t waited_ns, wrote_ns;
+	} of[MODELS_OF_TURN];
+	unsigned count;
+};
+
+/* A call's waits, as long as they were, whatever else went on. */
+void models_add(struct models *m, const struct call *c);
+/* NULL: none. Borrowed. */
+const char *models_waited(const struct models *m);
+const char *models_wrote(const struct models *m);
+static inline bool models_several(const struct models *m)
+{
+	return m->count > 1;
+}
+
+#endif
