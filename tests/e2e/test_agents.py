@@ -392,7 +392,7 @@ def first_call_of(truth, run, sub):
     return min(run.spans("llm"), key=lambda s: abs(s["ts"] - (begin_of(step) - run.start_ns) / 1e3))
 
 
-def check_subs(joined, lanes=True):
+def check_subs(joined):
     """Every sub-agent has its lanes, its arrow from the tool that asked for it, and is counted."""
 
     def check(run, truth):
@@ -407,7 +407,8 @@ def check_subs(joined, lanes=True):
             first = first_call_of(truth, run, sub["id"])
             sources = [s for s, f in drawn if f is first]
             assert [s["args"].get("tool_call_id") for s in sources] == [asked["id"]], (sub, sources)
-            assert not lanes or names[first["pid"], first["tid"]].startswith("agent "), names
+            index = sources[0]["args"]["spawned_agent_index"]
+            assert names[first["pid"], first["tid"]].startswith(f"agent {index}"), names
         return truth
 
     return check

@@ -20,6 +20,7 @@ static int turn_args(struct span *s, const struct turn *t)
 	json_init(&j, &text);
 	json_object(&j, NULL);
 	json_uint(&j, "turn", t->id);
+	json_uint(&j, "agent_index", t->agent);
 	span_put_text(&j, "session_id", t->session_id, 128);
 	span_put_text(&j, "turn_id", t->turn_id, 128);
 	span_put_text(&j, "trigger", call_trigger_name(t->trigger), 32);
@@ -68,6 +69,10 @@ static int tool_args(struct span *s, const struct agent_tool *t)
 	span_put_true(&j, "ambiguous", t->ambiguous);
 	json_double(&j, "duration_ms", (double)(t->at.end_ns - t->at.begin_ns) / 1e6, 3);
 	span_put_duration(&j, "client_duration_ms", t->client_ns);
+	if (t->at.begin_ns > t->asked_ns)
+		span_put_duration(&j, "start_delay_ms", (int64_t)(t->at.begin_ns - t->asked_ns));
+	if (t->spawned)
+		json_uint(&j, "spawned_agent_index", t->spawned);
 	if (t->processes) {
 		json_uint(&j, "processes", t->processes);
 		span_put_text(&j, "program", t->program, 64);

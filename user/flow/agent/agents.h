@@ -62,6 +62,7 @@ struct agent_tool {
 	enum tool_join join;
 	int64_t client_ns;    /* what the client says it took; UNKNOWN_COUNT */
 	bool ambiguous;	      /* several tools of the answer may own these processes */
+	uint64_t asked_ns;    /* the end of its block in the answer, else the answer's end */
 	struct interval at;   /* of what ran; of the whole window with TOOL_JOIN_GAP */
 	unsigned processes;   /* joined */
 	const char *program;  /* of the first of them; NULL none */

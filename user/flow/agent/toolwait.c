@@ -297,6 +297,7 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 		.id = w->tools[i].id,
 		.name = w->tools[i].name,
 		.spawned = w->tools[i].spawned,
+		.asked_ns = w->tools[i].begin_ns,
 		.at = {w->tools[i].begin_ns, end->end_ns},
 		.client_ns = client_measure(w, i, end->next),
 		.result_bytes = result ? result->bytes : UNKNOWN_COUNT,
