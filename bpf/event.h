@@ -38,7 +38,8 @@ enum ev_kind {
 	EV_SAMPLE = 19,	   /* struct ev_sample: where a thread of a target ran, or waited */
 	EV_FRAME = 20,	   /* struct ev_frame, made in user space: which function an address of a sample is in */
 	EV_SAMPLING = 21,  /* struct ev_sampling, made in user space: that there are samples, and what one stands for */
-	EV_KIND_MAX = 21,
+	EV_DNS = 22,	   /* struct ev_dns: a target asked a name server, or was answered */
+	EV_KIND_MAX = 22,
 };
 
 /* ev_head.flags */
@@ -301,6 +302,17 @@ struct ev_exec {
 	__u8 bytes[];
 };
 
+struct ev_dns {
+	struct ev_head h;
+	__u64 start_ns; /* of the process */
+	__u64 cookie;	/* of the socket */
+	__u32 exec_id;
+	__u32 len;
+	__u8 dir;
+	__u8 pad[7];
+	__u8 bytes[];
+};
+
 /* The value of CODEX_TOOL_CALL_ID in its environment follows, without a NUL. */
 struct ev_tool_call {
 	struct ev_head h; /* tgid: the process */
@@ -516,6 +528,7 @@ EV_ASSERT(sizeof(struct ev_wire) == 176);
 EV_ASSERT(sizeof(struct ev_hello) == 40);
 EV_ASSERT(sizeof(struct ev_files) == 48);
 EV_ASSERT(sizeof(struct ev_exec) == 64);
+EV_ASSERT(sizeof(struct ev_dns) == 56);
 EV_ASSERT(sizeof(struct ev_tool_call) == 40);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);

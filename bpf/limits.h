@@ -79,6 +79,9 @@
 #define LIMIT_FILENAME_BYTES 256
 #define LIMIT_ARGS_BYTES     1024
 
+/* Bytes of a message of DNS: with EDNS (RFC 6891) resolvers ask for 1232, and what they need comes first. */
+#define LIMIT_DNS_BYTES 1024
+
 /* Bytes of the id of a tool call. Clients give them some 30. */
 #define LIMIT_TOOL_CALL_BYTES 128
 

@@ -9,6 +9,7 @@
  */
 #include "moved.bpf.h"
 #include "delay.bpf.h"
+#include "dns.bpf.h"
 #include "wire.bpf.h"
 
 #define MSG_OOB		    1
@@ -213,6 +214,8 @@ int BPF_PROG(sock_sent, struct sock *sk, int ret)
 		plain_call_ended();
 	else if (is_tcp(sk) || is_unix_stream(sk))
 		sock_moved(sk, EV_DIR_TX, ret, 0);
+	else if (is_udp(sk))
+		dns_moved(sk, EV_DIR_TX, ret);
 	return 0;
 }
 
@@ -229,6 +232,8 @@ int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 		unix_ended(sk);
 	else if (ret > 0 && (is_tcp(sk) || is_unix_stream(sk)))
 		sock_moved(sk, EV_DIR_RX, ret, flags);
+	else if (ret > 0 && is_udp(sk))
+		dns_moved(sk, EV_DIR_RX, ret);
 	return 0;
 }
 

@@ -30,6 +30,7 @@ struct pipeline {
 	struct halves *halves;
 	struct conns *conns;
 	struct wires *wires;
+	struct dns *dns;
 	struct exchanges *exchanges;
 	struct mcp *mcp;
 	struct spans *spans;
@@ -47,7 +48,9 @@ struct flow {
 	struct conn *conn;
 	uint64_t conn_id; /* hash key */
 	UT_hash_handle hh;
-	bool begun;	 /* bytes came */
+	bool begun;	/* bytes came */
+	bool looked_up; /* setup is filled */
+	struct dns_setup setup;
 	bool setup_paid; /* a call drew the connection's set-up */
 	struct proto *proto;
 	struct exchange_conn view;
@@ -76,16 +79,30 @@ static const char *flow_protocol(const struct flow *f)
 	return kind == PROTO_UNDECIDED || kind == PROTO_OTHER ? NULL : proto_name(f->proto);
 }
 
+/* What came before the connection, once it is known which one it is. */
+static void flow_look_up(struct flow *f)
+{
+	const struct conn *c = f->conn;
+
+	if (f->looked_up || !c->bound || c->setup.connect_begin_ns == UNKNOWN_NS)
+		return;
+	f->setup = dns_find(f->p->dns, c->key.tgid, &c->remote, c->setup.connect_begin_ns);
+	f->looked_up = true;
+}
+
 static void flow_refresh(struct flow *f)
 {
 	const struct conn *c = f->conn;
 
+	flow_look_up(f);
 	f->view = (struct exchange_conn){
 		.key = c->key,
 		.conn_id = c->id,
 		.fresh = c->fresh,
 		.peer = c->remote,
-		.connect_begin_ns = c->setup.connect_begin_ns,
+		.dns_begin_ns = f->setup.dns_begin_ns,
+		.dns_end_ns = f->setup.dns_end_ns,
+		.connect_begin_ns = f->setup.connect_begin_ns,
 		.connect_end_ns = c->setup.connect_end_ns,
 		.tls_begin_ns = c->setup.tls_begin_ns,
 		.tls_end_ns = c->setup.tls_end_ns,
@@ -184,6 +201,7 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	f->conn = c;
 	f->conn_id = c->id;
 	f->first_plain_ns = UNKNOWN_NS;
+	f->setup = (struct dns_setup){UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS};
 	interest_init(&f->interest, &(struct interest_sink){.ctx = f, .on_wanted = on_wanted});
 	flow_refresh(f);
 	f->exchanges = exchanges_conn_new(p->exchanges, &f->view);
@@ -325,7 +343,9 @@ static void flow_push_setup(struct flow *f)
 	struct span_setup setup = {
 		.shown_pid = proc ? proc->shown_pid : f->conn->key.tgid,
 		.peer = f->conn->remote,
-		.connect_begin_ns = f->conn->setup.connect_begin_ns,
+		.dns_begin_ns = f->setup.dns_begin_ns,
+		.dns_end_ns = f->setup.dns_end_ns,
+		.connect_begin_ns = f->setup.connect_begin_ns,
 		.connect_end_ns = f->conn->setup.connect_end_ns,
 		.tls_begin_ns = f->conn->setup.tls_begin_ns,
 		.tls_end_ns = f->conn->setup.tls_end_ns,
@@ -659,6 +679,30 @@ static void on_wire_silent(void *ctx, const struct wire_conn *c)
 		p->cfg.on_silent(p->cfg.interest_ctx, c, proc, why_undecoded(why, sizeof(why), c, proc));
 }
 
+/* --- adaptors: dns -> span ------------------------------------------------------------------------------------------
+ */
+
+static void on_lookup(void *ctx, const struct dns_lookup *l)
+{
+	struct pipeline *p = ctx;
+	struct conn_key key = {.tgid = l->proc.tgid, .start_ns = l->proc.start_ns, .exec_id = l->proc.exec_id};
+	const struct proc *proc = procs_get(p->procs, &key);
+	struct span_lookup lookup = {
+		.shown_pid = proc ? proc->shown_pid : l->proc.tgid,
+		.name = l->name,
+		.begin_ns = l->begin_ns,
+		.end_ns = l->end_ns,
+		.queries = l->queries,
+		.addresses = l->addr_count,
+	};
+	struct span span;
+
+	if (p->cfg.callers_only && !(proc && proc->caller))
+		return;
+	if (span_from_lookup(&span, &lookup) || spans_push(p->spans, &span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
 /* --- adaptors: record -> conn and proc -----------------------------------------------------------------------------
  */
 
@@ -733,6 +777,7 @@ static void on_sock(void *ctx, const struct rec_sock *r)
 	struct pipeline *p = ctx;
 
 	halves_push_sock(p->halves, r);
+	dns_push_sock(p->dns, r);
 	conns_push_sock(p->conns, r);
 	wires_push_sock(p->wires, r);
 }
@@ -779,6 +824,11 @@ static void on_hello(void *ctx, const struct rec_hello *r)
 static void on_files(void *ctx, const struct rec_files *r)
 {
 	wires_push_files(((struct pipeline *)ctx)->wires, r);
+}
+
+static void on_dns(void *ctx, const struct rec_dns *r)
+{
+	dns_push(((struct pipeline *)ctx)->dns, r);
 }
 
 static void on_tool_call(void *ctx, const struct rec_tool_call *r)
@@ -854,6 +904,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_wire = on_wire,
 		.on_hello = on_hello,
 		.on_files = on_files,
+		.on_dns = on_dns,
 		.on_tool_call = on_tool_call,
 		.on_sample = on_sample,
 		.on_frame = on_frame,
@@ -861,6 +912,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	};
 	struct wire_sink wire_sink = {
 		.ctx = p, .on_turn = on_wire_turn, .on_conn = on_wire_conn, .on_silent = on_wire_silent};
+	struct dns_sink dns_sink = {.ctx = p, .on_lookup = on_lookup};
 	struct proc_sink proc_sink = {.ctx = p, .on_change = on_proc};
 	struct agents_sink agents_sink = {.ctx = p, .on_tool = on_tool, .on_turn = on_turn};
 
@@ -877,8 +929,9 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->wires = wires_new(&p->lost, &wire_sink);
 	p->halves = halves_new(&p->lost, &halves_sink);
 	p->profile = profile_new(&p->lost);
-	if (!p->profile || !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges ||
-	    !p->mcp || !p->conns || !p->halves) {
+	p->dns = dns_new(&p->lost, &dns_sink);
+	if (!p->profile || !p->dns || !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs ||
+	    !p->exchanges || !p->mcp || !p->conns || !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -910,6 +963,7 @@ void pipeline_free(struct pipeline *p)
 	profile_free(p->profile);
 	mcp_free(p->mcp);
 	wires_free(p->wires);
+	dns_free(p->dns);
 	procs_free(p->procs);
 	coverage_free(p->coverage);
 	spans_free(p->spans);
@@ -934,6 +988,7 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 	halves_tick(p->halves, now_ns);
 	conns_tick(p->conns, now_ns);
 	wires_tick(p->wires, now_ns);
+	dns_tick(p->dns, now_ns);
 	conns_each(p->conns, tick_flow, &now_ns);
 	exchanges_tick(p->exchanges, now_ns);
 	tick_agents(p, now_ns);
@@ -945,6 +1000,7 @@ void pipeline_finish(struct pipeline *p, uint64_t now_ns)
 	halves_finish(p->halves);
 	conns_finish(p->conns, now_ns);
 	wires_finish(p->wires, now_ns);
+	dns_finish(p->dns);
 	exchanges_tick(p->exchanges, now_ns);
 	agents_finish(p->agents, now_ns);
 	mcp_finish(p->mcp, now_ns);

@@ -9,6 +9,7 @@
 #include "flow/agent/agents.h"
 #include "flow/conn.h"
 #include "flow/coverage.h"
+#include "flow/dns.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 #include "flow/proc.h"

@@ -73,7 +73,7 @@ struct mmsghdr {
 enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10 };
 enum { SOCK_STREAM = 1 };
 enum { RCV_SHUTDOWN = 1, SHUTDOWN_MASK = 3 };
-enum { IPPROTO_TCP = 6 };
+enum { IPPROTO_TCP = 6, IPPROTO_UDP = 17 };
 enum {
 	TCP_ESTABLISHED = 1,
 	TCP_SYN_SENT = 2,

@@ -1,10 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What the kernel knows of a call's way: who was late, what the network delayed, what came before the connection."""
+import ctypes
+import fcntl
 import os
+import queue
+import socket
+import struct
+import subprocess
+import threading
+import time
 
 import e2e
-from e2e import PYTHON, Client, Perfbpf, Server, call_slices, case, cases, check_nothing_lost, check_trace, request
+from e2e import PYTHON, Client, Perfbpf, Server, Skip, call_slices, case, cases, check_nothing_lost, check_trace, request
 
 CLIENTS = os.path.join(e2e.HERE, "clients")
 BLOCK_MS = 300
@@ -57,6 +65,224 @@ def not_late():
     (args,) = [e["args"] for e in call_slices(check_trace(perfbpf))]
     # What the machine itself takes to run it again, where that is long.
     assert args.get("client_late_ms", 0) <= 2 * e2e.SLACK_MS, args
+
+
+# --- a network of our own --------------------------------------------------------------------------------------------
+
+
+CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
+_alone = []
+
+
+def own_network():
+    """This process, and what it starts, in network and mount namespaces of its own."""
+    if _alone:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET | CLONE_NEWNS):
+        raise Skip(f"no namespaces: {os.strerror(ctypes.get_errno())}")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    _alone.append(True)
+
+
+def drop(rule):
+    table = f"table inet test {{\nchain in {{\ntype filter hook input priority 0;\n{rule} drop\n}}\n}}\n"
+    done = subprocess.run(["nft", "-f", "-"], input=table, text=True, capture_output=True, check=False)
+    if done.returncode:
+        raise Skip(f"no nftables: {done.stderr.strip()[:120]}")
+
+
+class NameServer:
+    """Of libc's resolver, at 127.0.0.1: answers for every name `addresses`, after delay_s."""
+
+    def __init__(self, addresses, delay_s, silent=()):
+        self.addresses, self.delay_s, self.silent = addresses, delay_s, silent
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.bind(("127.0.0.1", 53))
+        path = os.path.join(e2e.directory(), "resolv.conf")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+        os.chmod(path, 0o644)
+        subprocess.run(["mount", "--bind", path, "/etc/resolv.conf"], check=True)
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            query, peer = self.sock.recvfrom(2048)
+            if not query:
+                return
+            threading.Timer(self.delay_s, self.answer, (query, peer)).start()
+
+    def answer(self, query, peer):
+        end = query.index(b"\0", 12) + 5
+        (kind,) = struct.unpack(">H", query[end - 4 : end - 2])
+        if kind in self.silent:
+            return
+        found = [a for a in self.addresses if (":" in a) == (kind == 28)]
+        records = b""
+        for a in found:
+            ip = socket.inet_pton(socket.AF_INET6 if kind == 28 else socket.AF_INET, a)
+            records += b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, 60, len(ip)) + ip
+        head = query[:2] + struct.pack(">HHHHH", 0x8180, 1, len(found), 0, 0)
+        self.sock.sendto(head + query[12:end] + records, peer)
+
+    def close(self):
+        self.sock.sendto(b"", self.sock.getsockname())
+        self.thread.join()
+        self.sock.close()
+        subprocess.run(["umount", "/etc/resolv.conf"], check=True)
+
+
+def looked_up(addresses, attempt_s=None, silent=(), before=None):
+    """Slice args, phases and the client's own times in ms of a call to a name."""
+    own_network()
+    names = NameServer(addresses, 0.12, silent)
+    try:
+        server = Server("--plain")
+        if before:
+            before(server)
+        call = request("anthropic", "lookup", "tokens=5")
+        config = e2e.write_config(host="api.model.test", port=server.port, attempt_s=attempt_s, **call)
+        client = Client([PYTHON, os.path.join(CLIENTS, "lookup.py"), config])
+        perfbpf = Perfbpf("-p", client.pid)
+        client.go()
+        assert client.finish() == 0, client.lines
+        assert perfbpf.end() == 0, perfbpf.err()
+    finally:
+        names.close()
+    check_nothing_lost(perfbpf)
+    trace = check_trace(perfbpf)
+    (record,) = perfbpf.calls()
+    times = {line.split()[0]: [int(n) for n in line.split()[1:3]] for line in client.lines if line[:4] in ("look", "conn")}
+    truth = {name: (end - begin) / 1e6 for name, (begin, end) in times.items()}
+    e2e.note(f"truth {truth}, dns_ms {record['dns_ms']}, connect_ms {record['connect_ms']}")
+    phases = {e["name"]: e["dur"] / 1e3 for e in trace["traceEvents"] if e["ph"] == "X" and e["name"] in ("dns", "connect")}
+    assert abs(phases["dns"] - record["dns_ms"]) < 0.01 and abs(phases["connect"] - record["connect_ms"]) < 0.01, phases
+    (args,) = [e["args"] for e in call_slices(trace)]
+    return args, record, truth
+
+
+def near(found, truth):
+    return abs(found - truth) <= max(e2e.SLACK_MS, 0.02 * truth)
+
+
+@case
+def names():
+    """libc's resolver: the look-up is the call's"""
+    args, record, truth = looked_up(["127.0.0.1", "::1"], silent=())
+    assert near(record["dns_ms"], truth["looked"]), (record, truth)
+    assert near(args["parts_ms"]["connect"], truth["looked"] + truth["connected"]), (args, truth)
+
+
+@case
+def half_answered():
+    """An answer that never comes is waited for too"""
+    _, record, truth = looked_up(["127.0.0.1"], silent=(28,))
+    assert truth["looked"] > 900 and near(record["dns_ms"], truth["looked"]), (record, truth)
+
+
+@case
+def first_address_silent():
+    """An address that does not answer before the one that does"""
+    args, record, truth = looked_up(
+        ["127.0.0.1", "::1"], attempt_s=0.4, before=lambda s: drop(f"ip6 daddr ::1 tcp dport {s.port}")
+    )
+    assert truth["connected"] > 390 and near(record["connect_ms"], truth["connected"]), (record, truth)
+    assert near(record["dns_ms"], truth["looked"]), (record, truth)
+    assert near(args["parts_ms"]["connect"], truth["looked"] + truth["connected"]), (args, truth)
+
+
+class Relay:
+    """A network behind a tun device: what is sent to FAR comes back as if from there, delay_s later. Segments that
+    lose(number, from_server) chooses, of those with data in each direction, are lost; once."""
+
+    NEAR, FAR = "10.9.0.1", "10.9.0.2"
+
+    def __init__(self, delay_s, port, lose):
+        own_network()
+        self.delay_s, self.port, self.lose, self.seen, self.count = delay_s, port, lose, set(), [0, 0]
+        try:
+            self.fd = os.open("/dev/net/tun", os.O_RDWR)
+            fcntl.ioctl(self.fd, 0x400454CA, struct.pack("16sH", b"relay", 0x1001))  # TUNSETIFF: IFF_TUN, IFF_NO_PI
+        except OSError as error:
+            raise Skip(f"no tun device: {error}") from error
+        for words in ("addr add 10.9.0.1/24 dev relay", "link set relay up"):
+            subprocess.run(["ip", *words.split()], check=True)
+        self.waiting = queue.Queue()
+        threading.Thread(target=self.receive, daemon=True).start()
+        threading.Thread(target=self.send, daemon=True).start()
+
+    def is_lost(self, packet):
+        head = (packet[0] & 15) * 4
+        source, target, sequence = struct.unpack(">HHI", packet[head : head + 8])
+        data = len(packet) - head - (packet[head + 12] >> 4) * 4
+        if packet[9] != socket.IPPROTO_TCP or self.port not in (source, target) or not data:
+            return False
+        key = (source, sequence)
+        if key in self.seen:
+            return False
+        self.seen.add(key)
+        side = int(source == self.port)
+        self.count[side] += 1
+        return self.lose(self.count[side], bool(side))
+
+    def receive(self):
+        while True:
+            try:
+                packet = os.read(self.fd, 65536)
+            except OSError:
+                return
+            if packet[0] >> 4 == 4 and not self.is_lost(packet):
+                # Both addresses in each other's place: the checksums stay right.
+                self.waiting.put((time.monotonic() + self.delay_s, packet[:12] + packet[16:20] + packet[12:16] + packet[20:]))
+
+    def send(self):
+        while True:
+            at, packet = self.waiting.get()
+            time.sleep(max(0, at - time.monotonic()))
+            try:
+                os.write(self.fd, packet)
+            except OSError:
+                return
+
+    def close(self):
+        subprocess.run(["ip", "link", "del", "relay"], check=True)
+        os.close(self.fd)
+
+
+def far_call(delay_s, lose, knobs, size):
+    """Args and phases of a call over a network with that delay and loss, and what its client says."""
+    own_network()
+    server = Server("--plain", "--address", "0.0.0.0")
+    relay = Relay(delay_s, server.port, lose)
+    try:
+        call = request("anthropic", "far", knobs, prompt="x" * size)
+        config = e2e.write_config(host=relay.FAR, port=server.port, ca=None, block_ms=0, how="blocking", **call)
+        client = Client([PYTHON, os.path.join(CLIENTS, "late.py"), config])
+        perfbpf = Perfbpf("-p", client.pid)
+        client.go()
+        assert client.finish() == 0
+        assert perfbpf.end() == 0, perfbpf.err()
+    finally:
+        relay.close()
+    check_nothing_lost(perfbpf)
+    (args,) = [e["args"] for e in call_slices(check_trace(perfbpf))]
+    e2e.note(args["verdict"], args["parts_ms"], "delay", args.get("network_delay_ms"))
+    return args, client.lines
+
+
+@case
+def lost_answer():
+    """Segments of an answer that are lost hold up those behind them: the network's time"""
+    args, lines = far_call(0.04, lambda n, from_server: from_server and n % 50 == 20, "tokens=200&gap_ms=4", 100)
+    silences = [float(line.split()[1]) for line in lines if line.startswith("silence")]
+    # Each begins two gaps of the server before what came out of order: with what came before the lost one.
+    truth = sum(ms - 8 for ms in silences if ms > 80)  # the others: too few segments on the way
+    e2e.note(f"silences {silences}: {truth:.3f} ms behind a hole")
+    assert len(silences) >= 4 and near(args["network_delay_ms"], truth), (args, silences)
+    assert near(args["parts_ms"]["network"], args["network_delay_ms"] + 80), args
 
 
 e2e.run_cases()

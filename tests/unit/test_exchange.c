@@ -1037,6 +1037,8 @@ static void on_call_socket(void *ctx, const struct call *c)
 	tlog_printf(l, "port=%u", c->peer.port);
 	put_n(l, "retransmits", c->retransmits);
 	put_n(l, "srtt", c->srtt_us);
+	put_ms(l, "dns", c->dns_begin_ns);
+	put_ms(l, "answered", c->dns_end_ns);
 	put_ms(l, "connect", c->connect_begin_ns);
 	put_ms(l, "connected", c->connect_end_ns);
 	put_ms(l, "tls", c->tls_begin_ns);
@@ -1057,6 +1059,8 @@ static void test_socket(void **state)
 	r.table = exchanges_new(&default_config, &r.lost, &sink);
 	r.flow = exchanges_conn_new(r.table, &r.conn);
 	r.http = exchanges_http_sink(r.flow);
+	r.conn.dns_begin_ns = AT(2).ts_ns;
+	r.conn.dns_end_ns = AT(9).ts_ns;
 	r.conn.connect_begin_ns = AT(10).ts_ns;
 	r.conn.connect_end_ns = AT(20).ts_ns;
 	r.conn.tls_begin_ns = AT(21).ts_ns;
@@ -1073,8 +1077,9 @@ static void test_socket(void **state)
 	req(&r, 2, "/v1/messages", HOST, ASK, 300);
 	r.conn.retransmits = 3;
 	resp_end(&r, 2, 1, 400);
-	assert_log(&l, "port=443 retransmits=2 srtt=900 connect=10 connected=20 tls=21 secure=50 about\n"
-		       "port=443 retransmits=1 srtt=900\n");
+	assert_log(&l,
+		   "port=443 retransmits=2 srtt=900 dns=2 answered=9 connect=10 connected=20 tls=21 secure=50 about\n"
+		   "port=443 retransmits=1 srtt=900\n");
 	tlog_free(&l);
 	/* opened long before; not bound */
 	exchanges_conn_free(r.flow);

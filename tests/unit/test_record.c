@@ -161,6 +161,14 @@ static void on_files(void *ctx, const struct rec_files *r)
 	PRINT("%s", "\n");
 }
 
+static void on_dns(void *ctx, const struct rec_dns *r)
+{
+	PRINT("dns %u/%u/%llu tid %u cookie %llu dir %d ", r->proc.tgid, r->proc.exec_id,
+	      (unsigned long long)r->proc.start_ns, r->tid, (unsigned long long)r->cookie, r->dir);
+	print_sv(ctx, (struct sv){(const char *)r->bytes, r->len});
+	PRINT("%s", "\n");
+}
+
 static void on_tool_call(void *ctx, const struct rec_tool_call *r)
 {
 	PRINT("tool call of %u/%u/%llu ", r->proc.tgid, r->proc.exec_id, (unsigned long long)r->proc.start_ns);
@@ -204,9 +212,9 @@ static void open_world(struct world *w)
 	*w = (struct world){0};
 	record_init(
 		&w->r, &w->lost,
-		&(struct record_sink){w,	on_data,  on_gap,	on_open,   on_close, on_handshake, on_conn_sock,
-				      on_sock,	on_exec,  on_fork,	on_exit_,  on_tick,  on_pos,	   on_wire,
-				      on_hello, on_files, on_tool_call, on_sample, on_frame, on_sampling});
+		&(struct record_sink){w,	on_data,  on_gap,  on_open,	 on_close,  on_handshake, on_conn_sock,
+				      on_sock,	on_exec,  on_fork, on_exit_,	 on_tick,   on_pos,	  on_wire,
+				      on_hello, on_files, on_dns,  on_tool_call, on_sample, on_frame,	  on_sampling});
 }
 
 static void close_world(struct world *w)
@@ -273,6 +281,7 @@ static unsigned samples(struct packet out[24])
 			    .first_type = 23};
 	struct ev_hello hello = {.cookie = 99, .len = 5};
 	struct ev_files files = {.probed_ns = 4, .probed = 1, .reason_len = 6};
+	struct ev_dns dns = {.start_ns = 5, .cookie = 99, .exec_id = 2, .len = 5, .dir = EV_DIR_RX};
 	struct ev_tool_call tool_call = {.start_ns = 5, .exec_id = 2, .len = 6};
 	struct ev_sample sample = {.start_ns = 5,
 				   .weight_ns = 2000,
@@ -315,6 +324,7 @@ static unsigned samples(struct packet out[24])
 	out[n++] = packet(EV_SAMPLE, 0, &sample, sizeof(sample), (const char *)addresses, sizeof(addresses));
 	out[n++] = packet(EV_FRAME, 0, &frame, sizeof(frame), "mainexe", 7);
 	out[n++] = packet(EV_SAMPLING, 0, &sampling, sizeof(sampling), NULL, 0);
+	out[n++] = packet(EV_DNS, 0, &dns, sizeof(dns), "query", 5);
 	return n;
 }
 
@@ -343,7 +353,8 @@ static const char golden[] =
 	"tool call of 42/2/5 [call_1] \n"
 	"sample 42/2/5 tid 43 [worker] what 2 at 777 weight 2000 queue 300 call 202 deep disk ffff0010 400010 40001f\n"
 	"frame 42/2/5 40001f source 1 [main] [exe] \n"
-	"sampling 10101010 1000000\n";
+	"sampling 10101010 1000000\n"
+	"dns 42/2/5 tid 43 cookie 99 dir 1 [query] \n";
 
 static void every_kind(void **state)
 {
@@ -629,6 +640,7 @@ static void contradictions(void **state)
 		{.filename_len = 8, .args_len = UINT32_MAX},
 		{.filename_len = UINT32_MAX, .args_len = 2},
 	};
+	struct ev_dns dns[] = {{.len = 9}, {.len = UINT32_MAX}, {.len = 5, .dir = 2}};
 	struct ev_tool_call tool_call[] = {{.len = 0}, {.len = 9}, {.len = UINT32_MAX}};
 	struct ev_gap gap[] = {{.dir = 2}, {.pos = UINT64_MAX}};
 	struct ev_conn_close closed = {.pos = {0, UINT64_MAX}};
@@ -647,6 +659,8 @@ static void contradictions(void **state)
 		expect_bad(EV_CONN_SOCK, &conn_sock[i], sizeof(conn_sock[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(sock); i++)
 		expect_bad(EV_SOCK, &sock[i], sizeof(sock[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(dns); i++)
+		expect_bad(EV_DNS, &dns[i], sizeof(dns[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(tool_call); i++)
 		expect_bad(EV_TOOL_CALL, &tool_call[i], sizeof(tool_call[i]));
 	expect_bad(EV_GAP, &gap[0], sizeof(gap[0]));

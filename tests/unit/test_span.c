@@ -306,6 +306,8 @@ static void name_is_cut_at_a_character(void **state)
 static void setup_spans(void **state)
 {
 	struct span_setup setup = {.shown_pid = 42,
+				   .dns_begin_ns = UNKNOWN_NS,
+				   .dns_end_ns = UNKNOWN_NS,
 				   .connect_begin_ns = 100,
 				   .connect_end_ns = 300,
 				   .tls_begin_ns = 250,
@@ -322,9 +324,36 @@ static void setup_spans(void **state)
 	assert_string_equal(s.args, "{\"peer\":\"[::1]:443\",\"tls_approximate\":true}");
 	assert_int_equal(s.track, SPAN_NETWORK);
 	span_release(&s);
+	tlog_free(&l);
+	setup.dns_begin_ns = 20;
+	setup.dns_end_ns = 90;
+	assert_int_equal(span_from_setup(&s, &setup), 0);
+	log_phases(&l, &s);
+	assert_log(&l, "dns 0-70\nconnect 80-280\ntls 280-479\nend 480\n");
+	span_release(&s);
 	setup.connect_end_ns = setup.tls_begin_ns = UNKNOWN_NS;
 	assert_int_equal(span_from_setup(&s, &setup), -EINVAL);
 	tlog_free(&l);
+}
+
+static void lookup_spans(void **state)
+{
+	struct span_lookup l = {
+		.shown_pid = 42, .name = "a.b", .begin_ns = 20, .end_ns = 90, .queries = 2, .addresses = 1};
+	struct span s;
+
+	(void)state;
+	assert_int_equal(span_from_lookup(&s, &l), 0);
+	assert_string_equal(s.name, "dns");
+	assert_int_equal(s.track, SPAN_NETWORK);
+	assert_true(s.begin_ns == 20 && s.end_ns == 90);
+	assert_string_equal(s.args, "{\"host\":\"a.b\",\"queries\":2,\"addresses\":1}");
+	span_release(&s);
+	l.end_ns = UNKNOWN_NS;
+	assert_int_equal(span_from_lookup(&s, &l), 0);
+	assert_true(s.begin_ns == 20 && s.end_ns == 20);
+	assert_string_equal(s.args, "{\"host\":\"a.b\",\"queries\":2,\"addresses\":1,\"unanswered\":true}");
+	span_release(&s);
 }
 
 /* Strings are only read. */
@@ -669,6 +698,7 @@ int main(void)
 		cmocka_unit_test(hostile_texts_stay_bounded_and_valid),
 		cmocka_unit_test(name_is_cut_at_a_character),
 		cmocka_unit_test(setup_spans),
+		cmocka_unit_test(lookup_spans),
 		cmocka_unit_test(mcp_spans),
 		cmocka_unit_test(undecoded_turns),
 		cmocka_unit_test(oldest_whole_spans_go_first),

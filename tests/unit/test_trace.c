@@ -445,6 +445,8 @@ static void lowest_free_lane(void **state)
 static void network_spans_have_their_own_lanes(void **state)
 {
 	struct span_setup setup = {.shown_pid = 9,
+				   .dns_begin_ns = UNKNOWN_NS,
+				   .dns_end_ns = UNKNOWN_NS,
 				   .connect_begin_ns = START + 10,
 				   .connect_end_ns = START + 30,
 				   .tls_begin_ns = START + 30,
@@ -472,7 +474,9 @@ static void network_spans_have_their_own_lanes(void **state)
 /* Whoever made no call leaves nothing, and takes no lane of the others'. */
 static void only_callers_are_shown(void **state)
 {
-	struct span_setup setup = {.connect_begin_ns = START + 10,
+	struct span_setup setup = {.dns_begin_ns = UNKNOWN_NS,
+				   .dns_end_ns = UNKNOWN_NS,
+				   .connect_begin_ns = START + 10,
 				   .connect_end_ns = START + 30,
 				   .tls_begin_ns = UNKNOWN_NS,
 				   .tls_end_ns = UNKNOWN_NS};

@@ -365,6 +365,28 @@ static bool push_exec(struct record *r, const uint8_t *p, size_t len)
 	return true;
 }
 
+static bool push_dns(struct record *r, const uint8_t *p, size_t len)
+{
+	struct ev_dns e;
+	struct rec_dns d;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.len > len - sizeof(e) || e.dir > EV_DIR_RX)
+		return false;
+	d = (struct rec_dns){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.ts_ns = e.h.ts_ns,
+		.cookie = e.cookie,
+		.tid = e.h.tid,
+		.dir = (enum dir)e.dir,
+		.bytes = p + sizeof(e),
+		.len = e.len,
+	};
+	if (r->sink.on_dns)
+		r->sink.on_dns(r->sink.ctx, &d);
+	return true;
+}
+
 static bool push_tool_call(struct record *r, const uint8_t *p, size_t len)
 {
 	struct ev_tool_call e;
@@ -523,7 +545,7 @@ static size_t fixed_size(unsigned kind)
 		[EV_WIRE] = sizeof(struct ev_wire),	      [EV_HELLO] = sizeof(struct ev_hello),
 		[EV_FILES] = sizeof(struct ev_files),	      [EV_TOOL_CALL] = sizeof(struct ev_tool_call),
 		[EV_SAMPLE] = sizeof(struct ev_sample),	      [EV_FRAME] = sizeof(struct ev_frame),
-		[EV_SAMPLING] = sizeof(struct ev_sampling),
+		[EV_SAMPLING] = sizeof(struct ev_sampling),   [EV_DNS] = sizeof(struct ev_dns),
 	};
 
 	return kind <= EV_KIND_MAX ? size[kind] : 0;
@@ -565,6 +587,8 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 		return push_hello(r, p, h->size);
 	case EV_FILES:
 		return push_files(r, p, h->size);
+	case EV_DNS:
+		return push_dns(r, p, h->size);
 	case EV_TOOL_CALL:
 		return push_tool_call(r, p, h->size);
 	case EV_SAMPLE:

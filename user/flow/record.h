@@ -151,6 +151,17 @@ struct rec_exec {
 	struct sv args; /* NUL-separated, may be cut */
 };
 
+/* What a process sent to a name server, or got from one, over UDP. */
+struct rec_dns {
+	struct proc_key proc;
+	uint64_t ts_ns;
+	uint64_t cookie;
+	uint32_t tid;
+	enum dir dir;
+	const uint8_t *bytes; /* borrowed, may be cut */
+	size_t len;
+};
+
 /* Its program was started for this tool call of a model's answer. */
 struct rec_tool_call {
 	struct proc_key proc;
@@ -237,6 +248,7 @@ struct record_sink {
 	void (*on_wire)(void *ctx, const struct rec_wire *r);
 	void (*on_hello)(void *ctx, const struct rec_hello *r);
 	void (*on_files)(void *ctx, const struct rec_files *r);
+	void (*on_dns)(void *ctx, const struct rec_dns *r);
 	void (*on_tool_call)(void *ctx, const struct rec_tool_call *r);
 	void (*on_sample)(void *ctx, const struct rec_sample *r);
 	void (*on_frame)(void *ctx, const struct rec_frame *r);

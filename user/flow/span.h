@@ -99,8 +99,18 @@ int span_from_tool(struct span *out, const struct agent_tool *t);
 struct span_setup {
 	uint32_t shown_pid;
 	struct sock_addr peer; /* family 0: unknown */
+	uint64_t dns_begin_ns, dns_end_ns;
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
 	bool tls_approximate;
+};
+
+/* The look-up of a name that no connection followed. */
+struct span_lookup {
+	uint32_t shown_pid;
+	const char *name;
+	uint64_t begin_ns, end_ns; /* end: UNKNOWN_NS: no answer came */
+	unsigned queries;
+	size_t addresses;
 };
 
 /* A request and its answer that nobody could read: what TCP alone tells. Times UNKNOWN_NS where not known; begin <=
@@ -121,6 +131,9 @@ struct span_unread {
 
 /* 0 or -ENOMEM (*out is empty). */
 int span_from_unread(struct span *out, const struct span_unread *t);
+
+/* 0 or -ENOMEM (*out is empty). */
+int span_from_lookup(struct span *out, const struct span_lookup *l);
 
 /* 0; -ENOMEM; -EINVAL when neither of the two has both its times. *out is empty on failure. */
 int span_from_setup(struct span *out, const struct span_setup *s);

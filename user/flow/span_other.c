@@ -88,6 +88,7 @@ int span_from_setup(struct span *out, const struct span_setup *s)
 {
 	bool connect = known(s->connect_begin_ns) && known(s->connect_end_ns);
 	bool tls = known(s->tls_begin_ns) && known(s->tls_end_ns);
+	bool dns = connect && known(s->dns_begin_ns) && known(s->dns_end_ns);
 	int err;
 
 	*out = (struct span){.pid = s->shown_pid, .track = SPAN_NETWORK, .cat = "net", .first_token_ns = UNKNOWN_NS};
@@ -97,12 +98,46 @@ int span_from_setup(struct span *out, const struct span_setup *s)
 	out->end_ns = tls && (!connect || s->tls_end_ns > s->connect_end_ns) ? s->tls_end_ns : s->connect_end_ns;
 	if (out->end_ns < out->begin_ns)
 		out->end_ns = out->begin_ns;
+	if (dns && s->dns_begin_ns < out->begin_ns)
+		out->begin_ns = s->dns_begin_ns;
+	if (dns)
+		span_add_phase(out, "dns", s->dns_begin_ns, s->dns_end_ns);
 	if (connect)
 		span_add_phase(out, "connect", s->connect_begin_ns, s->connect_end_ns);
 	if (tls)
 		span_add_phase(out, "tls", s->tls_begin_ns, s->tls_end_ns);
 	out->name = strdup("connection");
 	err = out->name ? setup_args(out, s) : -ENOMEM;
+	if (err)
+		span_release(out);
+	return err;
+}
+
+static int lookup_args(struct span *out, const struct span_lookup *l)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text, 0);
+	json_init(&j, &text);
+	json_object(&j, NULL);
+	span_put_text(&j, "host", l->name, 256);
+	json_uint(&j, "queries", l->queries);
+	json_uint(&j, "addresses", l->addresses);
+	span_put_true(&j, "unanswered", !known(l->end_ns));
+	json_end_object(&j);
+	return span_take_args(out, &j, &text);
+}
+
+int span_from_lookup(struct span *out, const struct span_lookup *l)
+{
+	int err;
+
+	*out = (struct span){.pid = l->shown_pid, .track = SPAN_NETWORK, .cat = "net", .first_token_ns = UNKNOWN_NS};
+	out->begin_ns = l->begin_ns;
+	out->end_ns = known(l->end_ns) ? l->end_ns : l->begin_ns;
+	out->name = strdup("dns");
+	err = out->name ? lookup_args(out, l) : -ENOMEM;
 	if (err)
 		span_release(out);
 	return err;

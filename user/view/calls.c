@@ -113,7 +113,7 @@ static void put_times(struct json *j, const struct call *c)
 	put_ms(j, "connect_ms", between_ms(c->connect_begin_ns, c->connect_end_ns));
 	put_ms(j, "tls_ms", tls_ms);
 	json_bool(j, "tls_approximate", isfinite(tls_ms) && c->tls_approximate);
-	json_null(j, "dns_ms"); /* name look-ups are not traced */
+	put_ms(j, "dns_ms", between_ms(c->dns_begin_ns, c->dns_end_ns));
 	put_ms(j, "send_ms", call_ms(c, c->send_end_ns));
 	put_ms(j, "ttfb_ms", call_ms(c, c->ttfb_ns));
 	put_ms(j, "ttft_ms", call_ms(c, c->first_token_ns));

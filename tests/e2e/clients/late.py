@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A client whose event loop is blocked for a while in the middle of an answer. late.py CONFIG: port, ca (none: plain),
-path, body, block_ms, how ("blocking", "asyncio": TLS in memory). Says when it was blocked, by the boot clock."""
+"""A client whose event loop is blocked for a while in the middle of an answer. late.py CONFIG: host, port, ca (none: plain),
+path, body, block_ms, how ("blocking", "asyncio": TLS in memory). Says when it was blocked, by the boot clock; and, if
+blocking, how long it heard nothing."""
 import asyncio
 import json
 import socket
@@ -10,6 +11,7 @@ import sys
 import time
 
 BUSY_AFTER = 20  # reads
+SILENCE_NS = 10000000
 
 
 def boot_ns():
@@ -30,15 +32,19 @@ def request(cfg):
 
 
 def blocking(cfg, context):
-    s = socket.create_connection(("127.0.0.1", cfg["port"]))
+    s = socket.create_connection((cfg.get("host", "127.0.0.1"), cfg["port"]))
     if context:
         s = context.wrap_socket(s, server_hostname="localhost")
     s.sendall(request(cfg))
-    reads = 0
+    reads, last = 0, None
     while s.recv(16384):
         reads += 1
-        if reads == BUSY_AFTER:
+        now = boot_ns()
+        if last and now - last > SILENCE_NS:
+            print("silence", (now - last) / 1e6, flush=True)
+        if reads == BUSY_AFTER and cfg["block_ms"]:
             burn(cfg["block_ms"])
+        last = boot_ns()
 
 
 async def in_memory(cfg, context):

@@ -49,9 +49,10 @@ struct exchange_config {
 struct exchange_conn {
 	struct conn_key key;
 	uint64_t conn_id;
-	bool fresh;	       /* seen from its first byte */
-	const char *protocol;  /* static; NULL: not known. Of exchanges of which no head was seen */
-	struct sock_addr peer; /* family 0 until bound */
+	bool fresh;			   /* seen from its first byte */
+	const char *protocol;		   /* static; NULL: not known. Of exchanges of which no head was seen */
+	struct sock_addr peer;		   /* family 0 until bound */
+	uint64_t dns_begin_ns, dns_end_ns; /* the name's look-up, before the connection */
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
 	bool tls_approximate;
 	int32_t exit_code, exit_signal;

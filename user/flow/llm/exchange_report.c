@@ -98,6 +98,8 @@ static void report_setup(const struct pending *p, const struct exchange_conn *co
 	if (connect) {
 		c->connect_begin_ns = conn->connect_begin_ns;
 		c->connect_end_ns = conn->connect_end_ns;
+		c->dns_begin_ns = conn->dns_begin_ns;
+		c->dns_end_ns = conn->dns_end_ns;
 	}
 	if (tls) {
 		c->tls_begin_ns = conn->tls_begin_ns;

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_DNS_H
+#define FLOW_DNS_H
+
+/*
+ * What a connection took before it could be made: the look-up of the name, and addresses that did not answer.
+ *
+ * A look-up is what a process asks for one name, for every kind of address, again and on several sockets, until it is
+ * answered. Names that a resolver makes of one (search domains) are one look-up, of one thread. It belongs to the
+ * connections to one of its addresses that begin at most DNS_AGE_NS after its last answer; while a question of it is
+ * open, whoever connects has waited until then.
+ *
+ * Attempts at other addresses of the look-up, that failed, belong to the connection, also where they went on beside it.
+ *
+ * Only UDP to port 53 is seen: not DNS over TLS or HTTPS, nor what nscd or systemd-resolved is asked through its
+ * socket.
+ */
+
+#include "base/lost.h"
+#include "dns_message.h"
+#include "record.h"
+
+#define DNS_LOOKUPS_MAX 512	    /* remembered; past it the oldest one is told and forgotten */
+#define DNS_QUERIES_MAX 16	    /* of one look-up; later ones only count as asked */
+#define DNS_FAILED_MAX	256	    /* the newest attempts that failed */
+#define DNS_AGE_NS	50000000ull /* an answer that old was not waited for */
+#define DNS_NEXT_NS	10000000ull /* what follows so soon belongs to what came before */
+#define DNS_TELL_NS	10000000000ull
+
+/* Before a connection. Times UNKNOWN_NS where not known. */
+struct dns_setup {
+	uint64_t dns_begin_ns, dns_end_ns;
+	uint64_t connect_begin_ns; /* of the first attempt; always known */
+};
+
+/* A look-up that no connection was seen to follow. */
+struct dns_lookup {
+	struct proc_key proc;
+	const char *name;
+	uint64_t begin_ns, end_ns; /* end: its last answer, UNKNOWN_NS: there was none */
+	unsigned queries;
+	size_t addr_count;
+};
+
+struct dns_sink {
+	void *ctx;
+	/* DNS_TELL_NS after it began, when it has to make room, or at the end. */
+	void (*on_lookup)(void *ctx, const struct dns_lookup *l);
+};
+
+struct dns;
+
+struct dns *dns_new(struct lost *lost, const struct dns_sink *sink); /* NULL: ENOMEM */
+void dns_free(struct dns *t);
+void dns_push(struct dns *t, const struct rec_dns *r);	     /* what is no question and no answer is ignored */
+void dns_push_sock(struct dns *t, const struct rec_sock *r); /* attempts that fail */
+/* Of a connection of this process to `remote`, whose own attempt began then. */
+struct dns_setup dns_find(struct dns *t, uint32_t tgid, const struct sock_addr *remote, uint64_t connect_begin_ns);
+void dns_tick(struct dns *t, uint64_t now_ns);
+void dns_finish(struct dns *t);
+
+#endif
