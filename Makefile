@@ -95,6 +95,7 @@ UNIT_halves := user/flow/halves.c
 UNIT_conn := user/flow/conn.c user/flow/stream.c
 UNIT_interest := user/flow/interest.c
 UNIT_dns := user/flow/dns.c user/flow/dns_message.c
+UNIT_shape := user/flow/db/shape.c
 UNIT_wire := user/flow/wire.c user/flow/wire_hello.c
 UNIT_proc := user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 HTTP1_SRCS := user/flow/proto/http1.c user/flow/proto/http1_message.c user/flow/proto/http1_head.c user/flow/proto/http.c

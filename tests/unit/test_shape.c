@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "harness.h"
+
+#include "base/err.h"
+#include "flow/db/shape.h"
+
+static char text_of[SHAPE_MAX + 1];
+
+static const char *shape_of(enum shape_dialect dialect, enum shape_backslash backslash, const char *sql, size_t len,
+			    size_t cut1, size_t cut2)
+{
+	struct guard guard = {0};
+	static struct shape s;
+	struct sv out;
+
+	shape_init(&s, dialect, backslash);
+	shape_push(&s, guard_copy(&guard, sql, cut1), cut1);
+	shape_push(&s, guard_copy(&guard, sql + cut1, cut2 - cut1), cut2 - cut1);
+	shape_push(&s, guard_copy(&guard, sql + cut2, len - cut2), len - cut2);
+	out = shape_finish(&s);
+	memcpy(text_of, out.ptr, out.len);
+	text_of[out.len] = '\0';
+	guard_free(&guard);
+	return text_of;
+}
+
+struct row {
+	enum shape_dialect dialect;
+	enum shape_backslash backslash;
+	const char *sql, *shape;
+};
+
+static void cut_row(void *ctx, size_t cut1, size_t cut2)
+{
+	const struct row *r = ctx;
+
+	assert_string_equal(shape_of(r->dialect, r->backslash, r->sql, strlen(r->sql), cut1, cut2), r->shape);
+}
+
+static void check(const struct row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		every_cut(strlen(rows[i].sql), 40, cut_row, (void *)&rows[i]);
+}
+
+#define PG     SHAPE_POSTGRES, SHAPE_BACKSLASH_PLAIN
+#define PG_ANY SHAPE_POSTGRES, SHAPE_BACKSLASH_UNKNOWN
+#define MY     SHAPE_MYSQL, SHAPE_BACKSLASH_ESCAPES
+#define MY_ANY SHAPE_MYSQL, SHAPE_BACKSLASH_UNKNOWN
+#define LITE   SHAPE_SQLITE, SHAPE_BACKSLASH_PLAIN
+
+static void test_literals(void **state)
+{
+	static const struct row rows[] = {
+		{PG, "SELECT name FROM users WHERE id=$1", "SELECT name FROM users WHERE id=$1"},
+		{PG, "select  *\n\tfrom T1 where a = 'x''y' and b=12.5e-3;", "select * from T1 where a = ? and b=?"},
+		{PG, "SELECT 'a\\', 'secret'", "SELECT ?, ?"},
+		{PG, "SELECT E'a\\'secret', n'x', B'01', X'1F', U&'d'", "SELECT ?, ?, ?, ?, U&?"},
+		{PG, "SELECT date '2020-01-01', date'2020-01-01'", "SELECT date ?, date?"},
+		{PG, "SELECT $$secret$$, $t$ $$ $t $tt$ secret $t$, $2, a$1", "SELECT ?, ?, $2, a$1"},
+		{PG, "SELECT \"Weird name\" FROM \"s\".\"t\" WHERE x::int = -5",
+		 "SELECT \"Weird name\" FROM \"s\".\"t\" WHERE x::int = ?"},
+		{PG, "SELECT a[1:2], a - 5, a -5, (-5), -5, .5 WHERE t IS TRUE",
+		 "SELECT a[?:?], a - ?, a -?, (?), ?, .? WHERE t IS ?"},
+		{PG, "SELECT j->>'key', a::text || 'b' 'c'", "SELECT j->>?, a::text || ? ?"},
+		{PG, "SELECT 'open", "SELECT ?"},
+		{PG, "SELECT \"open secret", "SELECT ?"},
+		{PG, "SELECT $x$ open secret", "SELECT ?"},
+		{MY, "SELECT \"sec'ret\", 'a\\'secret', `a b`.`c` # secret\nFROM t", "SELECT ?, ?, `a b`.`c` FROM t"},
+		{MY, "SELECT 5--3, 1 -- secret\n, @a, @@b, 0x1F, _utf8'x', N'x'", "SELECT ?-?, ? , @a, @@b, ?, ?, ?"},
+		{MY, "SELECT 5---3", "SELECT ?--?"},
+		{LITE, "SELECT \"a\".\"b\" FROM \"t\" WHERE \"a\".\"b\" = \"secret\" AND \"c\"=\"t\".\"d\"",
+		 "SELECT \"a\".\"b\" FROM \"t\" WHERE \"a\".\"b\" = ? AND \"c\"=\"t\".\"d\""},
+		{LITE, "SELECT * FROM t WHERE a = \"x y\" OR b LIKE \"z\" OR \"it's odd\" = ?2 OR [c] = :p OR $q = @r",
+		 "SELECT * FROM t WHERE a = ? OR b LIKE ? OR ? = ?2 OR [c] = :p OR $q = @r"},
+		{LITE, "INSERT INTO \"t\" (\"a\", \"b\") VALUES (\"secret\", \"x\")",
+		 "INSERT INTO \"t\" (\"a\", \"b\") VALUES (?, ?)"},
+		{LITE, "SELECT 'a\\', 'b'", "SELECT ?, ?"},
+		{PG, "ALTER USER u PASSWORD 'secret'", "ALTER USER u PASSWORD ?"},
+		{PG, "", ""},
+		{PG, " ; ", ""},
+	};
+
+	(void)state;
+	check(rows, ARRAY_SIZE(rows));
+}
+
+static void test_comments(void **state)
+{
+	static const struct row rows[] = {
+		{PG, "/* a /* nested */ 'secret */ SELECT/**/1 -- x 'y\n+ 2 - 3 / 4", "SELECT ? + ? - ? / ?"},
+		{MY, "/* a /* not nested */ SELECT 1 /*!40001 SQL_NO_CACHE */ FROM t", "SELECT ? FROM t"},
+		{LITE, "SELECT 1 --secret", "SELECT ?"},
+		{PG, "SELECT 1 /* open secret", "SELECT ?"},
+	};
+
+	(void)state;
+	check(rows, ARRAY_SIZE(rows));
+}
+
+static void test_lists(void **state)
+{
+	static const struct row rows[] = {
+		{PG, "SELECT 1 WHERE a IN (1, 2,3) AND b in ('x') AND c NOT IN($1,$2)",
+		 "SELECT ? WHERE a IN (?) AND b in (?) AND c NOT IN($1)"},
+		{PG, "x IN (SELECT a, b FROM t WHERE c IN (1,2)) AND f(1, 2)",
+		 "x IN (SELECT a, b FROM t WHERE c IN (?)) AND f(?, ?)"},
+		{PG, "(a,b) IN ((1,2), (3,4)) OR q", "(a,b) IN ((?,?)) OR q"},
+		{PG, "INSERT INTO t (a, b) VALUES (1, 'x'), (2, f(3, 4)) , (5,6) ON CONFLICT (a, b) DO NOTHING",
+		 "INSERT INTO t (a, b) VALUES (?, ?) ON CONFLICT (a, b) DO NOTHING"},
+		{PG, "INSERT INTO t VALUES($1,$2),($3,$4)", "INSERT INTO t VALUES($1,$2)"},
+		{MY, "INSERT INTO t VALUES (1,2) ON DUPLICATE KEY UPDATE a=VALUES(a), b=VALUES(b)",
+		 "INSERT INTO t VALUES (?,?) ON DUPLICATE KEY UPDATE a=VALUES(a), b=VALUES(b)"},
+		{PG, "SELECT i.in, values FROM in_t", "SELECT i.in, values FROM in_t"},
+		{PG, "SELECT * FROM (VALUES (1, 2), (3, 4)) v, w", "SELECT * FROM (VALUES (?, ?)) v, w"},
+		{PG, "a IN (((((1", "a IN (((((?"},
+		{PG, ")))a IN (1,2)", ")))a IN (?)"},
+	};
+
+	(void)state;
+	check(rows, ARRAY_SIZE(rows));
+}
+
+/* Where the server's setting is not known, nothing behind the place that it decides about is told. */
+static void test_backslash(void **state)
+{
+	static const struct row rows[] = {
+		{PG_ANY, "SELECT 'a\\b', 'c', 'd\\', 'secret', x", "SELECT ?, ?, ?..."},
+		{MY_ANY, "SELECT 'a\\'secret', x", "SELECT ?..."},
+		{PG_ANY, "SELECT E'a\\'b', x", "SELECT ?, x"},
+		{MY_ANY, "SELECT 'a\\\\', x", "SELECT ?..."},
+	};
+
+	(void)state;
+	check(rows, ARRAY_SIZE(rows));
+}
+
+static void test_long(void **state)
+{
+	size_t len = 2 * SHAPE_MAX;
+	char *sql = malloc(len);
+
+	(void)state;
+	memset(sql, 'a', len);
+	shape_of(PG, sql, len, 10, 20);
+	assert_int_equal(strlen(text_of), SHAPE_MAX);
+	assert_string_equal(text_of + SHAPE_MAX - 4, "a...");
+	for (size_t i = 0; i + 1 < len; i += 2)
+		memcpy(sql + i, "\xc3\xa4", 2);
+	shape_of(PG, sql, len, 11, 20);
+	assert_int_equal(strlen(text_of) % 2, 1);
+	/* A value of any length costs nothing. */
+	memset(sql, 'x', len);
+	sql[0] = sql[len - 1] = '\'';
+	assert_string_equal(shape_of(PG, sql, len, 10, 20), "?");
+	free(sql);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_literals),  cmocka_unit_test(test_comments), cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_backslash), cmocka_unit_test(test_long),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
