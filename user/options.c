@@ -32,6 +32,7 @@ enum {
 	KEY_VERSION,
 	KEY_CPU,
 	KEY_OFF_CPU,
+	KEY_DB,
 	KEY_UNBUILT,
 };
 
@@ -51,7 +52,6 @@ static const struct argp_option live_options[] = {
 	{"no-sock-length", KEY_NO_SOCK_LENGTH, NULL, OPTION_HIDDEN, "as on kernels without sock_send_length", 2},
 	{"no-dynptr", KEY_NO_DYNPTR, NULL, OPTION_HIDDEN, "as on kernels without bpf_probe_read_user_dynptr", 2},
 	{"alloc", KEY_UNBUILT, "BYTES", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, NULL, 2},
-	{"db", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
 	{"http", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
 	{"func", 'f', "BINARY:SYMBOL", OPTION_HIDDEN, NULL, 2},
 	{0},
@@ -62,6 +62,8 @@ static const struct argp_option axis_options[] = {
 	{"cpu", KEY_CPU, "HZ", OPTION_ARG_OPTIONAL, "sample what runs, by stack, so often a second (99)", 2},
 	{"off-cpu", KEY_OFF_CPU, NULL, 0,
 	 "what blocks for 1 ms or more, by reason and stack; and waits for a processor", 2},
+	{"db", KEY_DB, NULL, 0, "commands to PostgreSQL, MySQL, MariaDB, Redis and SQLite, by shape, never by value",
+	 2},
 	{0},
 };
 
@@ -210,7 +212,7 @@ static error_t parse_live(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_UNBUILT:
 	case 'f':
-		argp_error(state, "attribution axes (--alloc --db --http -f) are not in this version");
+		argp_error(state, "attribution axes (--alloc --http -f) are not in this version");
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -229,6 +231,9 @@ static error_t parse_axis(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_OFF_CPU:
 		o->off_cpu = true;
+		return 0;
+	case KEY_DB:
+		o->db = true;
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;

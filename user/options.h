@@ -27,6 +27,7 @@ struct options {
 	uint64_t max_events;
 	double stale_s, sweep_s, write_interval_s;
 	bool content, quiet, strict;
+	bool db; /* database commands */
 	int verbose;
 	int attach_mode;     /* hidden --attach, for tests: enum probes_mode, the best one to try */
 	bool no_dynptr;	     /* hidden --no-dynptr, for tests */

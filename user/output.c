@@ -107,14 +107,9 @@ static void failed(struct output *out, const char *path, int err)
 		out->err = err;
 }
 
-static void write_record(struct output *out, const struct call *c, const struct proc *p,
-			 const struct agent_place *place)
+/* The line at hand; err: it could not be made. */
+static void write_record(struct output *out, int err)
 {
-	const struct capture_info *info = out->cfg.info;
-	int err;
-
-	buf_clear(&out->line);
-	err = view_call_json(&out->line, c, p, place, info->start_ns, info->boot_to_unix_ns, out->cfg.options->content);
 	if (!err)
 		err = writer_write(&out->calls, out->line.ptr, out->line.len);
 	if (!err)
@@ -141,9 +136,13 @@ static bool is_live(const struct output *out)
 void output_call(void *ctx, const struct call *c, const struct proc *p, const struct agent_place *place)
 {
 	struct output *out = ctx;
+	const struct capture_info *info = out->cfg.info;
 
-	if (out->calls_open)
-		write_record(out, c, p, place);
+	if (out->calls_open) {
+		buf_clear(&out->line);
+		write_record(out, view_call_json(&out->line, c, p, place, info->start_ns, info->boot_to_unix_ns,
+						 out->cfg.options->content));
+	}
 	summary_push(out->summary, c);
 	if (!is_live(out))
 		return;
@@ -168,6 +167,17 @@ void output_mcp(void *ctx, const struct mcp_call *c)
 	struct output *out = ctx;
 
 	summary_push_mcp(out->summary, c);
+}
+
+void output_db(void *ctx, const struct db_command *c, const struct proc *p)
+{
+	struct output *out = ctx;
+
+	if (out->calls_open) {
+		buf_clear(&out->line);
+		write_record(out, view_db_json(&out->line, c, p, out->cfg.info->start_ns));
+	}
+	summary_push_db(out->summary, c);
 }
 
 static int write_piece(void *ctx, const void *ptr, size_t len)

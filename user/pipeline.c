@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "flow/agent/verdict.h"
+#include "flow/db/db.h"
 #include "flow/halves.h"
 #include "flow/interest.h"
 #include "flow/llm/dialect.h"
@@ -56,6 +57,7 @@ struct flow {
 	struct exchange_conn view;
 	struct exchange_flow *exchanges;
 	struct mcp_flow *mcp;
+	struct db *db; /* NULL: not asked for, or it is something else */
 	struct interest interest;
 	uint64_t first_plain_ns; /* entry of the first call that moved plaintext, UNKNOWN_NS: none yet */
 	unsigned ended_calls;	 /* of the calls that began on it */
@@ -140,6 +142,7 @@ static void flow_free(struct flow *f)
 	proto_free(f->proto);
 	exchanges_conn_free(f->exchanges);
 	mcp_conn_free(f->mcp);
+	db_free(f->db);
 	free(f);
 }
 
@@ -188,6 +191,39 @@ static void on_line_end(void *ctx, enum http_abort why, uint64_t ts_ns)
 	mcp_stdio_end(((struct flow *)ctx)->mcp, why, ts_ns);
 }
 
+/* --- adaptors: db -> span and the views ----------------------------------------------------------------------------
+ */
+
+static void push_db(struct pipeline *p, const struct db_command *c, const struct proc *proc)
+{
+	struct span span;
+
+	if (span_from_db(&span, c, proc ? proc->shown_pid : c->proc.tgid) || spans_push(p->spans, &span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_db(void *ctx, const struct db_command *c)
+{
+	struct conn_key key = {.tgid = c->proc.tgid, .start_ns = c->proc.start_ns, .exec_id = c->proc.exec_id};
+	struct pipeline *p = ctx;
+	const struct proc *proc = procs_get(p->procs, &key);
+
+	push_db(p, c, proc);
+	if (p->cfg.on_db)
+		p->cfg.on_db(p->cfg.ctx, c, proc);
+}
+
+static int flow_add_db(struct flow *f)
+{
+	const struct conn_key *key = &f->conn->key;
+	struct proc_key proc = {.tgid = key->tgid, .exec_id = key->exec_id, .start_ns = key->start_ns};
+
+	if (!f->p->cfg.db)
+		return 0;
+	f->db = db_new(f->conn->fresh, &proc, &(struct db_sink){f->p, on_db});
+	return f->db ? 0 : -ENOMEM;
+}
+
 static struct flow *flow_new(struct pipeline *p, struct conn *c)
 {
 	struct flow *f = calloc(1, sizeof(*f));
@@ -213,6 +249,8 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	f->proto = proto_new(c->fresh, &sink);
 	if (!f->proto)
 		goto fail;
+	if (flow_add_db(f))
+		goto fail;
 	proto_set_sockets(f->proto, &sockets);
 	HASH_ADD(hh, p->flows, conn_id, sizeof(f->conn_id), f);
 	if (!f->hh.tbl)
@@ -233,7 +271,8 @@ static void flow_push_interest(struct flow *f, enum dir dir, size_t len)
 	struct interest_view view = {
 		.calls = calls + mcp,
 		.open_calls = (calls > f->ended_calls ? calls - f->ended_calls : 0) + mcp_conn_open(f->mcp),
-		.hopeless = kind == PROTO_OTHER || proto_is_server(f->proto),
+		.hopeless =
+			kind == PROTO_OTHER || proto_is_server(f->proto) || (f->db && db_status(f->db) == DB_SERVED),
 		.messages = kind == PROTO_WEBSOCKET || kind == PROTO_JSONRPC,
 	};
 
@@ -273,6 +312,32 @@ static void flow_push_plain(struct flow *f, const struct stamp *at)
 	wires_push_plain(f->p->wires, c->key.tgid, c->bound ? c->cookie : 0, f->first_plain_ns, at->ts_ns);
 }
 
+/* True: it is a database's, and nothing else. */
+static bool flow_push_db(struct flow *f, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	enum proto_kind kind = proto_kind(f->proto);
+
+	if (!f->db)
+		return false;
+	if (db_push(f->db, dir, ptr, len, at))
+		f->p->lost.n[LOST_NO_MEMORY]++;
+	if (db_status(f->db) == DB_READ)
+		return true;
+	if (db_status(f->db) != DB_SERVED &&
+	    (db_status(f->db) == DB_NONE || (kind != PROTO_UNDECIDED && kind != PROTO_OTHER))) {
+		db_free(f->db);
+		f->db = NULL;
+	}
+	return false;
+}
+
+static bool flow_gap_db(struct flow *f, enum dir dir, uint64_t len, const struct stamp *at)
+{
+	if (f->db)
+		db_gap(f->db, dir, len, at);
+	return f->db && db_status(f->db) == DB_READ;
+}
+
 static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t *ptr, size_t len,
 			  const struct stamp *at)
 {
@@ -284,6 +349,8 @@ static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t
 	flow_refresh(f);
 	flow_begin(f);
 	flow_push_plain(f, at);
+	if (flow_push_db(f, dir, ptr, len, at))
+		return;
 	if (proto_push(f->proto, dir, ptr, len, at))
 		p->lost.n[LOST_NO_MEMORY]++;
 	flow_push_interest(f, dir, len);
@@ -299,6 +366,8 @@ static void on_conn_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, e
 	flow_refresh(f);
 	flow_begin(f);
 	flow_push_plain(f, at);
+	if (flow_gap_db(f, dir, len, at))
+		return;
 	if (proto_gap(f->proto, dir, len, why == GAP_CAPPED ? HTTP_GAP_CAPPED : HTTP_GAP_LOST, at))
 		p->lost.n[LOST_NO_MEMORY]++;
 }
@@ -317,6 +386,8 @@ static void on_conn_sock(void *ctx, struct conn *c, const struct rec_sock *r)
 
 static enum coverage_kind flow_coverage(const struct flow *f)
 {
+	if (f->db && db_status(f->db) != DB_UNDECIDED)
+		return db_status(f->db) == DB_SERVED ? COVERAGE_SERVED : COVERAGE_DECODED;
 	if (proto_is_server(f->proto))
 		return COVERAGE_SERVED;
 	if (f->conn->bytes[DIR_TX] + f->conn->bytes[DIR_RX] == 0)
@@ -378,7 +449,9 @@ static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t t
 		return;
 	flow_refresh(f);
 	proto_finish(f->proto, abort_of[why], ts_ns);
-	p->lost.n[LOST_PARSE_ERRORS] += proto_errors(f->proto);
+	if (f->db)
+		db_finish(f->db, ts_ns);
+	p->lost.n[LOST_PARSE_ERRORS] += proto_errors(f->proto) + (f->db ? db_errors(f->db) : 0);
 	flow_count_coverage(f);
 	flow_push_setup(f);
 	if (is_served(f))

@@ -10,6 +10,7 @@
 #include "flow/conn.h"
 #include "flow/coverage.h"
 #include "flow/dns.h"
+#include "flow/db/command.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 #include "flow/proc.h"
@@ -21,6 +22,7 @@ struct pipeline_config {
 	uint64_t stale_ns, sweep_ns;
 	uint64_t max_events;
 	bool content;
+	bool db;	   /* database commands are read */
 	bool callers_only; /* processes that make no model call are counted, and not shown */
 	void *ctx;
 	/* A call ended. NULL members are skipped. */
@@ -29,6 +31,8 @@ struct pipeline_config {
 	void (*on_turn)(void *ctx, const struct turn *t);
 	/* A request of MCP ended. */
 	void (*on_mcp)(void *ctx, const struct mcp_call *c);
+	/* A database command ended. p may be NULL. */
+	void (*on_db)(void *ctx, const struct db_command *c, const struct proc *p);
 	/* A connection carries nothing of interest any more (false), or does again (true). */
 	void *interest_ctx;
 	void (*on_interest)(void *interest_ctx, const struct conn_key *conn, bool wanted);

@@ -26,10 +26,12 @@ static int run(const struct options *o, FILE *f, const struct output_config *cfg
 		.sweep_ns = (uint64_t)(o->sweep_s * 1e9),
 		.max_events = o->max_events,
 		.content = o->content,
+		.db = o->db,
 		.ctx = out,
 		.on_call = output_call,
 		.on_turn = output_turn,
 		.on_mcp = output_mcp,
+		.on_db = output_db,
 	};
 	struct pipeline *p = out ? pipeline_new(&pipeline_cfg) : NULL;
 	const char *why = NULL;

@@ -9,6 +9,7 @@ A case is a folder with events.jsonl (see tests/tools/jsonl2cap.c) and expected.
              0.001. complete "any": not asserted. optional: the call may be missing.
   group      the calls are attempts of one logical call: attempts, retry_wait_ms, ttft_from_first_attempt_ms
   counters   of metadata.lost of the trace
+  db         records of database commands in order of start (then replay gets --db); likewise
   mcp        slices of MCP requests in order of start, each as its name, start_ms, dur_ms and args; likewise
   sweep      the answer cut in two at every offset must give the same calls, times aside
 Cases without loss, truncation or disorder also run with every event split into single bytes, and with neighbours of equal
@@ -58,14 +59,18 @@ def run(args, stdin=b""):
     return p.stdout
 
 
-def replay(build, events, trace_wanted):
-    """The call records, by start; and the trace, or None."""
+def by_start(records, kind):
+    return sorted((r for r in records if r.get("type", "call") == kind), key=lambda r: (r["start_ms"] or 0, r.get("id") or 0))
+
+
+def replay(build, events, trace_wanted, options=()):
+    """The call records, by start; those of database commands; and the trace, or None."""
     text = "".join(json.dumps(e, separators=(",", ":")) + "\n" for e in events).encode()
     with tempfile.TemporaryDirectory() as work:
         capture, trace = os.path.join(work, "x.cap"), os.path.join(work, "trace.json")
         with open(capture, "wb") as f:
             f.write(run([os.path.join(build, "tests/jsonl2cap")], text))
-        args = [os.path.join(build, "perfbpf"), "replay", capture, "-c", "-", "--content"]
+        args = [os.path.join(build, "perfbpf"), "replay", capture, "-c", "-", "--content", *options]
         out = run(args + (["-o", trace] if trace_wanted else []))
         loaded = None
         if trace_wanted:
@@ -76,8 +81,7 @@ def replay(build, events, trace_wanted):
                 raise Failure("trace file: " + "; ".join(problems[:5]))
             loaded = json.loads(raw)
     records = [json.loads(line) for line in out.decode("utf-8").splitlines() if line.strip()]
-    calls = [r for r in records if r.get("type", "call") == "call"]
-    return sorted(calls, key=lambda c: (c.get("start_ms") or 0, c.get("id") or 0)), loaded
+    return by_start(records, "call"), by_start(records, "db"), loaded
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
@@ -177,9 +181,22 @@ def check_mcp(want, trace, out):
             compare(v, h.get(k), k, "MCP request %d: %s" % (i, k), out)
 
 
+def check_db(want, have, out):
+    if len(want) != len(have):
+        out.append("want %d database commands, have %d: %s" % (len(want), len(have), [r["shape"] for r in have]))
+    for i, (w, h) in enumerate(zip(want, have)):
+        for k, v in w.items():
+            compare(v, h.get(k), k, "database command %d: %s" % (i, k), out)
+
+
+def options_of(case):
+    return ["--db"] if "db" in case.expected else []
+
+
 def check_whole(case, build):
-    calls, trace = replay(build, case.events, True)
-    out = match_calls(case.expected["calls"], calls)
+    calls, commands, trace = replay(build, case.events, True, options_of(case))
+    out = match_calls(case.expected.get("calls", []), calls)
+    check_db(case.expected.get("db", []), commands, out)
     check_sanity(calls, out)
     if "group" in case.expected:
         check_group(case.expected["group"], calls, out)
@@ -272,8 +289,9 @@ def sweeps(events):
 
 
 def check_variant(case, build, events, times=True):
-    calls, trace = replay(build, events, "mcp" in case.expected)
-    out = match_calls(case.expected["calls"], calls, times)
+    calls, commands, trace = replay(build, events, "mcp" in case.expected, options_of(case))
+    out = match_calls(case.expected.get("calls", []), calls, times)
+    check_db(case.expected.get("db", []), commands, out)
     check_sanity(calls, out)
     if trace:
         check_mcp(case.expected["mcp"], trace, out)
@@ -344,7 +362,7 @@ def main():
         title = "%s %s" % (case.id, case.expected.get("title", ""))
         if case.id in skip:
             print("ok %s # SKIP not built yet" % title)
-        elif "calls" not in case.expected:
+        elif "calls" not in case.expected and "db" not in case.expected:
             print("ok %s # SKIP expects no model calls" % title)
         else:
             for name, check in variants(case):

@@ -12,6 +12,7 @@
 
 #include "base/lost.h"
 #include "flow/agent/agents.h"
+#include "flow/db/command.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 
@@ -22,6 +23,7 @@
 enum span_track {
 	SPAN_LLM,     /* lanes of concurrent requests (synthetic tids above 5000000) */
 	SPAN_MCP,     /* lanes of concurrent requests of MCP */
+	SPAN_DB,      /* lanes of concurrent database commands */
 	SPAN_NETWORK, /* lanes of connection set-ups that no call paid for */
 	SPAN_TURN,    /* lanes of turns */
 	SPAN_TOOL,    /* lanes of tool calls */
@@ -90,6 +92,9 @@ int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, c
 
 /* A request of MCP as a span. 0 or -ENOMEM (*out is empty). */
 int span_from_mcp(struct span *out, const struct mcp_call *c, uint32_t shown_pid);
+
+/* A database command as a span. 0 or -ENOMEM (*out is empty). */
+int span_from_db(struct span *out, const struct db_command *c, uint32_t shown_pid);
 
 /* A turn, and a tool call. 0 or -ENOMEM (*out is empty). */
 int span_from_turn(struct span *out, const struct turn *t);

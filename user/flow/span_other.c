@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Requests of MCP, set-ups of connections, and what nobody could read, as spans. */
+/* Requests of MCP, database commands, set-ups of connections, and what nobody could read, as spans. */
 #include "span_args.h"
 
 #include <stdio.h>
@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/err.h"
+
+#define SHAPE_TEXT_BYTES 1024
 
 static int mcp_args(struct span *out, const struct mcp_call *c)
 {
@@ -65,6 +67,57 @@ int span_from_mcp(struct span *out, const struct mcp_call *c, uint32_t shown_pid
 			     .first_token_ns = UNKNOWN_NS};
 	out->name = mcp_name(c);
 	err = out->name ? mcp_args(out, c) : -ENOMEM;
+	if (err)
+		span_release(out);
+	return err;
+}
+
+/* Names as OpenTelemetry has them for database clients. */
+static int db_args(struct span *out, const struct db_command *c, const char *shape)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text, 0); /* bounded by the limit of a shape */
+	json_init(&j, &text);
+	json_object(&j, NULL);
+	span_put_text(&j, "db.system.name", c->system, 32);
+	span_put_text(&j, "db.query.text", shape, SHAPE_TEXT_BYTES);
+	span_put_count(&j, "db.response.returned_rows", c->rows);
+	span_put_text(&j, "db.response.status_code", c->error, DB_ERROR_MAX);
+	span_put_true(&j, "unfinished", c->unfinished);
+	json_uint(&j, "os_tid", c->tid);
+	json_end_object(&j);
+	return span_take_args(out, &j, &text);
+}
+
+/* "postgresql SELECT": the first word of the shape, which is low in cardinality. */
+static char *db_name(const struct db_command *c)
+{
+	size_t word = 0;
+	char text[SPAN_NAME_BYTES];
+
+	while (word < c->shape.len && word < 32 &&
+	       strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz.", c->shape.ptr[word]))
+		word++;
+	snprintf(text, sizeof(text), "%s%s%.*s", c->system, word ? " " : "", (int)word, word ? c->shape.ptr : "");
+	return strdup(text);
+}
+
+int span_from_db(struct span *out, const struct db_command *c, uint32_t shown_pid)
+{
+	char *shape = c->shape.ptr ? strndup(c->shape.ptr, c->shape.len) : NULL;
+	int err;
+
+	*out = (struct span){.pid = shown_pid,
+			     .track = SPAN_DB,
+			     .cat = "db",
+			     .begin_ns = c->start_ns,
+			     .end_ns = c->end_ns > c->start_ns ? c->end_ns : c->start_ns,
+			     .first_token_ns = UNKNOWN_NS};
+	out->name = db_name(c);
+	err = out->name && (shape || !c->shape.ptr) ? db_args(out, c, shape) : -ENOMEM;
+	free(shape);
 	if (err)
 		span_release(out);
 	return err;

@@ -16,6 +16,7 @@
 #define LANE_TID_NETWORK 5200001u /* and for MCP_OPEN_MAX (65536) */
 #define LANE_TID_TURN	 5300001u
 #define LANE_TID_TOOL	 5400001u
+#define LANE_TID_DB	 5500001u
 #define SELF_PID	 9999999u   /* of events that belong to no process; below the synthetic pids of proc.h */
 #define SAMPLE_GAP_NS	 100000000u /* at most ten samples a second of one counter */
 #define FLUSH_BYTES	 32768u
@@ -34,6 +35,7 @@ static const struct {
 	[SPAN_LLM] = {"LLM requests", 70000},
 	[SPAN_TOOL] = {"tools", 140000},
 	[SPAN_MCP] = {"MCP requests", 210000},
+	[SPAN_DB] = {"database commands", 245000},
 	[SPAN_NETWORK] = {"connections", 280000},
 };
 #define SUB_AGENT_ORDER 350000u
@@ -161,11 +163,9 @@ static uint32_t viewer_pid(uint32_t pid)
 
 static uint32_t track_tid(uint8_t track, uint32_t lane, uint32_t pid)
 {
-	static const uint32_t first[] = {[SPAN_LLM] = LANE_TID,
-					 [SPAN_MCP] = LANE_TID_MCP,
-					 [SPAN_NETWORK] = LANE_TID_NETWORK,
-					 [SPAN_TURN] = LANE_TID_TURN,
-					 [SPAN_TOOL] = LANE_TID_TOOL};
+	static const uint32_t first[] = {[SPAN_LLM] = LANE_TID,	      [SPAN_MCP] = LANE_TID_MCP,
+					 [SPAN_DB] = LANE_TID_DB,     [SPAN_NETWORK] = LANE_TID_NETWORK,
+					 [SPAN_TURN] = LANE_TID_TURN, [SPAN_TOOL] = LANE_TID_TOOL};
 
 	return track == SPAN_PROCESS ? pid : first[track] + lane;
 }

@@ -29,19 +29,28 @@ struct summary {
 	struct quantity ttft_ms, decode_tok_s, total_ms;
 	uint64_t mcp, mcp_failed, mcp_incomplete;
 	struct quantity tool_ms;
+	struct db_table *db;
 };
 
 struct summary *summary_new(void)
 {
 	struct summary *s = calloc(1, sizeof(*s));
 
-	if (s)
-		s->random = 88172645463325252u;
-	return s;
+	if (!s)
+		return NULL;
+	s->random = 88172645463325252u;
+	s->db = db_table_new();
+	if (s->db)
+		return s;
+	free(s);
+	return NULL;
 }
 
 void summary_free(struct summary *s)
 {
+	if (!s)
+		return;
+	db_table_free(s->db);
 	free(s);
 }
 
@@ -128,6 +137,11 @@ void summary_push_mcp(struct summary *s, const struct mcp_call *c)
 	s->mcp_incomplete += !complete;
 	if (complete && !c->error && !c->lossy && c->method && !strcmp(c->method, "tools/call"))
 		add(s, &s->tool_ms, (double)(c->end_ns - c->start_ns) / 1e6);
+}
+
+void summary_push_db(struct summary *s, const struct db_command *c)
+{
+	db_table_push(s->db, c);
 }
 
 /* --- percentiles
@@ -330,6 +344,8 @@ int summary_render(struct summary *s, struct buf *out, const struct lost *lost, 
 		err = render_quantity(out, "total", &s->total_ms, format_ms);
 	if (!err)
 		err = render_mcp(s, out);
+	if (!err)
+		err = db_table_render(s->db, out);
 	if (!err)
 		err = render_lost(out, lost);
 	if (err)

@@ -7,12 +7,15 @@
 #include "base/buf.h"
 #include "flow/agent/agents.h"
 #include "flow/coverage.h"
+#include "flow/db/command.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 
 /* One JSON object and a newline: the call record of INTERFACE section 3. */
 int view_call_json(struct buf *out, const struct call *c, const struct proc *p, const struct agent_place *place,
 		   uint64_t start_ns, int64_t boot_to_unix_ns, bool content);
+/* The same of a database command: "type":"db". */
+int view_db_json(struct buf *out, const struct db_command *c, const struct proc *p, uint64_t start_ns);
 /* One line for a terminal, no control bytes from captured data. */
 int view_call_line(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns);
 
@@ -27,7 +30,18 @@ struct summary;
 struct summary *summary_new(void);
 void summary_free(struct summary *s);
 void summary_push(struct summary *s, const struct call *c);
+void summary_push_db(struct summary *s, const struct db_command *c);
 void summary_push_mcp(struct summary *s, const struct mcp_call *c);
+
+/* Commands by shape. */
+#define DB_TABLE_SHAPES 1024 /* kept; what comes later counts as one row without a shape */
+#define DB_TABLE_ROWS	10   /* shown: those that took the longest, all together */
+struct db_table;
+struct db_table *db_table_new(void); /* NULL: ENOMEM */
+void db_table_free(struct db_table *t);
+void db_table_push(struct db_table *t, const struct db_command *c);
+/* Nothing where nothing was pushed. 0 or -ENOMEM. */
+int db_table_render(struct db_table *t, struct buf *out);
 /* Calls, requests of MCP where there were some, tokens, TTFT and token-rate percentiles, losses, coverage table. 0 or
  * -ENOMEM. */
 int summary_render(struct summary *s, struct buf *out, const struct lost *lost, const struct coverage *coverage,

@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "flow/db/redis.h"
+#include "tests/fuzz/db_steps.h"
+
+DB_FUZZ(redis, redis, redis_new(data[0] & 1, &sink))

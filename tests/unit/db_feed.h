@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef TEST_DB_FEED_H
+#define TEST_DB_FEED_H
+
+/* A connection of a database fed with segments; what it tells as a log: "start+duration system rows error shape". */
+
+#include "feed.h"
+
+#include "base/err.h"
+#include "flow/db/db.h"
+
+struct db_feed_arg {
+	bool fresh;
+};
+
+static const struct db_feed_arg fresh = {true}, met = {false};
+
+static inline void db_feed_command(void *ctx, const struct db_command *c)
+{
+	assert_int_equal(c->proc.tgid, 42);
+	assert_int_equal(c->tid, 1);
+	assert_true(c->end_ns >= c->start_ns);
+	tlog_printf(ctx, "%llu+%llu %s ", (unsigned long long)c->start_ns,
+		    (unsigned long long)(c->end_ns - c->start_ns), c->system);
+	tlog_printf(ctx, c->rows < 0 ? "- " : "%lld ", (long long)c->rows);
+	tlog_printf(ctx, "%s%s ", *c->error ? c->error : "-", c->unfinished ? " unfinished" : "");
+	if (c->shape.ptr)
+		tlog_escaped(ctx, c->shape.ptr, c->shape.len);
+	else
+		tlog_printf(ctx, "-");
+	tlog_printf(ctx, "\n");
+}
+
+static inline void *db_feed_open(struct tlog *log, const void *arg)
+{
+	const struct db_feed_arg *a = arg;
+
+	return db_new(a->fresh, &(struct proc_key){.tgid = 42}, &(struct db_sink){log, db_feed_command});
+}
+
+static inline int db_feed_push(void *d, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	return db_push(d, dir, ptr, len, at);
+}
+
+static inline void db_feed_gap(void *d, enum dir dir, uint64_t len, const struct stamp *at)
+{
+	db_gap(d, dir, len, at);
+}
+
+static inline void db_feed_close(void *d, struct tlog *log)
+{
+	db_finish(d, 1000000);
+	if (db_status(d) == DB_SERVED)
+		tlog_printf(log, "served\n");
+	if (db_status(d) == DB_NONE)
+		tlog_printf(log, "none\n");
+	if (db_errors(d))
+		tlog_printf(log, "errors\n");
+	assert_int_equal(db_open(d), 0);
+	db_free(d);
+}
+
+#define TX(ts, text)                                                                                                   \
+	{                                                                                                              \
+		text, sizeof(text) - 1, ts, DIR_TX                                                                     \
+	}
+#define RX(ts, text)                                                                                                   \
+	{                                                                                                              \
+		text, sizeof(text) - 1, ts, DIR_RX                                                                     \
+	}
+#define LOST_TX(ts, n)                                                                                                 \
+	{                                                                                                              \
+		NULL, n, ts, DIR_TX                                                                                    \
+	}
+#define LOST_RX(ts, n)                                                                                                 \
+	{                                                                                                              \
+		NULL, n, ts, DIR_RX                                                                                    \
+	}
+#define FEED(how, ...)                                                                                                 \
+	{                                                                                                              \
+		.segments = (const struct feed_segment[]){__VA_ARGS__},                                                \
+		.count = ARRAY_SIZE(((const struct feed_segment[]){__VA_ARGS__})), .arg = &(how),                      \
+		.open = db_feed_open, .push = db_feed_push, .gap = db_feed_gap, .close = db_feed_close                 \
+	}
+
+static inline void db_expect(struct feed f, size_t full, const char *golden)
+{
+	feed_golden(&f, full, golden);
+	feed_release(&f);
+}
+
+/* The shapes that may be told at all, whatever is missing; each is a line's end. */
+static const char *const *db_feed_shapes;
+
+static inline void db_feed_check(struct feed *f, const struct feed_run *r)
+{
+	char *rest = f->log.text ? f->log.text : "", *line;
+	static char copy[65536];
+
+	assert_true(strlen(rest) < sizeof(copy));
+	strcpy(copy, rest);
+	rest = copy;
+	while ((line = strsep(&rest, "\n")) && rest) {
+		bool known = !strcmp(line, "errors") || !strcmp(line, "none") || !strcmp(line, "served");
+
+		for (const char *const *s = db_feed_shapes; *s && !known; s++)
+			known = strlen(line) > strlen(*s) && !strcmp(line + strlen(line) - strlen(*s), *s);
+		if (!known)
+			print_error("gap %zu..%zu%s: %s\n", r->gap_from, r->gap_to, r->unknown ? " unknown" : "", line);
+		assert_true(known);
+	}
+}
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "db.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "mysql.h"
+#include "postgres.h"
+#include "redis.h"
+
+/* First bytes that are looked at, of each direction, and held until they tell. */
+#define FIRST_BYTES 16
+#define HOLD_BYTES  (2 * FIRST_BYTES) /* what is dropped is looked at anew */
+
+_Static_assert(POSTGRES_LOOK_BYTES <= FIRST_BYTES && MYSQL_LOOK_BYTES <= FIRST_BYTES && REDIS_LOOK_BYTES <= FIRST_BYTES,
+	       "the first bytes tell");
+
+struct parser {
+	int (*push)(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
+	void (*gap)(void *parser, enum dir dir, uint64_t len, const struct stamp *at);
+	void (*finish)(void *parser, uint64_t ts_ns);
+	void (*release)(void *parser);
+	unsigned (*errors)(const void *parser);
+	unsigned (*open)(const void *parser);
+};
+
+#define ADAPT(name)                                                                                                    \
+	static int name##_push_any(void *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)      \
+	{                                                                                                              \
+		return name##_push(p, dir, ptr, len, at);                                                              \
+	}                                                                                                              \
+	static void name##_gap_any(void *p, enum dir dir, uint64_t len, const struct stamp *at)                        \
+	{                                                                                                              \
+		name##_gap(p, dir, len, at);                                                                           \
+	}                                                                                                              \
+	static void name##_finish_any(void *p, uint64_t ts_ns)                                                         \
+	{                                                                                                              \
+		name##_finish(p, ts_ns);                                                                               \
+	}                                                                                                              \
+	static void name##_free_any(void *p)                                                                           \
+	{                                                                                                              \
+		name##_free(p);                                                                                        \
+	}                                                                                                              \
+	static unsigned name##_errors_any(const void *p)                                                               \
+	{                                                                                                              \
+		return name##_errors(p);                                                                               \
+	}                                                                                                              \
+	static unsigned name##_open_any(const void *p)                                                                 \
+	{                                                                                                              \
+		return name##_open(p);                                                                                 \
+	}                                                                                                              \
+	static const struct parser name##_parser = {name##_push_any, name##_gap_any,	name##_finish_any,             \
+						    name##_free_any, name##_errors_any, name##_open_any}
+
+ADAPT(postgres);
+ADAPT(mysql);
+ADAPT(redis);
+
+struct hold_run {
+	struct stamp at;
+	enum dir dir;
+	size_t len;
+};
+
+struct db {
+	struct db_sink sink, own;
+	struct proc_key proc;
+	bool fresh;
+	enum db_status status;
+	const struct parser *parser;
+	void *state;
+	uint8_t first[2][FIRST_BYTES];
+	size_t first_len[2];
+	struct buf held;
+	struct hold_run runs[HOLD_BYTES];
+	size_t run_count;
+};
+
+static void on_command(void *ctx, const struct db_command *c)
+{
+	struct db *d = ctx;
+	struct db_command whose = *c;
+
+	whose.proc = d->proc;
+	d->sink.on_command(d->sink.ctx, &whose);
+}
+
+struct db *db_new(bool fresh, const struct proc_key *proc, const struct db_sink *sink)
+{
+	struct db *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return NULL;
+	d->sink = *sink;
+	d->own = (struct db_sink){d, on_command};
+	d->proc = *proc;
+	d->fresh = fresh;
+	buf_init(&d->held, HOLD_BYTES);
+	return d;
+}
+
+void db_free(struct db *d)
+{
+	if (!d)
+		return;
+	if (d->parser)
+		d->parser->release(d->state);
+	buf_release(&d->held);
+	free(d);
+}
+
+/* --- which protocol -------------------------------------------------------------------------------------------------
+ */
+
+/* What a client says first, on any connection or on one met in the middle. 1: that it is; -1: too short to tell. */
+static int look_at_client(struct db *d, enum dir dir, const struct parser **parser, bool *greets)
+{
+	const uint8_t *ptr = d->first[dir];
+	size_t len = d->first_len[dir];
+	int pg = postgres_look(ptr, len), my = mysql_look_at_client(ptr, len), re = redis_look(ptr, len);
+
+	if (pg < 0 || my < 0 || re < 0)
+		return -1;
+	if (d->fresh && (pg == 2 || my == 2))
+		return 0;
+	*greets = pg == 1 || my == 1;
+	*parser = pg > 0 ? &postgres_parser : my > 0 ? &mysql_parser : &redis_parser;
+	return pg > 0 || my > 0 || re > 0;
+}
+
+static void *parser_new(struct db *d, const struct parser *parser, bool greets)
+{
+	if (parser == &postgres_parser)
+		return postgres_new(greets, &d->own);
+	if (parser == &mysql_parser)
+		return mysql_new(greets				    ? MYSQL_ANSWER
+				 : d->first_len[DIR_RX] && d->fresh ? MYSQL_GREETING
+								    : MYSQL_COMMAND,
+				 &d->own);
+	return redis_new(d->fresh, &d->own);
+}
+
+static int start(struct db *d, const struct parser *parser, bool greets)
+{
+	const uint8_t *ptr = (const uint8_t *)d->held.ptr;
+	int err = 0;
+
+	d->status = DB_READ;
+	d->state = parser_new(d, parser, greets);
+	if (!d->state) {
+		d->status = DB_NONE;
+		return -ENOMEM;
+	}
+	d->parser = parser;
+	for (size_t i = 0; i < d->run_count && !err; i++) {
+		const struct hold_run *r = &d->runs[i];
+
+		err = parser->push(d->state, r->dir, ptr, r->len, &r->at);
+		ptr += r->len;
+	}
+	buf_release(&d->held);
+	return err;
+}
+
+static void give_up(struct db *d, enum db_status status)
+{
+	d->status = status;
+	buf_release(&d->held);
+	d->run_count = 0;
+}
+
+static void drop_held(struct db *d)
+{
+	buf_clear(&d->held);
+	d->run_count = 0;
+	d->first_len[DIR_TX] = d->first_len[DIR_RX] = 0;
+}
+
+static int decide_by_client(struct db *d)
+{
+	const struct parser *parser = NULL;
+	bool greets = false;
+	int is = look_at_client(d, DIR_TX, &parser, &greets), server;
+
+	if (is > 0)
+		return start(d, parser, greets);
+	server = is == 0 ? mysql_look_at_server(d->first[DIR_TX], d->first_len[DIR_TX]) : -1;
+	if (server >= 0)
+		give_up(d, server ? DB_SERVED : DB_NONE);
+	return 0;
+}
+
+/* Only the other side spoke yet. PostgreSQL's server never says Q, P or B. */
+static int decide_by_server(struct db *d)
+{
+	int is = mysql_look_at_server(d->first[DIR_RX], d->first_len[DIR_RX]), client;
+	const struct parser *parser = NULL;
+	bool greets = false;
+
+	if (is > 0)
+		return start(d, &mysql_parser, false);
+	if (is < 0)
+		return 0;
+	client = look_at_client(d, DIR_RX, &parser, &greets);
+	if (client < 0)
+		return 0;
+	if (client > 0 && (greets || d->fresh || (parser == &postgres_parser && strchr("QPB", d->first[DIR_RX][0]))))
+		give_up(d, DB_SERVED);
+	else if (d->fresh)
+		give_up(d, DB_NONE);
+	else
+		drop_held(d); /* the end of something that was asked before */
+	return 0;
+}
+
+static void first_add(struct db *d, enum dir dir, const uint8_t *ptr, size_t len)
+{
+	size_t room = FIRST_BYTES - d->first_len[dir], n = len < room ? len : room;
+
+	memcpy(d->first[dir] + d->first_len[dir], ptr, n);
+	d->first_len[dir] += n;
+}
+
+/* One piece of at most what is missing in the first bytes. */
+static int push_first(struct db *d, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	int err;
+
+	/* What the server said before, on a connection met in the middle, is no beginning. */
+	if (dir == DIR_TX && !d->first_len[DIR_TX] && d->first_len[DIR_RX] && !d->fresh)
+		drop_held(d);
+	first_add(d, dir, ptr, len);
+	err = buf_push(&d->held, ptr, len);
+	if (err)
+		return err;
+	d->runs[d->run_count++] = (struct hold_run){*at, dir, len};
+	return d->first_len[DIR_TX] ? decide_by_client(d) : decide_by_server(d);
+}
+
+int db_push(struct db *d, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	while (len && d->status == DB_UNDECIDED) {
+		size_t room = FIRST_BYTES - d->first_len[dir];
+		size_t n = len < room ? len : room;
+		int err;
+
+		if (!n) { /* the other side has to speak first, and does not */
+			give_up(d, DB_NONE);
+			break;
+		}
+		err = push_first(d, dir, ptr, n, at);
+		if (err)
+			return err;
+		ptr += n;
+		len -= n;
+	}
+	return d->status == DB_READ && len ? d->parser->push(d->state, dir, ptr, len, at) : 0;
+}
+
+void db_gap(struct db *d, enum dir dir, uint64_t len, const struct stamp *at)
+{
+	if (d->status == DB_READ)
+		d->parser->gap(d->state, dir, len, at);
+	if (d->status != DB_UNDECIDED)
+		return;
+	d->fresh = false;
+	drop_held(d);
+}
+
+void db_finish(struct db *d, uint64_t ts_ns)
+{
+	if (d->parser)
+		d->parser->finish(d->state, ts_ns);
+}
+
+enum db_status db_status(const struct db *d)
+{
+	return d->status;
+}
+
+unsigned db_errors(const struct db *d)
+{
+	return d->parser ? d->parser->errors(d->state) : 0;
+}
+
+unsigned db_open(const struct db *d)
+{
+	return d->parser ? d->parser->open(d->state) : 0;
+}
