@@ -269,6 +269,37 @@ static void two_runs_do_not_mix(void **state)
 	assert_int_equal(writer_write(&a, "a", 1), 0);
 	assert_int_equal(writer_commit(&a), 0);
 	assert_file(in_dir("shared"), "a");
+	/* Nor when it has its name already: the second one would take it away, and the first write into nothing. */
+	assert_int_equal(writer_open(&a, in_dir("shared"), me, my_group, &why), 0);
+	assert_int_equal(writer_publish(&a), 0);
+	assert_refused(in_dir("shared"), -EBUSY);
+	assert_int_equal(writer_write(&a, "b", 1), 0);
+	assert_int_equal(writer_commit(&a), 0);
+	assert_file(in_dir("shared"), "b");
+	write_file(in_dir("shared"), "c");
+}
+
+static void full_disk_leaves_whole_lines(void **state)
+{
+	struct rlimit limit, before;
+	const char *why = NULL;
+	struct writer w;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_int_equal(writer_open(&w, in_dir("lines"), me, my_group, &why), 0);
+	assert_int_equal(writer_publish(&w), 0);
+	limit = before;
+	limit.rlim_cur = 8; /* a disk of that size */
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(writer_write(&w, "first\n", 6), 0);
+	assert_int_equal(writer_flush(&w), 0);
+	assert_int_equal(writer_write(&w, "second\n", 7), 0);
+	assert_int_equal(writer_flush(&w), -EFBIG);
+	writer_abort(&w);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_file(in_dir("lines"), "first\n");
 }
 
 /* Somebody put another file in the temp file's place: it is neither renamed nor removed. */
@@ -453,6 +484,7 @@ int main(void)
 		cmocka_unit_test(file_is_given_to_the_invoking_user),
 		cmocka_unit_test(killed_runs_leave_nothing_in_the_way),
 		cmocka_unit_test(two_runs_do_not_mix),
+		cmocka_unit_test(full_disk_leaves_whole_lines),
 		cmocka_unit_test(swapped_temp_is_not_renamed),
 		cmocka_unit_test(full_disk_is_sticky_and_harmless),
 		cmocka_unit_test(large_and_small_writes_keep_their_order),

@@ -71,6 +71,19 @@ static int check_dir(int dir_fd, uid_t uid, const char **why)
 	return 0;
 }
 
+/* A published file is locked while it grows. */
+static bool is_being_written(int dir_fd, const char *name)
+{
+	int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	bool locked;
+
+	if (fd < 0)
+		return false;
+	locked = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+	close(fd);
+	return locked;
+}
+
 static int check_existing(int dir_fd, const char *name, uid_t uid, const char **why)
 {
 	struct stat st;
@@ -87,6 +100,8 @@ static int check_existing(int dir_fd, const char *name, uid_t uid, const char **
 		return fail(-EPERM, "it belongs to another user", why);
 	if (st.st_nlink > 1)
 		return fail(-EMLINK, "it has another hard link", why);
+	if (is_being_written(dir_fd, name))
+		return fail(-EBUSY, "another perfbpf is writing it", why);
 	return 0;
 }
 
@@ -248,10 +263,21 @@ static int write_all(int fd, const char *ptr, size_t len)
 	return 0;
 }
 
+/* All of it or, in a file, nothing: who reads one that grows is to find whole lines, also when the disk is full. */
+static int put(struct writer *w, const char *ptr, size_t len)
+{
+	off_t at = w->fd == STDOUT_FILENO ? -1 : lseek(w->fd, 0, SEEK_CUR);
+	int err = write_all(w->fd, ptr, len);
+
+	if (err && at >= 0)
+		(void)!ftruncate(w->fd, at);
+	return err;
+}
+
 int writer_flush(struct writer *w)
 {
 	if (!w->err && w->len)
-		w->err = write_all(w->fd, w->buf, w->len);
+		w->err = put(w, w->buf, w->len);
 	w->len = 0;
 	return w->err;
 }
@@ -265,7 +291,7 @@ int writer_write(struct writer *w, const void *ptr, size_t len)
 	if (len > WRITER_BUFFER - w->len && writer_flush(w))
 		return w->err;
 	if (len >= WRITER_BUFFER)
-		return w->err = write_all(w->fd, ptr, len);
+		return w->err = put(w, ptr, len);
 	memcpy(w->buf + w->len, ptr, len);
 	w->len += len;
 	return 0;

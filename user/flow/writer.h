@@ -27,15 +27,15 @@ struct writer {
 };
 
 /* May `path` be written for uid? 0; -ELOOP (link), -EISDIR, -EEXIST (no regular file), -EMLINK (second hard link),
- * -EPERM (another user's file or directory), -EACCES (unsafe or unwritable directory), -ENAMETOOLONG, other -errno of
- * open. *why: static text for the user. */
+ * -EPERM (another user's file or directory), -EBUSY, -EACCES (unsafe or unwritable directory), -ENAMETOOLONG, other
+ * -errno of open. *why: static text for the user. */
 int writer_check(const char *path, uid_t uid, const char **why);
 
 /* path "-": standard output, no rename. uid, gid: owner of the new file (SUDO_UID, SUDO_GID). 0; as writer_check;
- * -EBUSY when another run is writing the same output; -ENOMEM. On failure *w holds nothing. */
+ * -EBUSY when another run is writing the same output, published or not; -ENOMEM. On failure *w holds nothing. */
 int writer_open(struct writer *w, const char *path, uid_t uid, gid_t gid, const char **why);
 int writer_write(struct writer *w, const void *ptr, size_t len); /* 0 or -errno, sticky */
-int writer_flush(struct writer *w);				 /* 0 or -errno, sticky */
+int writer_flush(struct writer *w); /* 0 or -errno, sticky: then nothing of what was not flushed is in the file */
 /* For files that are read while they grow: the rename now, more is written later; from then on commit only flushes and
  * abort leaves what is there. 0 or -errno, sticky. */
 int writer_publish(struct writer *w);
