@@ -116,6 +116,10 @@ class Truth:
     def subs(self, session):
         return [s["id"] for s in self.sessions.values() if s["parent"] == session]
 
+    def below(self, session):
+        """Its sub-agents, and theirs."""
+        return [s for sub in self.subs(session) for s in (sub, *self.below(sub))]
+
     def tools(self, session, turn=None):
         return [t for t in self.run.said("tool", session=session) if turn is None or t["turn"] == turn]
 
@@ -138,7 +142,7 @@ class Truth:
         """(begin, end, parts)"""
         ledger = Ledger()
         self.add_lane(ledger, session, turn, 0)
-        for sub in self.subs(session):
+        for sub in self.below(session):
             self.add_lane(ledger, sub, None, LANE)
         steps = self.steps(session, turn)
         begin_ns, end_ns = begin_of(steps[0]), steps[-1]["end_ns"]
@@ -192,7 +196,8 @@ def check_turns(run, truth, session, spans):
         args = span["args"]
         assert args["steps"] == len(truth.steps(session, number)), (name, args)
         assert args["tools"] == len(truth.tools(session, number)), (name, args)
-        assert "partial" not in args and "unfinished" not in args, (name, args)
+        finished = truth.steps(session, number)[-1]["status"] == 200
+        assert "partial" not in args and args.get("unfinished") == (None if finished else True), (name, args)
         check_sum(args)
         off += near(f"{name} begins", span["ts"], begin_ns, run.start_ns)
         off += near(f"{name} ends", span["ts"] + span["dur"], end_ns, run.start_ns)
@@ -211,7 +216,8 @@ def check_tool(run, truth, tool, span):
     if "child" not in tool:
         return []
     assert args["child_pid"] == tool["child"], (name, args)
-    assert args["exit_code"] == tool["code"], (name, args)
+    assert args.get("exit_code") == tool["code"], (name, args)
+    assert args.get("running") == (True if tool["kind"] == "serve" else None), (name, args)
     off = near(f"{name} begins", span["ts"], tool["begin_ns"], run.start_ns)
     off += near(f"{name} ends", span["ts"] + span["dur"], tool["end_ns"], run.start_ns)
     if tool["kind"] == "burn":
@@ -552,6 +558,38 @@ def late_reads(client):
         assert turn["args"]["parts_ms"]["client"] > 300, turn
 
     play([{"client": client, "id": SESSIONS[0], "steps": steps}], check, idle_of(client))
+
+
+@cases([("Claude Code", "claude"), ("Codex", "codex")])
+def nested_sub_agents(client):
+    """three sub-agents at once, each with a shell of its own, one with a sub-agent below"""
+    below = {"name": "Task", "kind": "agent", "ms": 0, "steps": [HUMAN, call("n1", 90)], "type": "nested"}
+    tools = []
+    for i in range(3):
+        steps = [{"do": "pause", "ms": 50 * i}, HUMAN, call(f"s{i}a", 60, tool("Bash", "sleep", 150 + 120 * i))]
+        steps += [call(f"s{i}b", 50, below)] if i == 1 else []
+        tools.append(tool("Task", "agent", 0, type=f"kind {i}", steps=[*steps, call(f"s{i}c", 60)]))
+    steps = [HUMAN, call("a", 80, *tools, parallel=True), call("b", 70)]
+    play([{"client": client, "id": SESSIONS[0], "steps": steps}], check_subs("id"), idle_of(client))
+
+
+@cases([("Claude Code", "claude"), ("an SDK without ids", "sdk")])
+def broken_off(client):
+    """a person who breaks off, and a server that a tool leaves behind"""
+    steps = [
+        HUMAN,
+        call("a", 80, tool("Bash", "serve", 900)),
+        call("b", 100, knobs="tokens=100&gap_ms=20", abort_ms=400),
+        {"do": "pause", "ms": 150},
+        HUMAN,
+        call("c", 100),
+    ]
+
+    def check(run, truth):
+        reasons = [c["end_reason"] for c in run.perfbpf.calls()]
+        assert reasons == [None, "client_abort", None], reasons
+
+    play([{"client": client, "id": SESSIONS[0], "steps": steps}], check)
 
 
 if __name__ == "__main__":

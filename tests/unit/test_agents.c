@@ -555,6 +555,62 @@ static void test_retry_and_helpers(void **state)
 			"retry_wait=790\n");
 }
 
+/* A person breaks off, and asks something else later; a request too long to be read to its end goes on with the turn.
+ */
+static void test_broken_off(void **state)
+{
+	struct world w;
+	struct call c;
+	struct agents_run run;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	c.request.messages = 3;
+	add_tool(&c, "t1", "Read");
+	push_call(&w, &c);
+	begin_call(&c, 2, 3000);
+	c.trigger = CALL_TRIGGER_UNKNOWN;
+	c.end = END_CLIENT_ABORT;
+	c.request.messages = 5;
+	assert_int_equal(push_call(&w, &c).turn, 1);
+	agents_tick(w.t, 9000 * MS, UNKNOWN_NS);
+	begin_call(&c, 3, 10000);
+	c.request.messages = 7;
+	assert_int_equal(push_call(&w, &c).turn, 2);
+	agents_finish(w.t, 11210 * MS);
+	assert_int_equal(agents_run(w.t, 11210 * MS, &run), 0);
+	log_wall(&w.log, &run.wall);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"tool Read of 1 for 0: upper bound 2210-3000 - x0 code 0 -1 bytes\n"
+			"turn 1 of 0 1000-4210 steps 2 tools 1: first_token=400 generation=2020 agent_gap=790\n"
+			"turn 2 of 0 10000-11210 complete steps 1 tools 0: first_token=200 generation=1010\n"
+			" first_token=600 generation=3030 agent_gap=790 user=5790");
+}
+
+/* Asked again with another body, of which nothing says that it is a retry. */
+static void test_asked_again(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	c.request.messages = 3;
+	c.status = 529;
+	push_call(&w, &c);
+	begin_call(&c, 2, 4000);
+	c.request.messages = 3;
+	assert_int_equal(push_call(&w, &c).turn, 1);
+	begin_call(&c, 3, 7000);
+	c.request.messages = 5;
+	assert_int_equal(push_call(&w, &c).turn, 2);
+	agents_finish(w.t, 9000 * MS);
+	tlog_free(&w.log);
+	close_world(&w, "");
+}
+
 static void test_two_sessions(void **state)
 {
 	struct world w;
@@ -716,6 +772,8 @@ int main(void)
 		cmocka_unit_test(test_agent_ends),
 		cmocka_unit_test(test_sub_agent_in_a_child),
 		cmocka_unit_test(test_retry_and_helpers),
+		cmocka_unit_test(test_broken_off),
+		cmocka_unit_test(test_asked_again),
 		cmocka_unit_test(test_two_sessions),
 		cmocka_unit_test(test_run),
 		cmocka_unit_test(test_day),

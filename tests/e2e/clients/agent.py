@@ -7,13 +7,14 @@ agent.py SCRIPT.json: {"port", "ca", "truth": file that lines are appended to, "
 
   {"do": "human" | "notice", "text"}: the newest item of the next request
   {"do": "call", "name", "knobs", "tools": [TOOL…], "parallel", "retries": [{"knobs", "wait_ms"}…],
-   "late": {"after_ms", "ms"}}: asked again after each retry's wait; reads nothing for a while
+   "late": {"after_ms", "ms"}, "abort_ms"}: asked again after each retry's wait; reads nothing for a while; the person
+   breaks it off after so long
   {"do": "helper", "name", "knobs"}: a call beside the conversation, at the same time
   {"do": "prewarm", "name"}: codex alone
   {"do": "pause", "ms"}
 
-  TOOL: {"name", "kind", "ms"}: sleep and burn are children (bash -c, a session of their own), inner is a pause of this
-  process; agent is a sub-agent in a thread ("steps", "type"; with "async" the tool returns at once and the session waits
+  TOOL: {"name", "kind", "ms"}: sleep and burn are children (bash -c, a session of their own), serve one that goes on while
+  the tool returns, inner is a pause of this process; agent is a sub-agent in a thread ("steps", "type"; with "async" the tool returns at once and the session waits
   for it at its end, or at {"do": "join"}), agent_process one in a child process ("client": of another kind).
 
 The truth: a line for each thing done, times CLOCK_BOOTTIME, beside what the model server writes of the same calls.
@@ -106,7 +107,7 @@ class Http:
     def __init__(self):
         self.connection = None
 
-    def call(self, line, path, headers, body, late):
+    def call(self, line, path, headers, body, late, abort_ms=None):
         if not self.connection:
             self.connection = HTTPConnection("127.0.0.1", CFG["port"])
             self.connection.sock = connect(line)
@@ -119,6 +120,12 @@ class Http:
             if not piece:
                 break
             data += piece
+            if abort_ms and now() - line["begin_ns"] >= abort_ms * 1e6:
+                response.close()
+                self.connection.close()
+                self.connection = None
+                line["end_ns"] = now()
+                return 0, []
             if late and now() - line["begin_ns"] >= late["after_ms"] * 1e6:
                 line["late_ns"] = [now()]
                 sleep(late["ms"])
@@ -425,7 +432,7 @@ class Session:
 
     # --- calls ---
 
-    def exchange(self, connection, name, knobs, kind=None, late=None):
+    def exchange(self, connection, name, knobs, kind=None, late=None, **more):
         line = {"name": name, "session": self.id, "turn": self.turn, "helper": kind}
         path = self.shape.path(kind)
         body = self.shape.body(self, kind)
@@ -435,7 +442,7 @@ class Session:
             body["metadata"] = {"test": knobs}
         else:
             headers.update({"x-test-" + key: value for key, value in (knob.split("=") for knob in knobs.split("&"))})
-        status, docs = connection.call(line, path, headers, json.dumps(body), late)
+        status, docs = connection.call(line, path, headers, json.dumps(body), late, **more)
         tell("call", status=status, **line)
         if status == 200 and self.client == "codex":
             self.shape.answered(self, docs)
@@ -460,6 +467,10 @@ class Session:
             begin = now()
             sleep(attempt["wait_ms"])
             tell("retry_wait", session=self.id, turn=self.turn, begin_ns=begin, end_ns=now())
+        if "abort_ms" in step:
+            self.exchange(self.connection, step["name"], knobs, abort_ms=step["abort_ms"])
+            self.history.append(("answer", "tok", []))
+            return
         status, docs = self.exchange(self.connection, step["name"], knobs, late=step.get("late"))
         assert status == 200, (status, step)
         asked = tools_of(docs)
@@ -508,6 +519,12 @@ class Session:
         # in microseconds since the epoch, whatever the locale's decimal sign
         burn = f"t=${{EPOCHREALTIME//[^0-9]/}}; while (( ${{EPOCHREALTIME//[^0-9]/}} < t + {tool['ms'] * 1000} )); do :; done"
         self.run_child(["/bin/bash", "-c", burn], ident, line)
+
+    def tool_serve(self, tool, _ident, line):
+        argv = ["/bin/bash", "-c", f"sleep {tool['ms'] / 1e3}; exit 0"]
+        line["child"] = subprocess.Popen(argv, start_new_session=True).pid  # pylint: disable=consider-using-with
+        line["code"] = None
+        sleep(100)
 
     def tool_inner(self, tool, _ident, _line):
         sleep(tool["ms"])

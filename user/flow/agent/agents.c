@@ -41,7 +41,7 @@ struct lane {
 	struct proc_key proc;
 	struct toolwait wait; /* tools that its last answer asked for */
 	uint64_t last_end_ns, last_call_id;
-	bool last_failed;
+	bool last_failed, last_broken_off;
 	int64_t last_messages;		/* of its request; UNKNOWN_COUNT */
 	struct held_turn *turn;		/* the open one; NULL none */
 	char turn_id[AGENT_TEXT_BYTES]; /* the client's name of the latest one */
@@ -410,13 +410,13 @@ static bool begins_turn(const struct lane *l, const struct call *c, bool answers
 
 	if (!l->turn)
 		return true;
-	/* Asked again, maybe in other words or of another model. */
-	if (l->last_failed && c->request.messages >= 0 && c->request.messages == l->last_messages)
-		return false;
 	if (c->retry_of || answers_tools || same)
 		return false;
 	if (c->turn_id && l->turn_id[0])
 		return true;
+	/* Asked again, maybe in other words or of another model. */
+	if (l->last_failed && c->request.messages >= 0 && c->request.messages == l->last_messages)
+		return false;
 	return c->trigger == CALL_TRIGGER_HUMAN || c->trigger == CALL_TRIGGER_NOTICE ||
 	       (c->trigger == CALL_TRIGGER_UNKNOWN && !l->wait.count);
 }
@@ -789,11 +789,15 @@ static void count_wait(struct agents *t, const struct call *c)
 static void push_step(struct agents *t, struct lane *l, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
 {
 	bool answers_tools = c->trigger == CALL_TRIGGER_TOOL_RESULTS || toolwait_answered_by(&l->wait, c);
+	bool begins = begins_turn(l, c, answers_tools);
 
+	/* A person broke the last answer off, and has asked something new now. */
+	if (begins && l->last_broken_off && c->trigger == CALL_TRIGGER_HUMAN)
+		l->idle_from_ns = l->last_end_ns;
 	tell_idle(t, l, begin_ns);
 	l->idle_from_ns = UNKNOWN_NS;
 	end_tools(t, l, c, begin_ns);
-	if (begins_turn(l, c, answers_tools)) {
+	if (begins) {
 		end_turn(t, l);
 		begin_turn(t, l, c, begin_ns);
 	}
@@ -807,6 +811,7 @@ static void push_step(struct agents *t, struct lane *l, const struct call *c, ui
 			l->turn->turn.at.end_ns = end_ns;
 	}
 	l->last_failed = failed(c);
+	l->last_broken_off = c->end == END_CLIENT_ABORT && c->interactive != 0 && l->of->agent.parent < 0;
 	l->last_messages = c->request.messages;
 	l->last_end_ns = end_ns;
 	l->last_call_id = c->id;
