@@ -181,13 +181,41 @@ def with_page(report, name, program, missing, check):
             page.close()
 
 
+# The turns of the first agent in full width, the first of them selected, and nothing around that is the viewer's own.
+POSE = """(() => {
+  const viewer = document.getElementById('trace-viewer');
+  const turns = [];
+  for (const thread of viewer.model.getAllThreads())
+    turns.push(...thread.sliceGroup.slices.filter(s => s.title === 'turn'));
+  turns.sort((a, b) => a.start - b.start);
+  const own = turns.filter(t => t.parentContainer.parent === turns[0].parentContainer.parent);
+  const begin = turns[0].start, end = Math.max(...own.map(t => t.end)), margin = (end - begin) / 40;
+  const viewport = viewer.trackView.viewport, view = viewport.currentDisplayTransform.clone();
+  view.xSetWorldBounds(begin - margin, end + margin, innerWidth - 250); // less the names
+  viewport.setDisplayTransformImmediately(view);
+  viewer.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet(turns[0]));
+  const hide = node => {
+    if (/mouse-mode-selector|side-panel-container|polymer-notification/i.test(node.localName || ''))
+      node.style.display = 'none';
+    for (const child of Array.from(node.childNodes || []).concat(Array.from(node.shadowRoot ? node.shadowRoot.childNodes : [])))
+      hide(child);
+  };
+  hide(document.body);
+  const button = Array.from(document.body.querySelectorAll('button')).find(b => b.textContent.trim() === 'Hide');
+  if (button)
+    button.click();
+})()"""
+
+
 def draw(trace, picture):
     site = serve({"/catapult": catapult_dir(), "/catapult.html": HERE + "/catapult.html", "/trace.json": trace})
-    page = chromium.Page(chromium.find(), (1400, 760))
+    page = chromium.Page(chromium.find(), (1280, 900))
     try:
         outcome(page, site + "/catapult.html?/trace.json")
-        page.value("new Promise(done => setTimeout(done, 1500))")  # it draws when it has nothing else to do
-        page.picture(picture)
+        for script in (POSE, "0"):
+            page.value("new Promise(done => setTimeout(done, 1500))")  # it draws when it has nothing else to do
+            page.value(script)
+        page.picture(picture, (0, 24, 1280, 582))
     finally:
         page.close()
 

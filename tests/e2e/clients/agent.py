@@ -13,8 +13,9 @@ agent.py SCRIPT.json: {"port", "ca", "truth": file that lines are appended to, "
   {"do": "prewarm", "name"}: codex alone
   {"do": "pause", "ms"}
 
-  TOOL: {"name", "kind", "ms"}: sleep and burn are children (bash -c, a session of their own), serve one that goes on while
-  the tool returns, inner is a pause of this process; agent is a sub-agent in a thread ("steps", "type"; with "async" the tool returns at once and the session waits
+  TOOL: {"name", "kind", "ms"}: sleep, burn and run ("command") are children (bash -c, a session of their own), serve one that goes
+  on while the tool returns, inner is a pause of this process; agent is a sub-agent in a thread ("steps", "type"; with "async" the tool
+  returns at once and the session waits
   for it at its end, or at {"do": "join"}), agent_process one in a child process ("client": of another kind).
 
 The truth: a line for each thing done, times CLOCK_BOOTTIME, beside what the model server writes of the same calls.
@@ -525,6 +526,9 @@ class Session:
         line["child"] = subprocess.Popen(argv, start_new_session=True).pid  # pylint: disable=consider-using-with
         line["code"] = None
         sleep(100)
+
+    def tool_run(self, tool, ident, line):
+        self.run_child(["/bin/bash", "-c", tool["command"]], ident, line)
 
     def tool_inner(self, tool, _ident, _line):
         sleep(tool["ms"])
