@@ -641,6 +641,31 @@ def mcp_http():
     return c
 
 
+def long_pings():
+    c = Case("eleven minutes of pings before the first token: one whole call")
+    c.send(0, request())
+    c.receive(80, stream_head() + chunk(message_start()) + chunk(block_start()))
+    for i in range(44):
+        c.receive(15000 * (i + 1), chunk(anthropic_event("ping")))
+    c.receive(665000, chunk(text_delta("at last")))
+    c.receive(665100, chunk(message_end(7)) + LAST)
+    c.expect(**dict(GOOD, ttfb_ms=80, ttft_ms=665000, end_ms=665100, text="at last", usage=anthropic_usage(21, 7)))
+    return c
+
+
+def silent_too_long():
+    c = Case("silent for longer than --stale: told as evicted, and the next call of the connection is exact")
+    c.send(0, request())
+    c.receive(80, stream_head() + chunk(message_start() + block_start() + text_delta("so f")))
+    late = 2000000
+    c.receive(late, chunk(text_delta("ar")))
+    c.receive(late + 100, chunk(message_end(9)) + LAST)
+    simple_stream(c, late + 1000, "next")
+    c.expect(**dict(GOOD, start_ms=0, ttft_ms=80, complete=False, end_reason="evicted", evicted=True))
+    expect_simple(c, late + 1000, "next")
+    return c
+
+
 ALL = {
     "keepalive-two-calls": keepalive_two_calls, "send-in-pieces": send_in_pieces, "lost-chunk": lost_chunk,
     "two-lost-in-a-row": two_lost_in_a_row, "reordered": reordered, "late-delivery": late_delivery,
@@ -651,7 +676,7 @@ ALL = {
     "utf8-cut": utf8_cut, "unary-usage": unary_usage, "retry-group": retry_group, "error-event": error_event,
     "tool-call-first": tool_call_first, "concurrent": concurrent, "close-delimited": close_delimited,
     "empty-reads": empty_reads, "hostile-names": hostile_names, "mcp-stdio": mcp_stdio,
-    "mcp-http": mcp_http,
+    "mcp-http": mcp_http, "long-pings": long_pings, "silent-too-long": silent_too_long,
 }
 
 
