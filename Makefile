@@ -135,6 +135,11 @@ UNIT_span := $(SPAN_SRCS)
 UNIT_trace := user/flow/trace.c $(SPAN_SRCS) user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 UNIT_writer := user/flow/writer.c
 UNIT_view := $(wildcard user/view/*.c) user/flow/agent/verdict.c user/flow/agent/walltime.c user/flow/llm/call.c user/flow/llm/mcp_call.c user/flow/coverage.c
+UNIT_view := $(wildcard user/view/*.c) user/flow/llm/call.c user/flow/llm/mcp_call.c user/flow/coverage.c
+UNIT_symbol := $(wildcard user/symbol/*.c) user/attach/maps.c user/attach/debugdata.c user/attach/elf.c
+UNIT_perfmap := user/symbol/perfmap.c user/symbol/symtab.c
+UNIT_profile := $(wildcard user/flow/profile*.c) user/flow/record.c
+UNIT_report := $(wildcard user/view/report*.c) user/view/format.c
 UNIT_coverage := user/flow/coverage.c
 UNIT_elf := user/attach/elf.c
 UNIT_debugdata := user/attach/debugdata.c user/attach/elf.c
@@ -145,7 +150,7 @@ UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/atta
 UNIT_tlsfind_go := $(UNIT_tlsfind)
 UNIT_tlsfind_anchor := $(UNIT_tlsfind)
 UNIT_target := user/attach/target.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
-UNIT_options := user/options.c
+UNIT_options := user/options.c user/view/report_by.c
 UNIT_targets := user/targets.c user/attach/target.c user/attach/elf.c
 UNIT_abi :=
 
@@ -224,7 +229,7 @@ $(O)/tests/shapes/strings_%.so: $(O)/tests/shapes/strings_%.sym
 	$(call say,STRIP,$@)strip -o $@ $<
 SHAPES += $(if $(SHAPES),$(STRING_SHAPES:%=$(O)/tests/shapes/strings_%.so) $(STRING_SHAPES:%=$(O)/tests/shapes/strings_%.sym))
 
-$(foreach t,elf debugdata site tlsfind tlsfind_anchor,$(O)/tests/unit/$(t) $(O)/san/tests/unit/$(t)): | $(SHAPES)
+$(foreach t,elf debugdata symbol site tlsfind tlsfind_anchor,$(O)/tests/unit/$(t) $(O)/san/tests/unit/$(t)): | $(SHAPES)
 
 unit: $(UNIT_TESTS:%=$(O)/tests/unit/%) $(UNIT_TESTS:%=$(O)/san/tests/unit/%)
 .PHONY: unit

@@ -284,6 +284,7 @@ struct ev_frame {
 	__u8 bytes[];
 };
 
+/* Told when sampling begins and when it ends. */
 struct ev_sampling {
 	struct ev_head h;
 	__u64 period_ns;      /* of EV_SAMPLE_CPU; 0: not sampled */

@@ -7,6 +7,7 @@
 #include "check.h"
 #include "options.h"
 #include "replay.h"
+#include "report.h"
 #include "session.h"
 
 /* A closed standard descriptor would become the next file that we open, and diagnostics would go into it. */
@@ -43,6 +44,12 @@ int main(int argc, char **argv)
 		break;
 	case COMMAND_REPLAY:
 		status = replay_run(&o, argc, argv);
+		break;
+	case COMMAND_REPORT:
+		status = report_run(&o);
+		break;
+	case COMMAND_DIFF:
+		status = diff_run(&o);
 		break;
 	case COMMAND_CHECK:
 		status = check_run(&o);

@@ -10,12 +10,14 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "view/report.h"
 
 #define EXIT_USAGE	   2
 #define RING_BYTES_DEFAULT (8u << 20)
 #define RING_BYTES_MAX	   (1u << 30)
 #define CPU_HZ_DEFAULT	   99 /* no multiple of the periods that programs and kernels like */
 #define CPU_HZ_MAX	   4000
+#define TOP_DEFAULT	   25
 
 enum {
 	KEY_RECORD = 256,
@@ -31,6 +33,12 @@ enum {
 	KEY_NO_SOCK_LENGTH,
 	KEY_VERSION,
 	KEY_CPU,
+	KEY_BY,
+	KEY_TOP,
+	KEY_SELF,
+	KEY_TOTAL,
+	KEY_FOLDED,
+	KEY_FAIL_ON,
 	KEY_OFF_CPU,
 	KEY_DB,
 	KEY_UNBUILT,
@@ -64,6 +72,24 @@ static const struct argp_option axis_options[] = {
 	 "what blocks for 1 ms or more, by reason and stack; and waits for a processor", 2},
 	{"db", KEY_DB, NULL, 0, "commands to PostgreSQL, MySQL, MariaDB, Redis and SQLite, by shape, never by value",
 	 2},
+	{0},
+};
+
+static const struct argp_option table_options[] = {
+	{"top", KEY_TOP, "N", 0, "rows of a table (25)", 2},
+	{0},
+};
+
+static const struct argp_option report_options[] = {
+	{"by", KEY_BY, "WHAT", 0, "only process, function, stack, wait, model, tool, mcp or db", 2},
+	{"self", KEY_SELF, NULL, 0, "functions by what they took themselves (the default)", 2},
+	{"total", KEY_TOTAL, NULL, 0, "functions by what they and their callees took", 2},
+	{"folded", KEY_FOLDED, NULL, 0, "stacks as input of flame graphs; with --by wait those that waited", 2},
+	{0},
+};
+
+static const struct argp_option diff_options[] = {
+	{"fail-on", KEY_FAIL_ON, "PERCENT", 0, "exit 4 when something is worse by more, and not by chance", 2},
 	{0},
 };
 
@@ -239,6 +265,55 @@ static error_t parse_axis(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
+static error_t parse_table(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+	uint64_t n;
+
+	if (key != KEY_TOP)
+		return ARGP_ERR_UNKNOWN;
+	if (!parse_uint(arg, 1000000, &n) || n == 0)
+		argp_error(state, "--top wants a number from 1 to 1000000, not '%s'", arg);
+	o->top = (unsigned)n;
+	return 0;
+}
+
+static error_t parse_report(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case KEY_BY:
+		o->by = (int)report_by_of(arg);
+		if (o->by == REPORT_BYS)
+			argp_error(state, "--by wants process, function, stack, wait, model, tool, mcp or db, not '%s'",
+				   arg);
+		return 0;
+	case KEY_SELF:
+	case KEY_TOTAL:
+		o->total = key == KEY_TOTAL;
+		return 0;
+	case KEY_FOLDED:
+		o->folded = true;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse_diff(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	if (key != KEY_FAIL_ON)
+		return ARGP_ERR_UNKNOWN;
+	if (arg[0] && arg[strlen(arg) - 1] == '%')
+		arg[strlen(arg) - 1] = '\0';
+	if (!parse_seconds(arg, true, &o->fail_percent))
+		argp_error(state, "--fail-on wants a percentage, not '%s'", arg);
+	o->fail_on = true;
+	return 0;
+}
+
 static error_t parse_output(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
@@ -294,6 +369,9 @@ static error_t parse_talk(int key, char *arg, struct argp_state *state)
 static const struct argp argp_target = {.options = target_options, .parser = parse_target};
 static const struct argp argp_live = {.options = live_options, .parser = parse_live};
 static const struct argp argp_axis = {.options = axis_options, .parser = parse_axis};
+static const struct argp argp_table = {.options = table_options, .parser = parse_table};
+static const struct argp argp_report = {.options = report_options, .parser = parse_report};
+static const struct argp argp_diff = {.options = diff_options, .parser = parse_diff};
 static const struct argp argp_output = {.options = output_options, .parser = parse_output};
 static const struct argp argp_talk = {.options = talk_options, .parser = parse_talk};
 
@@ -328,6 +406,20 @@ static void check_outputs(const struct options *o, struct argp_state *state)
 
 static const struct argp_child *children_of(enum command command);
 
+static bool reads_trace(const struct options *o)
+{
+	return o->command == COMMAND_REPORT || o->command == COMMAND_DIFF;
+}
+
+/* The input of report and diff. */
+static bool take_trace(struct options *o, const char *arg)
+{
+	if (!reads_trace(o) || o->traces[o->command == COMMAND_DIFF])
+		return false;
+	o->traces[o->traces[0] != NULL] = arg;
+	return true;
+}
+
 /* The command's own arguments; every child parser gets the same struct options. (state->root_argp is argp's own
  * wrapper.) */
 static error_t parse_command(int key, char *arg, struct argp_state *state)
@@ -340,6 +432,8 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
 			state->child_inputs[i] = o;
 		return 0;
 	case ARGP_KEY_ARG:
+		if (take_trace(o, arg))
+			return 0;
 		if (o->command != COMMAND_REPLAY || o->capture)
 			argp_error(state, "'%s' is not expected here%s", arg,
 				   o->command == COMMAND_RECORD ? " (a program to trace goes behind --)" : "");
@@ -348,7 +442,10 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (o->command == COMMAND_REPLAY && !o->capture)
 			argp_error(state, "which capture?");
-		if (o->command != COMMAND_REPLAY)
+		if (reads_trace(o) && !o->traces[o->command == COMMAND_DIFF])
+			argp_error(state,
+				   o->command == COMMAND_DIFF ? "which traces? Two, before and after" : "which trace?");
+		if (o->command != COMMAND_REPLAY && !reads_trace(o))
 			check_target(o, state);
 		check_outputs(o, state);
 		return 0;
@@ -367,6 +464,11 @@ static const struct argp_child replay_children[] = {
 static const struct argp_child check_children[] = {
 	{.argp = &argp_target, .header = "Target:"}, {.argp = &argp_talk}, {0}};
 
+static const struct argp_child report_children[] = {
+	{.argp = &argp_table, .header = "Tables:"}, {.argp = &argp_report}, {.argp = &argp_talk}, {0}};
+static const struct argp_child diff_children[] = {
+	{.argp = &argp_table, .header = "Tables:"}, {.argp = &argp_diff}, {.argp = &argp_talk}, {0}};
+
 static const struct command_row {
 	const char *word;
 	enum command command;
@@ -378,7 +480,8 @@ static const struct command_row {
 	  .children = record_children,
 	  .args_doc = "[-- CMD [ARG…]]",
 	  .doc = "Why is my AI agent slow? Traces the model calls of running programs, without touching them.\v"
-		 "Commands: record (implied), replay CAPTURE, check; perfbpf COMMAND --help."}},
+		 "Commands: record (implied), replay CAPTURE, report TRACE, diff BEFORE AFTER, check; perfbpf COMMAND "
+		 "--help."}},
 	{"replay",
 	 COMMAND_REPLAY,
 	 {.parser = parse_command,
@@ -391,6 +494,18 @@ static const struct command_row {
 	  .children = check_children,
 	  .args_doc = "",
 	  .doc = "What this kernel, these privileges and these targets allow, and why not."}},
+	{"report",
+	 COMMAND_REPORT,
+	 {.parser = parse_command,
+	  .children = report_children,
+	  .args_doc = "TRACE",
+	  .doc = "Who is responsible: tables from a trace file; needs no privileges."}},
+	{"diff",
+	 COMMAND_DIFF,
+	 {.parser = parse_command,
+	  .children = diff_children,
+	  .args_doc = "BEFORE AFTER",
+	  .doc = "Two traces taken with the same knobs, side by side; needs no privileges."}},
 };
 
 static const struct argp_child *children_of(enum command command)
@@ -423,16 +538,14 @@ int options_parse(struct options *o, int argc, char **argv, int *status)
 		.stale_s = 1800,
 		.sweep_s = 60,
 		.attach_mode = 0,
+		.top = TOP_DEFAULT,
 	};
 	*status = EXIT_USAGE;
 	snprintf(name, sizeof(name), "perfbpf");
 	if (argc > 1 && argv[1][0] != '-') {
 		row = find_command(argv[1]);
 		if (!row) {
-			bool planned = !strcmp(argv[1], "report") || !strcmp(argv[1], "diff");
-
-			fprintf(stderr, "perfbpf: %s'%s'%s\n", planned ? "" : "no command ", argv[1],
-				planned ? " is not in this version" : " (record, replay, check)");
+			fprintf(stderr, "perfbpf: no command '%s' (record, replay, report, diff, check)\n", argv[1]);
 			return -EINVAL;
 		}
 		snprintf(name, sizeof(name), "perfbpf %s", row->word);
@@ -449,9 +562,11 @@ int options_parse(struct options *o, int argc, char **argv, int *status)
 			break;
 		}
 	argp_err_exit_status = EXIT_USAGE;
-	if (o->argv && (row->command == COMMAND_REPLAY || !o->argv[0])) {
-		fprintf(stderr, "perfbpf: %s\n",
-			o->argv[0] ? "replay has no -- CMD" : "which program? Nothing stands behind --");
+	if (o->argv && (row->command == COMMAND_REPLAY || reads_trace(o) || !o->argv[0])) {
+		if (o->argv[0])
+			fprintf(stderr, "perfbpf: %s has no -- CMD\n", row->word);
+		else
+			fprintf(stderr, "perfbpf: which program? Nothing stands behind --\n");
 		return -EINVAL;
 	}
 	/* argp names itself by argv[0]; the caller's array stays as it was. */

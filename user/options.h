@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum command { COMMAND_RECORD, COMMAND_REPLAY, COMMAND_CHECK };
+enum command { COMMAND_RECORD, COMMAND_REPLAY, COMMAND_CHECK, COMMAND_REPORT, COMMAND_DIFF };
 
 struct options {
 	enum command command;
@@ -19,11 +19,17 @@ struct options {
 	char **argv;			     /* after --; NULL: none */
 	bool all;			     /* -a, or record without a target */
 	const char *capture;		     /* replay's input */
+	const char *traces[2];		     /* report's input; diff's, before and after */
 	const char *output, *calls, *record; /* NULL: default or none */
 	uint32_t ring_bytes;
 	double duration_s; /* 0: none */
 	uint32_t cpu_hz;   /* --cpu; 0: off */
 	bool off_cpu;
+	int by; /* report --by: enum report_by */
+	unsigned top;
+	bool total, folded;
+	bool fail_on; /* diff --fail-on */
+	double fail_percent;
 	uint64_t max_events;
 	double stale_s, sweep_s, write_interval_s;
 	bool content, quiet, strict;

@@ -732,8 +732,6 @@ static int build_sampling(struct session *s)
 	s->symbols = symbols_new(&sink);
 	if (!s->symbols)
 		return -ENOMEM;
-	capture_make_sampling(s->o->cpu_hz ? NS_PER_SEC / s->o->cpu_hz : 0, s->o->off_cpu ? OFF_CPU_MIN_NS : 0,
-			      clock_boot_ns(), keep_record, s);
 	return 0;
 }
 
@@ -847,6 +845,14 @@ static void announce(struct session *s)
 		log_hint("sudo dropped the environment (no ..._API_KEY is in it): sudo -E keeps it");
 }
 
+/* Its beginning, and its end. */
+static void tell_sampling(struct session *s)
+{
+	if (s->symbols)
+		capture_make_sampling(s->o->cpu_hz ? NS_PER_SEC / s->o->cpu_hz : 0, s->o->off_cpu ? OFF_CPU_MIN_NS : 0,
+				      clock_boot_ns(), keep_record, s);
+}
+
 static int trace(struct session *s)
 {
 	int err, status = 0;
@@ -864,6 +870,7 @@ static int trace(struct session *s)
 		status = 1;
 	if (!status)
 		announce(s);
+	tell_sampling(s);
 	if (!status && loop_run(s->loop))
 		status = 1;
 	return status;
@@ -888,6 +895,7 @@ static int finish(struct session *s)
 	sigset_t set;
 	int err;
 
+	tell_sampling(s);
 	probes_wires(s->probes);
 	if (!in_a_hurry())
 		probes_detach(s->probes);

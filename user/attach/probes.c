@@ -469,11 +469,14 @@ static void file_free(struct file *f)
 
 void probes_detach(struct probes *p)
 {
+	/* First: what detaching costs the targets is none of the sampled time. */
+	sampling_stop(p->sampling);
+	p->sampling = NULL;
+	bpf_link__destroy(p->skel->links.sample_switch);
+	p->skel->links.sample_switch = NULL;
 	for (struct file *f = p->files; f; f = f->next)
 		file_detach(f);
 	syscalls_detach(p->syscalls);
-	sampling_stop(p->sampling);
-	p->sampling = NULL;
 	perfbpf_bpf__detach(p->skel);
 }
 

@@ -317,6 +317,8 @@ void profile_push_sample(struct profile *p, const struct rec_sample *r)
 
 void profile_push_sampling(struct profile *p, const struct rec_sampling *r)
 {
+	if (!p->begin_ns)
+		p->begin_ns = r->ts_ns;
 	p->sampling = *r;
 }
 

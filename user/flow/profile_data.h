@@ -64,6 +64,7 @@ enum { WORD_THREAD, WORD_KIND, WORD_STATE, WORD_KERNEL, WORDS };
 struct profile {
 	struct lost *lost;
 	struct rec_sampling sampling;
+	uint64_t begin_ns; /* of sampling; its end is sampling.ts_ns, the same until it is told */
 	struct symbol *by_text, **symbols;
 	uint32_t symbol_count, symbol_room;
 	uint32_t *frames; /* symbol of each */

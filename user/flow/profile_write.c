@@ -156,6 +156,8 @@ static void put_header(struct writing *w, struct json *j)
 	const struct rec_sampling *r = &w->p->sampling;
 
 	json_uint(j, "format", 1);
+	if (r->ts_ns > w->p->begin_ns)
+		json_uint(j, "window_ns", r->ts_ns - w->p->begin_ns);
 	if (r->period_ns) {
 		json_object(j, "cpu");
 		json_uint(j, "period_ns", r->period_ns);

@@ -503,7 +503,7 @@ static bool push_sampling(struct record *r, const uint8_t *p)
 	struct rec_sampling s;
 
 	memcpy(&e, p, sizeof(e));
-	s = (struct rec_sampling){.period_ns = e.period_ns, .off_cpu_min_ns = e.off_cpu_min_ns};
+	s = (struct rec_sampling){.ts_ns = e.h.ts_ns, .period_ns = e.period_ns, .off_cpu_min_ns = e.off_cpu_min_ns};
 	if (r->sink.on_sampling)
 		r->sink.on_sampling(r->sink.ctx, &s);
 	return true;

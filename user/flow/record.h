@@ -225,7 +225,8 @@ struct rec_frame {
 	struct sv module; /* name of the file; empty: not known */
 };
 
-struct rec_sampling {
+struct rec_sampling { /* told at the beginning and at the end */
+	uint64_t ts_ns;
 	uint64_t period_ns;	 /* 0: what runs is not sampled */
 	uint64_t off_cpu_min_ns; /* shorter waits are not told; 0: none is */
 };

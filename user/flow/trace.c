@@ -1061,6 +1061,8 @@ static void put_metadata(struct writing *w)
 	put_meta_text(&j, "version", m->version);
 	put_meta_text(&j, "start_time",
 		      m->boot_to_unix_ns ? clock_rfc3339(time, (int64_t)m->start_ns + m->boot_to_unix_ns) : NULL);
+	if (m->now_ns > m->start_ns)
+		json_double(&j, "duration_ms", (double)(m->now_ns - m->start_ns) / 1e6, 3);
 	put_meta_text(&j, "host", m->host);
 	put_meta_text(&j, "kernel", m->kernel);
 	put_meta_text(&j, "command", m->command);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A trace file: any bytes. What is accepted can be shown, and compared with itself. */
+#include "view/report.h"
+
+#include <errno.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct report_view v = {.top = 10};
+	struct sv rest = {(const char *)data, size};
+	struct report *r = report_new();
+	bool regressed;
+	struct buf out;
+	char why[160];
+	int err = 0;
+
+	if (!r)
+		return 0;
+	while (rest.len && !err)
+		err = report_line(r, sv_cut(rest, '\n', &rest));
+	if (!err)
+		err = report_end(r);
+	if (err && err != -EBADMSG && err != -ENOMEM)
+		__builtin_trap();
+	buf_init(&out, 0);
+	if (!err && (report_render(r, &v, &out) || report_folded(r, false, &out) || report_folded(r, true, &out)))
+		__builtin_trap();
+	if (!err && !report_diff(r, r, &v, 0, &out, &regressed, why) && regressed)
+		__builtin_trap();
+	buf_release(&out);
+	report_free(r);
+	return 0;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Samples added up, and as text of the trace file. */
+#include "harness.h"
+
+#include "flow/profile.h"
+#include "flow/profile_wait.h"
+
+static const struct proc_key process = {.tgid = 42, .exec_id = 1, .start_ns = 5};
+
+static const char *name(void *ctx, const struct proc_key *key, uint32_t *shown_pid)
+{
+	(void)ctx;
+	*shown_pid = key->tgid;
+	return "prog";
+}
+
+static void frame(struct profile *p, uint64_t addr, enum rec_frame_source source, const char *text, const char *module)
+{
+	struct rec_frame f = {.proc = source == REC_FRAME_KERNEL ? (struct proc_key){0} : process,
+			      .addr = addr,
+			      .source = source,
+			      .name = sv_of(text),
+			      .module = sv_of(module)};
+
+	profile_push_frame(p, &f);
+}
+
+static struct rec_sample sample_of(enum rec_sample_what what, uint64_t weight_ns, const uint64_t *frames,
+				   unsigned kernel_frames, unsigned user_frames)
+{
+	return (struct rec_sample){.proc = process,
+				   .tid = 43,
+				   .comm = SV("worker"),
+				   .what = what,
+				   .weight_ns = weight_ns,
+				   .syscall = -1,
+				   .frames = frames,
+				   .kernel_frames = kernel_frames,
+				   .user_frames = user_frames};
+}
+
+static void push(struct profile *p, enum rec_sample_what what, uint64_t weight_ns, const uint64_t *frames,
+		 unsigned kernel_frames, unsigned user_frames)
+{
+	struct rec_sample s = sample_of(what, weight_ns, frames, kernel_frames, user_frames);
+
+	profile_push_sample(p, &s);
+}
+
+static void assert_json(const struct profile *p, const char *golden)
+{
+	const struct profile_namer namer = {NULL, name};
+	struct buf out;
+
+	buf_init(&out, 0);
+	assert_int_equal(profile_json(p, &out, &namer), 0);
+	assert_string_equal(buf_cstr(&out), golden);
+	buf_release(&out);
+}
+
+static void begin(struct profile *p, uint64_t period_ns, uint64_t off_cpu_min_ns)
+{
+	profile_push_sampling(
+		p, &(struct rec_sampling){.ts_ns = 100, .period_ns = period_ns, .off_cpu_min_ns = off_cpu_min_ns});
+	profile_push_sampling(
+		p, &(struct rec_sampling){.ts_ns = 1100, .period_ns = period_ns, .off_cpu_min_ns = off_cpu_min_ns});
+}
+
+static void nothing_asked(void **state)
+{
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost);
+
+	(void)state;
+	assert_json(p, "");
+	profile_free(p);
+}
+
+/* Two addresses of one function are one; a stack that ends outside of code is broken there; a return address is looked
+ * for one byte before. */
+static void what_ran(void **state)
+{
+	static const uint64_t one[] = {0x100, 0x201, 0x301}, two[] = {0x108, 0x201, 0x301},
+			      bad[] = {0x100, 0x999, 0x201};
+	struct lost lost = {.n = {[LOST_SAMPLES] = 3}};
+	struct profile *p = profile_new(&lost);
+
+	(void)state;
+	begin(p, 10, 0);
+	frame(p, 0x100, REC_FRAME_NATIVE, "hot", "prog");
+	frame(p, 0x108, REC_FRAME_NATIVE, "hot", "prog");
+	frame(p, 0x200, REC_FRAME_NATIVE, "main", "prog");
+	frame(p, 0x300, REC_FRAME_NATIVE, "", "libc.so.6");
+	frame(p, 0x998, REC_FRAME_NOWHERE, "", "");
+	push(p, REC_SAMPLE_CPU, 10, one, 0, 3);
+	push(p, REC_SAMPLE_CPU, 10, two, 0, 3);
+	push(p, REC_SAMPLE_CPU, 10, bad, 0, 3);
+	assert_json(p, "{\"format\":1,\"window_ns\":1000,\"cpu\":{\"period_ns\":10,\"samples\":3,\"total_ns\":30,"
+		       "\"deep_samples\":0,\"broken_samples\":1,\"broken_ns\":10},\"samples_without_stack\":0,"
+		       "\"lost_samples\":3,\"threads\":[\n[42,43,\"prog\",\"worker\"]\n],\"frames\":[\n"
+		       "[\"hot\",\"prog\"],\n[\"main\",\"prog\"],\n[\"\",\"libc.so.6\"]\n],\"stacks\":[\n"
+		       "[\"cpu\",0,20,2,\"whole\",[0,1,2]],\n[\"cpu\",0,10,1,\"broken\",[0]]\n]}");
+	profile_free(p);
+}
+
+/* One frame is not a stack: where the code has no frame pointers nobody knows who called it. */
+static void broken_stacks(void **state)
+{
+	static const uint64_t leaf[] = {0x100}, start[] = {0x200};
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost);
+
+	(void)state;
+	begin(p, 10, 0);
+	frame(p, 0x100, REC_FRAME_NATIVE, "leaf", "prog");
+	frame(p, 0x200, REC_FRAME_NATIVE, "_start", "prog");
+	push(p, REC_SAMPLE_CPU, 10, leaf, 0, 1);
+	push(p, REC_SAMPLE_CPU, 20, start, 0, 1);
+	assert_json(p, "{\"format\":1,\"window_ns\":1000,\"cpu\":{\"period_ns\":10,\"samples\":2,\"total_ns\":30,"
+		       "\"deep_samples\":0,\"broken_samples\":1,\"broken_ns\":10},\"samples_without_stack\":0,"
+		       "\"lost_samples\":0,\"threads\":[\n[42,43,\"prog\",\"worker\"]\n],\"frames\":[\n"
+		       "[\"_start\",\"prog\"],\n[\"leaf\",\"prog\"]\n],\"stacks\":[\n"
+		       "[\"cpu\",0,20,1,\"whole\",[0]],\n[\"cpu\",0,10,1,\"broken\",[1]]\n]}");
+	profile_free(p);
+}
+
+/* Code of a runtime gets its name when its map has it, also for samples that came before. */
+static void named_later(void **state)
+{
+	static const uint64_t one[] = {0x100}, two[] = {0x110};
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost);
+
+	(void)state;
+	begin(p, 10, 0);
+	frame(p, 0x100, REC_FRAME_PENDING, "", "[jit]");
+	frame(p, 0x110, REC_FRAME_PENDING, "", "[jit]");
+	push(p, REC_SAMPLE_CPU, 10, one, 0, 1);
+	push(p, REC_SAMPLE_CPU, 20, two, 0, 1);
+	frame(p, 0x100, REC_FRAME_JIT, "work", "[jit]");
+	assert_json(p, "{\"format\":1,\"window_ns\":1000,\"cpu\":{\"period_ns\":10,\"samples\":2,\"total_ns\":30,"
+		       "\"deep_samples\":0,\"broken_samples\":2,\"broken_ns\":30},\"samples_without_stack\":0,"
+		       "\"lost_samples\":0,\"threads\":[\n[42,43,\"prog\",\"worker\"]\n],\"frames\":[\n"
+		       "[\"\",\"[jit]\"],\n[\"work\",\"[jit]\"]\n],\"stacks\":[\n"
+		       "[\"cpu\",0,20,1,\"broken\",[0]],\n[\"cpu\",0,10,1,\"broken\",[1]]\n]}");
+	profile_free(p);
+}
+
+static void what_waited(void **state)
+{
+	static const uint64_t lock[] = {0x1000, 0x1010, 0x100}, call[] = {0x100};
+	struct rec_sample queued = sample_of(REC_SAMPLE_QUEUED, 0, NULL, 0, 0), sleeps;
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost);
+
+	(void)state;
+	begin(p, 0, 7);
+	frame(p, 0x1000, REC_FRAME_KERNEL, "__schedule", "[kernel]");
+	frame(p, 0x100f, REC_FRAME_KERNEL, "futex_wait", "[kernel]");
+	frame(p, 0x100, REC_FRAME_NATIVE, "main", "prog");
+	push(p, REC_SAMPLE_OFF, 50, lock, 2, 1);
+	queued.queue_ns = 9;
+	profile_push_sample(p, &queued);
+	sleeps = sample_of(REC_SAMPLE_OFF, 8, call, 0, 1);
+	sleeps.queue_ns = 1;
+	sleeps.disk = true; /* no function tells: the way of waiting does */
+	profile_push_sample(p, &sleeps);
+	assert_json(p, "{\"format\":1,\"window_ns\":1000,\"off_cpu\":{\"min_ns\":7,\"samples\":4,\"total_ns\":68},"
+		       "\"samples_without_stack\":0,\"lost_samples\":0,\"threads\":[\n[42,43,\"prog\",\"worker\"]\n],"
+		       "\"frames\":[\n[\"futex_wait\",\"[kernel]\"],\n[\"main\",\"prog\"]\n],\"stacks\":[\n"
+		       "[\"futex\",0,50,1,\"whole\",[0,1]],\n[\"run queue\",0,10,2,\"whole\",[]],\n"
+		       "[\"disk\",0,8,1,\"whole\",[1]]\n]}");
+	profile_free(p);
+}
+
+static void reasons(void **state)
+{
+	static const struct {
+		const char *function;
+		enum profile_kind kind;
+	} all[] = {
+		{"futex_do_wait", PROFILE_FUTEX},    {"ep_poll", PROFILE_POLL},
+		{"tcp_recvmsg", PROFILE_SOCKET},     {"unix_stream_read_generic", PROFILE_SOCKET},
+		{"pipe_read", PROFILE_PIPE},	     {"io_schedule", PROFILE_DISK},
+		{"do_nanosleep", PROFILE_SLEEP},     {"do_wait", PROFILE_CHILD},
+		{"schedule_timeout", PROFILE_KINDS}, {"", PROFILE_KINDS},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		assert_int_equal(profile_wait_of_function(sv_of(all[i].function)), all[i].kind);
+}
+
+/* More stacks than are kept: all of their time is, under their thread. */
+static void too_many(void **state)
+{
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost);
+	const struct profile_namer namer = {NULL, name};
+	uint64_t frames[2];
+	struct buf out;
+	char text[64];
+
+	(void)state;
+	begin(p, 1, 0);
+	for (unsigned i = 0; i < 300; i++) {
+		snprintf(text, sizeof(text), "f%u", i);
+		frame(p, 1000 + i, REC_FRAME_NATIVE, text, "prog");
+		frame(p, 1999 + i, REC_FRAME_NATIVE, text, "prog");
+	}
+	for (unsigned i = 0; i < PROFILE_STACKS_MAX + 1000; i++) {
+		frames[0] = 1000 + i % 300;
+		frames[1] = 2000 + i / 300;
+		push(p, REC_SAMPLE_CPU, 1, frames, 0, 2);
+	}
+	buf_init(&out, 0);
+	assert_int_equal(profile_json(p, &out, &namer), 0);
+	snprintf(text, sizeof(text), "\"total_ns\":%u", PROFILE_STACKS_MAX + 1000);
+	assert_non_null(strstr(buf_cstr(&out), text));
+	assert_non_null(strstr(buf_cstr(&out), "\"samples_without_stack\":1000"));
+	/* What is not written: those that were not kept, and those past the heaviest. */
+	snprintf(text, sizeof(text), "[\"cpu\",0,%u,%u,\"whole\",[]]", PROFILE_STACKS_MAX - PROFILE_WRITTEN_MAX + 1,
+		 PROFILE_STACKS_MAX - PROFILE_WRITTEN_MAX + 1);
+	assert_non_null(strstr(buf_cstr(&out), "[\"cpu\",0,1000,1000,\"whole\",[]]"));
+	assert_non_null(strstr(buf_cstr(&out), text));
+	buf_release(&out);
+	profile_free(p);
+}
+
+static void without_memory(void **state)
+{
+	static const uint64_t one[] = {0x100, 0x201};
+	const struct profile_namer namer = {NULL, name};
+	unsigned n = 0;
+	bool hit;
+
+	(void)state;
+	do {
+		struct lost lost = {0};
+		struct profile *p;
+		struct buf out;
+
+		buf_init(&out, 0);
+		fail_nth(++n);
+		p = profile_new(&lost);
+		if (p) {
+			begin(p, 10, 0);
+			frame(p, 0x100, REC_FRAME_NATIVE, "hot", "prog");
+			frame(p, 0x200, REC_FRAME_PENDING, "", "[jit]");
+			push(p, REC_SAMPLE_CPU, 10, one, 0, 2);
+			profile_json(p, &out, &namer);
+		}
+		hit = fail_nth_hit();
+		buf_release(&out);
+		profile_free(p);
+	} while (hit);
+	fail_nth(0);
+	assert_true(n > 10);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_asked), cmocka_unit_test(what_ran),	   cmocka_unit_test(broken_stacks),
+		cmocka_unit_test(named_later),	 cmocka_unit_test(what_waited),	   cmocka_unit_test(reasons),
+		cmocka_unit_test(too_many),	 cmocka_unit_test(without_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Reports and comparisons of small traces, and of what is none. */
+#include <errno.h>
+
+#include "harness.h"
+
+#include "view/report.h"
+
+#define BEGIN "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+#define CALL(ms)                                                                                                       \
+	"{\"ph\":\"X\",\"pid\":1,\"tid\":5000001,\"ts\":0.000,\"dur\":" #ms                                            \
+	"000.000,\"name\":\"LLM m1\",\"cat\":\"llm\",\"args\":{\"host\":\"api\",\"ttft_ms\":10.000,"                   \
+	"\"input_tokens\":100,\"output_tokens\":7,\"parts_ms\":{\"first_token\":30.0,\"generation\":10.0}}},\n"
+#define OTHERS                                                                                                         \
+	"{\"ph\":\"X\",\"pid\":1,\"tid\":5000001,\"ts\":0.000,\"dur\":9.000,\"name\":\"send\",\"cat\":\"llm,phase\"}," \
+	"\n"                                                                                                           \
+	"{\"ph\":\"X\",\"pid\":1,\"tid\":5400001,\"ts\":0.000,\"dur\":9000.000,\"name\":\"tool: "                      \
+	"Bash\",\"cat\":\"tool\","                                                                                     \
+	"\"args\":{\"duration_ms\":4.0,\"is_error\":true}},\n"                                                         \
+	"{\"ph\":\"X\",\"pid\":1,\"tid\":5100001,\"ts\":0.000,\"dur\":2000.000,\"name\":\"tools/call t\","             \
+	"\"cat\":\"mcp\",\"args\":{\"server\":\"s\"}}\n"
+#define PROFILE(cpu, header)                                                                                           \
+	"],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000," header                                  \
+	"\"samples_without_stack\":0,\"lost_samples\":0,\"threads\":[\n[7,7,\"prog\",\"prog\"],\n[7,8,\"prog\","       \
+	"\"worker\"]\n],\"frames\":[\n[\"hot\",\"prog\"],\n[\"main\",\"prog\"],\n[\"\",\"libc.so.6\"],\n"              \
+	"[\"do_futex\",\"[kernel]\"]\n],\"stacks\":[\n[\"cpu\",0," #cpu "000000,40,\"whole\",[0,1]],\n"                \
+	"[\"cpu\",1,60000000,60,\"broken\",[2]],\n[\"futex\",1,5000000,2,\"whole\",[3,1]]\n]}},\"metadata\":"
+#define CPU	 "\"cpu\":{\"period_ns\":1000000,\"samples\":100,\"broken_ns\":60000000},"
+#define OFF	 "\"off_cpu\":{\"min_ns\":1000000},"
+#define METADATA "{\"duration_ms\":1000.0,\"lost\":{\"a\":0},\"verdict\":{\"verdict\":\"slow\"}}}\n"
+#define WHOLE	 BEGIN CALL(40) CALL(60) OTHERS PROFILE(40, CPU OFF) METADATA
+
+static int read_text(struct report *r, const char *text, size_t len)
+{
+	struct sv rest = {text, len};
+	int err = 0;
+
+	while (rest.len && !err)
+		err = report_line(r, sv_cut(rest, '\n', &rest));
+	return err ? err : report_end(r);
+}
+
+static struct report *report_of(const char *text)
+{
+	struct report *r = report_new();
+
+	assert_non_null(r);
+	assert_int_equal(read_text(r, text, strlen(text)), 0);
+	return r;
+}
+
+static void assert_render(const char *text, struct report_view v, const char *golden)
+{
+	struct report *r = report_of(text);
+	struct buf out;
+
+	buf_init(&out, 0);
+	v.top = v.top ? v.top : 25;
+	assert_int_equal(report_render(r, &v, &out), 0);
+	assert_string_equal(buf_cstr(&out), golden);
+	buf_release(&out);
+	report_free(r);
+}
+
+static void tables(void **state)
+{
+	static const char head[] =
+		"slow\n100 samples on a processor, one every 1.00ms; 60% of their time has a broken stack, 0 "
+		"samples are deeper than is kept; 0 lost\n";
+	char golden[2048];
+
+	(void)state;
+	snprintf(golden, sizeof(golden),
+		 "%sfunctions on a processor (by self; 100ms in all)\n      self           total      \n"
+		 "    60.0ms   60%%    60.0ms   60%%  [libc.so.6]\n    40.0ms   40%%    40.0ms   40%%  hot [prog]\n",
+		 head);
+	assert_render(WHOLE, (struct report_view){.by = REPORT_FUNCTION}, golden);
+	snprintf(golden, sizeof(golden),
+		 "%sfunctions on a processor (by total; 100ms in all)\n      self           total      \n"
+		 "    60.0ms   60%%    60.0ms   60%%  [libc.so.6]\n  … and 2 more (--top)\n",
+		 head);
+	assert_render(WHOLE, (struct report_view){.by = REPORT_FUNCTION, .total = true, .top = 1}, golden);
+	snprintf(
+		golden, sizeof(golden),
+		"%sprocesses\n       cpu         blocked  run queue\n     100ms  100%%    5.00ms     0.00ms  prog[7]\n",
+		head);
+	assert_render(WHOLE, (struct report_view){.by = REPORT_PROCESS}, golden);
+	snprintf(golden, sizeof(golden),
+		 "%swaiting, 1.00ms or more at a time, summed over threads\n    5.00ms  100%%      2  futex\n"
+		 "stacks that waited\n    5.00ms  100%%      2  futex   prog: main [prog]\n",
+		 head);
+	assert_render(WHOLE, (struct report_view){.by = REPORT_WAIT}, golden);
+	snprintf(golden, sizeof(golden),
+		 "%smodel calls\n   count errors     total       p50      p95      max  ttft p50     in    out\n"
+		 "       2      0     100ms    40.0ms   60.0ms   60.0ms    10.0ms    200     14  m1 @ api\n"
+		 "                            time: first_token 75%% generation 25%%\n",
+		 head);
+	assert_render(WHOLE, (struct report_view){.by = REPORT_MODEL}, golden);
+	snprintf(golden, sizeof(golden),
+		 "%stools\n   count errors     total       p50      p95      max\n"
+		 "       1      1    4.00ms    4.00ms   4.00ms   4.00ms  Bash\n",
+		 head);
+	assert_render(WHOLE, (struct report_view){.by = REPORT_TOOL}, golden);
+	assert_render(BEGIN OTHERS "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_FUNCTION},
+		      "this trace was taken without --cpu\n");
+}
+
+static void folded(void **state)
+{
+	struct report *r = report_of(WHOLE);
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(report_folded(r, false, &out), 0);
+	assert_string_equal(buf_cstr(&out),
+			    "prog;main [prog];hot [prog] 40000000\nprog;[broken stack];[libc.so.6] 60000000\n");
+	buf_clear(&out);
+	assert_int_equal(report_folded(r, true, &out), 0);
+	assert_string_equal(buf_cstr(&out), "prog;[futex];main [prog];do_futex [kernel] 5000000\n");
+	buf_release(&out);
+	report_free(r);
+}
+
+static void refused(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		"[]\n",
+		"{\"traceEvents\":[]}\n",
+		BEGIN,
+		BEGIN CALL(1),
+		BEGIN "nonsense\n],\"metadata\":{}}\n",
+		BEGIN "[1]\n],\"metadata\":{}}\n",
+		BEGIN CALL(1) "],\"metadata\":{}\n",
+		BEGIN CALL(1) "],\"metadata\":[]}\n",
+		BEGIN CALL(1) "],\"metadata\":{}}\nmore\n",
+		BEGIN CALL(1) "],\"stacks\":[\n",
+		BEGIN CALL(1) "],\"otherData\":{\"profile\":{\"format\":2,\"threads\":[\n",
+		BEGIN PROFILE(1, "") "{}\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct report *r = report_new();
+
+		assert_int_equal(read_text(r, bad[i], strlen(bad[i])), -EBADMSG);
+		assert_string_not_equal(report_why(r), "");
+		report_free(r);
+	}
+}
+
+/* Rows that point outside of the tables, and numbers that are none. */
+static void hostile_rows(void **state)
+{
+	static const char *const rows[] = {
+		"[\"cpu\",1,1,1,\"whole\",[0]]",
+		"[\"cpu\",0,1,1,\"whole\",[1]]",
+		"[\"cpu\",0,1,1,\"whole\",[-1]]",
+		"[\"cpu\",0,1,1,\"whole\",[0.5]]",
+		"[\"cpu\",-1,1,1,\"whole\",[0]]",
+		"[\"what\",0,1,1,\"whole\",[0]]",
+		"[\"cpu\",0,-1,1,\"whole\",[0]]",
+		"[\"cpu\",0,1e999,1,\"whole\",[]]",
+		"[\"cpu\",0,1,1,\"whole\",7]",
+		"[\"cpu\",0,1,1,\"whole\"]",
+		"[]",
+		"{}",
+		"[\"cpu\",0,\"1\",1,\"whole\",[0]]",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct report *r = report_new();
+		char text[1024];
+
+		snprintf(text, sizeof(text),
+			 BEGIN CALL(1) "],\"otherData\":{\"profile\":{\"format\":1,\"threads\":[\n[1,1,\"p\",\"t\"]\n],"
+				       "\"frames\":[\n[\"f\",\"m\"]\n],\"stacks\":[\n%s\n]}},\"metadata\":{}}\n",
+			 rows[i]);
+		assert_int_equal(read_text(r, text, strlen(text)), -EBADMSG);
+		report_free(r);
+	}
+}
+
+static void too_long(void **state)
+{
+	char *line = malloc(REPORT_LINE_BYTES + 1);
+	struct report *r = report_new();
+
+	(void)state;
+	assert_non_null(line);
+	memset(line, '[', REPORT_LINE_BYTES + 1);
+	assert_int_equal(report_line(r, SV("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")), 0);
+	assert_int_equal(report_line(r, (struct sv){line, REPORT_LINE_BYTES}), -EBADMSG); /* nested too deep */
+	assert_int_equal(report_line(r, (struct sv){line, REPORT_LINE_BYTES + 1}), -EBADMSG);
+	report_free(r);
+	free(line);
+}
+
+/* Names of terminals' commands, and of more rows than are kept. */
+static void names(void **state)
+{
+	struct report *r = report_new();
+	struct report_view v = {.by = REPORT_DB, .top = 3};
+	struct buf out;
+	char line[256];
+
+	(void)state;
+	assert_int_equal(report_line(r, SV("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")), 0);
+	for (int i = 0; i < REPORT_ROWS_MAX + 10; i++) {
+		snprintf(line, sizeof(line), "{\"ph\":\"X\",\"dur\":%d.0,\"name\":\"\\u001b[2J%d\",\"cat\":\"db\"},", i,
+			 i);
+		assert_int_equal(report_line(r, sv_of(line)), 0);
+	}
+	assert_int_equal(report_line(r, SV("],\"metadata\":{}}")), 0);
+	buf_init(&out, 0);
+	assert_int_equal(report_render(r, &v, &out), 0);
+	assert_null(strchr(buf_cstr(&out), 27));
+	assert_non_null(strstr(buf_cstr(&out), "(others)"));
+	assert_non_null(strstr(buf_cstr(&out), "and 2046 more"));
+	buf_release(&out);
+	report_free(r);
+}
+
+#define CALLS(ms) CALL(ms) CALL(ms) CALL(ms) CALL(ms) CALL(ms) CALL(ms) CALL(ms) CALL(ms) CALL(ms)
+#define TRACE(ms, c)                                                                                                   \
+	BEGIN CALLS(ms)                                                                                                \
+	OTHERS PROFILE(c, CPU)                                                                                         \
+	METADATA
+
+static void assert_diff(const char *a, const char *b, double fail, bool regressed, const char *has)
+{
+	struct report *before = report_of(a), *after = report_of(b);
+	struct report_view v = {.top = 25};
+	char why[160];
+	struct buf out;
+	bool got;
+
+	buf_init(&out, 0);
+	assert_int_equal(report_diff(before, after, &v, fail, &out, &got, why), 0);
+	assert_int_equal(got, regressed);
+	if (!strstr(buf_cstr(&out), has))
+		fail_msg("no '%s' in:\n%s", has, buf_cstr(&out));
+	buf_release(&out);
+	report_free(before);
+	report_free(after);
+}
+
+static void side_by_side(void **state)
+{
+	(void)state;
+	assert_diff(TRACE(40, 40), TRACE(40, 40), 10, false, "  40.0ms   40.0ms  +0.0% ~      m1 @ api\n");
+	assert_diff(TRACE(40, 40), TRACE(60, 40), 10, true, "  40.0ms   60.0ms  +50.0% !     m1 @ api\n");
+	assert_diff(TRACE(40, 40), TRACE(60, 40), 60, false, "+50.0%  ");
+	assert_diff(TRACE(40, 40), TRACE(60, 40), -1, false, "+50.0%  ");
+	assert_diff(TRACE(60, 40), TRACE(40, 40), 10, false, "-33.3%  "); /* better is no regression */
+	assert_diff(BEGIN CALL(1) OTHERS PROFILE(40, CPU) METADATA, BEGIN CALL(2) OTHERS PROFILE(40, CPU) METADATA, 10,
+		    false, "+100.0% ~"); /* one call of each is no proof */
+}
+
+static void other_knobs(void **state)
+{
+	static const struct {
+		const char *a, *b, *why;
+	} all[] = {
+		{BEGIN OTHERS PROFILE(1, CPU) METADATA, BEGIN OTHERS "],\"metadata\":" METADATA, "--cpu"},
+		{BEGIN OTHERS PROFILE(1, CPU) METADATA, BEGIN OTHERS PROFILE(1, CPU OFF) METADATA, "--off-cpu"},
+		{BEGIN OTHERS "],\"metadata\":" METADATA, BEGIN OTHERS "],\"metadata\":{\"duration_ms\":3000}}\n",
+		 "duration"},
+		{BEGIN OTHERS "],\"metadata\":{}}\n", BEGIN OTHERS "],\"metadata\":{}}\n", "not told"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct report *a = report_of(all[i].a), *b = report_of(all[i].b);
+		struct report_view v = {.top = 25};
+		struct buf out;
+		bool regressed;
+		char why[160];
+
+		buf_init(&out, 0);
+		assert_int_equal(report_diff(a, b, &v, 1, &out, &regressed, why), -EINVAL);
+		assert_non_null(strstr(why, all[i].why));
+		buf_release(&out);
+		report_free(a);
+		report_free(b);
+	}
+}
+
+static void without_memory(void **state)
+{
+	unsigned n = 0;
+	bool hit;
+
+	(void)state;
+	do {
+		struct report_view v = {.top = 5};
+		struct report *r;
+		struct buf out;
+
+		buf_init(&out, 0);
+		fail_nth(++n);
+		r = report_new();
+		if (r && !read_text(r, WHOLE, sizeof(WHOLE) - 1)) {
+			report_render(r, &v, &out);
+			report_folded(r, false, &out);
+		}
+		hit = fail_nth_hit();
+		buf_release(&out);
+		report_free(r);
+	} while (hit);
+	fail_nth(0);
+	assert_true(n > 20);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(tables),	cmocka_unit_test(folded),	cmocka_unit_test(refused),
+		cmocka_unit_test(too_long),	cmocka_unit_test(hostile_rows), cmocka_unit_test(names),
+		cmocka_unit_test(side_by_side), cmocka_unit_test(other_knobs),	cmocka_unit_test(without_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

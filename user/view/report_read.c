@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A trace file, line by line. */
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "report_data.h"
+
+const char *const report_part_names[PARTS] = {"connect",    "network", "first_token", "generation", "stall",  "tool",
+					      "retry_wait", "client",  "agent_gap",   "user",	    "unknown"};
+const char *const report_kind_names[KINDS] = {"cpu",  "run queue", "futex", "socket", "poll",
+					      "pipe", "disk",	   "sleep", "child",  "other"};
+
+__attribute__((format(printf, 2, 3))) static int refuse(struct report *r, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(r->why, sizeof(r->why), fmt, ap);
+	va_end(ap);
+	return -EBADMSG;
+}
+
+const char *report_why(const struct report *r)
+{
+	return r->why;
+}
+
+/* --- values of a document ---------------------------------------------------------------------------------------- */
+
+/* A number that means something; else `otherwise`. */
+static double number(const cJSON *item, double otherwise)
+{
+	if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble) || item->valuedouble < 0 || item->valuedouble > 1e18)
+		return otherwise;
+	return item->valuedouble;
+}
+
+static double member(const cJSON *object, const char *key, double otherwise)
+{
+	return number(json_get(object, key), otherwise);
+}
+
+/* false: not a whole number below the limit. */
+static bool place(const cJSON *item, double limit, uint32_t *out)
+{
+	double n = number(item, -1);
+
+	if (n < 0 || n >= limit || n != floor(n))
+		return false;
+	*out = (uint32_t)n;
+	return true;
+}
+
+static char *copy(struct sv s)
+{
+	return strndup(s.len ? s.ptr : "", s.len);
+}
+
+static struct sv text(const cJSON *item)
+{
+	return cJSON_IsString(item) ? sv_of(item->valuestring) : SV_NONE;
+}
+
+/* NULL: no JSON document of this type. */
+static cJSON *parse(struct sv line, cJSON_bool (*is)(const cJSON *item))
+{
+	const char *end = NULL;
+	cJSON *doc = line.len ? cJSON_ParseWithLengthOpts(line.ptr, line.len, &end, 0) : NULL;
+
+	if (doc && end == line.ptr + line.len && is(doc))
+		return doc;
+	cJSON_Delete(doc);
+	return NULL;
+}
+
+/* Room for one more. */
+static bool grow(void *list, size_t count, size_t *room, size_t size)
+{
+	size_t more = *room ? 2 * *room : 64;
+	void *p;
+
+	if (count < *room)
+		return true;
+	p = realloc(*(void **)list, more * size);
+	if (!p)
+		return false;
+	*(void **)list = p;
+	*room = more;
+	return true;
+}
+
+/* --- rows -------------------------------------------------------------------------------------------------------- */
+
+/* xorshift64: no security is asked of it. */
+static uint64_t next_random(struct report *r)
+{
+	r->random ^= r->random << 13;
+	r->random ^= r->random >> 7;
+	r->random ^= r->random << 17;
+	return r->random;
+}
+
+static int add_value(struct report *r, struct report_values *v, double ms)
+{
+	uint64_t at = v->seen++;
+
+	if (at >= REPORT_VALUES_MAX)
+		at = next_random(r) % v->seen;
+	if (at >= REPORT_VALUES_MAX)
+		return 0;
+	if (at == v->count) {
+		if (!grow(&v->v, v->count, &v->room, sizeof(*v->v)))
+			return -ENOMEM;
+		v->count++;
+	}
+	v->v[at] = (float)ms;
+	return 0;
+}
+
+static struct report_row *row_of(struct report *r, enum report_table table, struct sv name)
+{
+	struct report_row *row;
+
+	if (!name.len)
+		name = SV("(unnamed)");
+	HASH_FIND(hh, r->rows[table], name.ptr, name.len, row);
+	if (!row && HASH_COUNT(r->rows[table]) >= REPORT_ROWS_MAX) {
+		name = SV("(others)");
+		HASH_FIND(hh, r->rows[table], name.ptr, name.len, row);
+	}
+	if (row)
+		return row;
+	row = calloc(1, sizeof(*row));
+	if (!row)
+		return NULL;
+	row->name = copy(name);
+	if (row->name)
+		HASH_ADD_KEYPTR(hh, r->rows[table], row->name, name.len, row);
+	if (row->name && row->hh.tbl)
+		return row;
+	free(row->name);
+	free(row);
+	return NULL;
+}
+
+static void row_free(struct report_row *row)
+{
+	free(row->name);
+	free(row->ms.v);
+	free(row->ttft_ms.v);
+	free(row);
+}
+
+/* --- events ------------------------------------------------------------------------------------------------------ */
+
+static bool is_error(const cJSON *args)
+{
+	return text(json_get(args, "error")).len || member(args, "status", 0) >= 400 || json_get_true(args, "is_error");
+}
+
+static int add_model(struct report *r, struct report_row *row, const cJSON *args)
+{
+	const cJSON *parts = json_get(args, "parts_ms");
+	double ttft = member(args, "ttft_ms", NAN);
+
+	row->in_tokens += member(args, "input_tokens", 0);
+	row->out_tokens += member(args, "output_tokens", 0);
+	for (int i = 0; i < PARTS; i++)
+		row->parts_ms[i] += member(parts, report_part_names[i], 0);
+	return isnan(ttft) ? 0 : add_value(r, &row->ttft_ms, ttft);
+}
+
+/* Which table a slice belongs to, and its name there; TABLES: none. */
+static enum report_table table_of(const cJSON *e, const cJSON *args, char name[512])
+{
+	struct sv cat = text(json_get(e, "cat")), host = text(json_get(args, "host")), n = text(json_get(e, "name"));
+	struct sv server = text(json_get(args, "server"));
+	const char *between = "";
+	enum report_table table;
+	struct sv more = SV_NONE;
+
+	if (sv_eq(cat, SV("llm"))) {
+		table = TABLE_MODEL;
+		n = sv_starts(n, SV("LLM ")) ? (struct sv){n.ptr + 4, n.len - 4} : n;
+		more = host;
+	} else if (sv_eq(cat, SV("tool"))) {
+		table = TABLE_TOOL;
+		n = sv_starts(n, SV("tool: ")) ? (struct sv){n.ptr + 6, n.len - 6} : n;
+	} else if (sv_eq(cat, SV("mcp"))) {
+		table = TABLE_MCP;
+		more = server;
+	} else if (sv_eq(cat, SV("db"))) {
+		table = TABLE_DB;
+	} else {
+		return TABLES;
+	}
+	between = more.len ? " @ " : "";
+	snprintf(name, 512, "%.*s%s%.*s", (int)(n.len < 240 ? n.len : 240), n.len ? n.ptr : "", between,
+		 (int)(more.len < 240 ? more.len : 240), more.len ? more.ptr : "");
+	return table;
+}
+
+static int add_event(struct report *r, const cJSON *e)
+{
+	const cJSON *args = json_get(e, "args");
+	double ms = member(e, "dur", NAN) / 1000;
+	struct report_row *row;
+	enum report_table table;
+	char name[512];
+	int err;
+
+	if (!sv_eq(text(json_get(e, "ph")), SV("X")) || isnan(ms))
+		return 0;
+	table = table_of(e, args, name);
+	if (table == TABLES)
+		return 0;
+	row = row_of(r, table, sv_of(name));
+	if (!row)
+		return -ENOMEM;
+	/* What ran is known better than the window that it was seen in. */
+	ms = table == TABLE_TOOL ? member(args, "duration_ms", ms) : ms;
+	row->count++;
+	row->errors += is_error(args);
+	row->total_ms += ms;
+	err = add_value(r, &row->ms, ms);
+	return err || table != TABLE_MODEL ? err : add_model(r, row, args);
+}
+
+/* --- the profile ------------------------------------------------------------------------------------------------- */
+
+static void take_header(struct report *r, const cJSON *doc)
+{
+	const cJSON *cpu = json_get(doc, "cpu"), *off = json_get(doc, "off_cpu");
+
+	r->window_ns = member(doc, "window_ns", 0);
+	r->period_ns = member(cpu, "period_ns", 0);
+	r->cpu_samples = member(cpu, "samples", 0);
+	r->deep_samples = member(cpu, "deep_samples", 0);
+	r->broken_ns = member(cpu, "broken_ns", 0);
+	r->off_cpu_min_ns = member(off, "min_ns", 0);
+	r->lost_samples = member(doc, "lost_samples", 0);
+}
+
+static int add_thread(struct report *r, const cJSON *row)
+{
+	struct report_thread t = {0};
+
+	if (cJSON_GetArraySize(row) != 4 || !place(cJSON_GetArrayItem(row, 0), 4294967296.0, &t.pid) ||
+	    !place(cJSON_GetArrayItem(row, 1), 4294967296.0, &t.tid) || r->thread_count == REPORT_THREADS_MAX)
+		return refuse(r, "row %zu of the profile's threads is none", r->thread_count + 1);
+	t.process = copy(text(cJSON_GetArrayItem(row, 2)));
+	if (!t.process || !grow(&r->threads, r->thread_count, &r->thread_room, sizeof(*r->threads))) {
+		free(t.process);
+		return -ENOMEM;
+	}
+	r->threads[r->thread_count++] = t;
+	return 0;
+}
+
+static int add_frame(struct report *r, const cJSON *row)
+{
+	struct sv name = text(cJSON_GetArrayItem(row, 0)), module = text(cJSON_GetArrayItem(row, 1));
+	struct report_frame f = {.first = (uint32_t)r->frame_count};
+	char unnamed[80];
+
+	if (cJSON_GetArraySize(row) != 2 || !name.ptr || !module.ptr || r->frame_count == REPORT_FRAMES_MAX)
+		return refuse(r, "row %zu of the profile's frames is none", r->frame_count + 1);
+	if (!name.len) {
+		bool bare = !module.len || module.ptr[0] == '[';
+
+		snprintf(unnamed, sizeof(unnamed), bare ? "%.*s" : "[%.*s]", (int)(module.len < 70 ? module.len : 70),
+			 module.len ? module.ptr : "");
+		name = sv_of(*unnamed ? unnamed : "[unknown]");
+		module = SV("");
+	}
+	f.name = copy(name);
+	f.module = copy(module);
+	if (!f.name || !f.module || !grow(&r->frames, r->frame_count, &r->frame_room, sizeof(*r->frames))) {
+		free(f.name);
+		free(f.module);
+		return -ENOMEM;
+	}
+	r->frames[r->frame_count++] = f;
+	return 0;
+}
+
+static bool read_stack(const struct report *r, const cJSON *row, struct report_stack *s)
+{
+	struct sv kind = text(cJSON_GetArrayItem(row, 0)), state = text(cJSON_GetArrayItem(row, 4));
+	const cJSON *frames = cJSON_GetArrayItem(row, 5), *item;
+	double samples = number(cJSON_GetArrayItem(row, 3), -1);
+
+	for (s->kind = 0; s->kind < KINDS && !sv_eq(kind, sv_of(report_kind_names[s->kind])); s->kind++)
+		;
+	s->ns = number(cJSON_GetArrayItem(row, 2), -1);
+	s->samples = samples < 0 ? 0 : (uint64_t)samples;
+	s->broken = sv_eq(state, SV("broken"));
+	s->deep = sv_eq(state, SV("deep"));
+	if (s->kind == KINDS || s->ns < 0 || samples < 0 || !cJSON_IsArray(frames) ||
+	    !place(cJSON_GetArrayItem(row, 1), (double)r->thread_count, &s->thread))
+		return false;
+	cJSON_ArrayForEach (item, frames) {
+		uint32_t frame;
+
+		if (s->depth == REPORT_DEPTH_MAX || !place(item, (double)r->frame_count, &frame))
+			return false;
+		s->frames[s->depth++] = frame;
+	}
+	return true;
+}
+
+static int add_stack(struct report *r, const cJSON *row)
+{
+	uint32_t frames[REPORT_DEPTH_MAX];
+	struct report_stack s = {.frames = frames};
+
+	if (cJSON_GetArraySize(row) != 6 || r->stack_count == REPORT_STACKS_MAX || !read_stack(r, row, &s))
+		return refuse(r, "row %zu of the profile's stacks is none", r->stack_count + 1);
+	s.frames = malloc((s.depth + 1) * sizeof(*frames));
+	if (!s.frames || !grow(&r->stacks, r->stack_count, &r->stack_room, sizeof(*r->stacks))) {
+		free(s.frames);
+		return -ENOMEM;
+	}
+	memcpy(s.frames, frames, s.depth * sizeof(*frames));
+	r->stacks[r->stack_count++] = s;
+	return 0;
+}
+
+static int compare_frames(const void *a, const void *b)
+{
+	const struct report_frame *x = *(const struct report_frame *const *)a,
+				  *y = *(const struct report_frame *const *)b;
+	int order = strcmp(x->name, y->name);
+
+	order = order ? order : strcmp(x->module, y->module);
+	return order ? order : x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Code of a runtime that was named late may have the same name twice. */
+static int join_frames(struct report *r)
+{
+	struct report_frame **sorted = calloc(r->frame_count + 1, sizeof(*sorted));
+
+	if (!sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->frame_count; i++)
+		sorted[i] = &r->frames[i];
+	qsort(sorted, r->frame_count, sizeof(*sorted), compare_frames);
+	for (size_t i = 1; i < r->frame_count; i++)
+		if (!strcmp(sorted[i]->name, sorted[i - 1]->name) && !strcmp(sorted[i]->module, sorted[i - 1]->module))
+			sorted[i]->first = sorted[i - 1]->first;
+	free(sorted);
+	return 0;
+}
+
+static int compare_threads(const void *a, const void *b)
+{
+	const struct report_thread *x = *(const struct report_thread *const *)a;
+	const struct report_thread *y = *(const struct report_thread *const *)b;
+
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static int join_threads(struct report *r)
+{
+	struct report_thread **sorted = calloc(r->thread_count + 1, sizeof(*sorted));
+
+	if (!sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->thread_count; i++) {
+		r->threads[i].first = (uint32_t)i;
+		sorted[i] = &r->threads[i];
+	}
+	qsort(sorted, r->thread_count, sizeof(*sorted), compare_threads);
+	for (size_t i = 1; i < r->thread_count; i++)
+		if (sorted[i]->pid == sorted[i - 1]->pid)
+			sorted[i]->first = sorted[i - 1]->first;
+	free(sorted);
+	return 0;
+}
+
+/* --- lines ------------------------------------------------------------------------------------------------------- */
+
+static int take_metadata(struct report *r, struct sv line)
+{
+	struct sv body = {line.ptr, line.len ? line.len - 1 : 0};
+	const cJSON *lost, *item;
+	cJSON *doc;
+	int err;
+
+	if (!sv_ends(line, SV("}")))
+		return refuse(r, "its metadata is cut");
+	doc = parse(body, cJSON_IsObject);
+	if (!doc)
+		return refuse(r, "its metadata is no JSON object");
+	r->duration_ms = member(doc, "duration_ms", 0);
+	lost = json_get(doc, "lost");
+	cJSON_ArrayForEach (item, lost)
+		r->lost += number(item, 0);
+	if (text(json_get(json_get(doc, "verdict"), "verdict")).len)
+		r->verdict = copy(text(json_get(json_get(doc, "verdict"), "verdict")));
+	cJSON_Delete(doc);
+	r->section = SECTION_END;
+	err = join_frames(r);
+	return err ? err : join_threads(r);
+}
+
+static int take_profile(struct report *r, struct sv line)
+{
+	static const struct sv end = {",\"threads\":[", 12};
+	struct buf header;
+	cJSON *doc;
+
+	if (!sv_ends(line, end))
+		return refuse(r, "its profile is of another version");
+	buf_init(&header, REPORT_LINE_BYTES + 1);
+	buf_push(&header, line.ptr, line.len - end.len);
+	buf_putc(&header, '}');
+	doc = parse((struct sv){header.ptr, header.len}, cJSON_IsObject);
+	buf_release(&header);
+	if (!doc || member(doc, "format", 0) != 1) {
+		cJSON_Delete(doc);
+		return refuse(r, "its profile is of another version");
+	}
+	take_header(r, doc);
+	cJSON_Delete(doc);
+	r->section = SECTION_THREADS;
+	return 0;
+}
+
+static struct sv after(struct sv line, struct sv prefix)
+{
+	return sv_starts(line, prefix) ? (struct sv){line.ptr + prefix.len, line.len - prefix.len} : SV_NONE;
+}
+
+/* A line that ends a table. */
+static int take_mark(struct report *r, struct sv line)
+{
+	struct sv metadata =
+		after(line, r->section == SECTION_STACKS ? SV("]}},\"metadata\":") : SV("],\"metadata\":"));
+	struct sv profile = after(line, SV("],\"otherData\":{\"profile\":"));
+
+	if (metadata.ptr && (r->section == SECTION_EVENTS || r->section == SECTION_STACKS))
+		return take_metadata(r, metadata);
+	if (profile.ptr && r->section == SECTION_EVENTS)
+		return take_profile(r, profile);
+	if (sv_eq(line, r->section == SECTION_THREADS ? SV("],\"frames\":[") : SV("],\"stacks\":[")) &&
+	    (r->section == SECTION_THREADS || r->section == SECTION_FRAMES)) {
+		r->section++;
+		return 0;
+	}
+	return refuse(r, "it is not laid out as perfbpf writes it");
+}
+
+static int take_row(struct report *r, struct sv line)
+{
+	bool event = r->section == SECTION_EVENTS;
+	cJSON *doc;
+	int err;
+
+	if (sv_ends(line, SV(",")))
+		line.len--;
+	doc = parse(line, event ? cJSON_IsObject : cJSON_IsArray);
+	if (!doc)
+		return refuse(r, "a line of it is no %s", event ? "event" : "row of a profile");
+	err = event			      ? add_event(r, doc)
+	      : r->section == SECTION_THREADS ? add_thread(r, doc)
+	      : r->section == SECTION_FRAMES  ? add_frame(r, doc)
+					      : add_stack(r, doc);
+	cJSON_Delete(doc);
+	return err;
+}
+
+int report_line(struct report *r, struct sv line)
+{
+	if (line.len > REPORT_LINE_BYTES)
+		return refuse(r, "a line of it is longer than 1 MiB");
+	switch (r->section) {
+	case SECTION_START:
+		if (!sv_eq(line, SV("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")))
+			return refuse(r, "not a trace of perfbpf");
+		r->section = SECTION_EVENTS;
+		return 0;
+	case SECTION_END:
+		return line.len ? refuse(r, "something follows its end") : 0;
+	default:
+		return sv_starts(line, SV("]")) ? take_mark(r, line) : take_row(r, line);
+	}
+}
+
+int report_end(struct report *r)
+{
+	return r->section == SECTION_END ? 0 : refuse(r, r->section == SECTION_START ? "it is empty" : "it is cut");
+}
+
+struct report *report_new(void)
+{
+	struct report *r = calloc(1, sizeof(*r));
+
+	if (r)
+		r->random = 88172645463325252u;
+	return r;
+}
+
+void report_free(struct report *r)
+{
+	struct report_row *row, *next;
+
+	if (!r)
+		return;
+	for (int t = 0; t < TABLES; t++) {
+		HASH_ITER (hh, r->rows[t], row, next) {
+			HASH_DEL(r->rows[t], row);
+			row_free(row);
+		}
+	}
+	for (size_t i = 0; i < r->thread_count; i++)
+		free(r->threads[i].process);
+	for (size_t i = 0; i < r->frame_count; i++) {
+		free(r->frames[i].name);
+		free(r->frames[i].module);
+	}
+	for (size_t i = 0; i < r->stack_count; i++)
+		free(r->stacks[i].frames);
+	free(r->threads);
+	free(r->frames);
+	free(r->stacks);
+	free(r->verdict);
+	free(r);
+}

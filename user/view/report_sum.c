@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What stacks add up to, and the order of tables. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "report_data.h"
+
+void report_sums_release(struct report_sums *s)
+{
+	free(s->self_ns);
+	free(s->total_ns);
+	free(s->self_samples);
+	*s = (struct report_sums){0};
+}
+
+/* A recursive function is on a stack once. */
+static void sum_functions(const struct report *r, const struct report_stack *s, size_t number, size_t *seen,
+			  struct report_sums *out)
+{
+	for (uint32_t i = 0; i < s->depth; i++) {
+		uint32_t frame = r->frames[s->frames[i]].first;
+
+		if (!i) {
+			out->self_ns[frame] += s->ns;
+			out->self_samples[frame] += s->samples;
+		}
+		if (seen[frame] != number) {
+			seen[frame] = number;
+			out->total_ns[frame] += s->ns;
+		}
+	}
+}
+
+int report_sum(const struct report *r, struct report_sums *out)
+{
+	size_t *seen = calloc(r->frame_count + 1, sizeof(*seen));
+
+	*out = (struct report_sums){0};
+	out->self_ns = calloc(r->frame_count + 1, sizeof(*out->self_ns));
+	out->total_ns = calloc(r->frame_count + 1, sizeof(*out->total_ns));
+	out->self_samples = calloc(r->frame_count + 1, sizeof(*out->self_samples));
+	if (!seen || !out->self_ns || !out->total_ns || !out->self_samples) {
+		free(seen);
+		report_sums_release(out);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < r->stack_count; i++) {
+		const struct report_stack *s = &r->stacks[i];
+
+		out->kind_ns[s->kind] += s->ns;
+		out->kind_samples[s->kind] += s->samples;
+		if (s->kind == KIND_CPU)
+			sum_functions(r, s, i + 1, seen, out);
+	}
+	free(seen);
+	return 0;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct report_entry *x = a, *y = b;
+
+	if (x->weight != y->weight)
+		return x->weight > y->weight ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+void report_sort(struct report_entry *e, size_t count)
+{
+	qsort(e, count, sizeof(*e), compare_entries);
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct report_row *x = *(const struct report_row *const *)a, *y = *(const struct report_row *const *)b;
+
+	if (x->total_ms != y->total_ms)
+		return x->total_ms > y->total_ms ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+struct report_row **report_rows(const struct report *r, enum report_table table, size_t *count)
+{
+	struct report_row **rows, *row, *next;
+	size_t n = 0;
+
+	*count = HASH_COUNT(r->rows[table]);
+	rows = *count ? calloc(*count, sizeof(*rows)) : NULL;
+	if (!rows)
+		return NULL;
+	HASH_ITER (hh, r->rows[table], row, next)
+		rows[n++] = row;
+	qsort(rows, n, sizeof(*rows), compare_rows);
+	return rows;
+}
+
+static int compare_floats(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+double report_quantile(struct report_values *v, double share)
+{
+	size_t at = (size_t)ceil(share * (double)v->count);
+
+	if (!v->count)
+		return NAN;
+	qsort(v->v, v->count, sizeof(*v->v), compare_floats);
+	return (double)v->v[at ? at - 1 : 0];
+}
+
+const char *report_frame_name(const struct report *r, uint32_t frame, char out[REPORT_NAME_BYTES])
+{
+	const struct report_frame *f = &r->frames[frame];
+	char text[2 * REPORT_NAME_BYTES];
+	bool bracket = f->module[0] == '[';
+
+	if (!f->module[0])
+		snprintf(text, sizeof(text), "%.200s", f->name);
+	else
+		snprintf(text, sizeof(text), bracket ? "%.200s %.64s" : "%.200s [%.64s]", f->name, f->module);
+	return log_safe(out, REPORT_NAME_BYTES, sv_of(text));
+}
