@@ -63,6 +63,7 @@ static void json_text(void **state)
 	json_init(&j, &b);
 	json_object(&j, NULL);
 	json_string(&j, "s", SV("a\"b\\c\n\x01\x7f\xff\xf0\x9f\x99\x82\xed\xa0\x80z"));
+	json_string(&j, "c1", SV("\xc2\x9b\xe2\x80\xae\xc3\xa9")); /* what drives or misleads a terminal */
 	json_string(&j, "nul", SV("a\0b"));
 	json_string(&j, "none", SV_NONE);
 	json_array(&j, "a");
@@ -80,7 +81,8 @@ static void json_text(void **state)
 	assert_int_equal(j.err, 0);
 	assert_string_equal(buf_cstr(&b),
 			    "{\"s\":\"a\\\"b\\\\c\\n\\u0001\\u007f\xef\xbf\xbd\xf0\x9f\x99\x82"
-			    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\",\"nul\":\"ab\",\"none\":null,"
+			    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\",\"c1\":\"\\u009b\\u202e\xc3\xa9\",\"nul\":\"ab\","
+			    "\"none\":null,"
 			    "\"a\":[-5,\"18446744073709551615\",1.500,null,null],\"o\":{\"t\":true},\"r\":[1]}");
 	buf_release(&b);
 }

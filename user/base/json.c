@@ -41,9 +41,10 @@ int json_escape(struct buf *out, struct sv value)
 			len = 0;
 		} else if (cp == '"' || cp == '\\') {
 			len = snprintf(esc, sizeof(esc), "\\%c", (char)cp);
-		} else if (cp < 0x20 || cp == 0x7f) {
-			len = cp == '\n' ? snprintf(esc, sizeof(esc), "\\n")
-					 : snprintf(esc, sizeof(esc), "\\u%04x", cp);
+		} else if (cp == '\n') {
+			len = snprintf(esc, sizeof(esc), "\\n");
+		} else if (utf8_unsafe(cp) && cp < 0x10000) { /* standard output may be a terminal */
+			len = snprintf(esc, sizeof(esc), "\\u%04x", cp);
 		}
 		if (len >= 0) {
 			err = buf_push(out, p + run, i - run);

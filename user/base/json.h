@@ -3,9 +3,9 @@
 #define BASE_JSON_H
 
 /*
- * Writing JSON that every trace viewer accepts: raw UTF-8 and never \u surrogate escapes, controls and DEL escaped, NUL
- * dropped, invalid UTF-8 replaced by U+FFFD, no NaN or Infinity (written as null), integers above 2^53-1 as strings.
- * Commas are placed by the writer. And small readers for cJSON trees.
+ * Writing JSON that every trace viewer accepts: raw UTF-8 and never \u surrogate escapes, controls, DEL and what
+ * misleads a reader (base/utf8.h) escaped, NUL dropped, invalid UTF-8 replaced by U+FFFD, no NaN or Infinity (written
+ * as null), integers above 2^53-1 as strings. Commas are placed by the writer. And small readers for cJSON trees.
  */
 
 #include <cjson/cJSON.h>

@@ -54,14 +54,6 @@ DEFINE(log_info, LOG_INFO, "perfbpf: ")
 DEFINE(log_verbose, LOG_VERBOSE, "perfbpf: ")
 DEFINE(log_debug, LOG_DEBUG, "perfbpf: debug: ")
 
-/* C0, DEL, C1, and the characters that reorder or hide text (UAX #9 embeddings and isolates, zero width, BOM). */
-static bool unsafe(uint32_t cp)
-{
-	return cp < 0x20 || (cp >= 0x7f && cp <= 0x9f) || cp == 0x61c || (cp >= 0x200b && cp <= 0x200f) ||
-	       (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2060 && cp <= 0x206f) || cp == 0xfeff ||
-	       (cp >= 0xfff9 && cp <= 0xfffb) || (cp >= 0xe0000 && cp <= 0xe007f);
-}
-
 const char *log_safe(char *out, size_t size, struct sv text)
 {
 	static const char ellipsis[] = "\xe2\x80\xa6", bad[] = "\xef\xbf\xbd";
@@ -75,7 +67,7 @@ const char *log_safe(char *out, size_t size, struct sv text)
 	for (size_t i = 0; i < text.len;) {
 		uint32_t cp = 0;
 		size_t len = utf8_next(p + i, text.len - i, &cp);
-		bool ok = len && !unsafe(cp);
+		bool ok = len && !utf8_unsafe(cp);
 		const char *from = ok ? (const char *)p + i : bad;
 		size_t put = ok ? len : sizeof(bad) - 1;
 

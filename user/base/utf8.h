@@ -2,6 +2,7 @@
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,15 @@ static inline size_t utf8_next(const uint8_t *ptr, size_t len, uint32_t *cp)
 	    (n == 4 && (*cp < 0x10000 || *cp > 0x10ffff)))
 		return 0;
 	return n;
+}
+
+/* What drives a terminal or misleads its reader: C0, DEL, C1, and the characters that reorder or hide text (UAX #9
+ * embeddings and isolates, zero width, BOM). */
+static inline bool utf8_unsafe(uint32_t cp)
+{
+	return cp < 0x20 || (cp >= 0x7f && cp <= 0x9f) || cp == 0x61c || (cp >= 0x200b && cp <= 0x200f) ||
+	       (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2060 && cp <= 0x206f) || cp == 0xfeff ||
+	       (cp >= 0xfff9 && cp <= 0xfffb) || (cp >= 0xe0000 && cp <= 0xe007f);
 }
 
 #endif
