@@ -135,7 +135,6 @@ UNIT_span := $(SPAN_SRCS)
 UNIT_trace := user/flow/trace.c $(SPAN_SRCS) user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 UNIT_writer := user/flow/writer.c
 UNIT_view := $(wildcard user/view/*.c) user/flow/agent/verdict.c user/flow/agent/walltime.c user/flow/llm/call.c user/flow/llm/mcp_call.c user/flow/coverage.c
-UNIT_view := $(wildcard user/view/*.c) user/flow/llm/call.c user/flow/llm/mcp_call.c user/flow/coverage.c
 UNIT_symbol := $(wildcard user/symbol/*.c) user/attach/maps.c user/attach/debugdata.c user/attach/elf.c
 UNIT_perfmap := user/symbol/perfmap.c user/symbol/symtab.c
 UNIT_profile := $(wildcard user/flow/profile*.c) user/flow/record.c
