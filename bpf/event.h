@@ -374,6 +374,7 @@ struct config {
 	__u32 page_kib;	      /* size of a page */
 	__u32 period_ns;      /* --cpu: time between samples */
 	__u32 off_cpu_min_ns; /* --off-cpu: the shortest wait that is told */
+	__u32 db;	      /* 1: sockets that may be a database's are read too (--db) */
 };
 
 /*
@@ -536,7 +537,7 @@ EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct ev_sample) == 80);
 EV_ASSERT(sizeof(struct ev_frame) == 56);
 EV_ASSERT(sizeof(struct ev_sampling) == 40);
-EV_ASSERT(sizeof(struct config) == 24);
+EV_ASSERT(sizeof(struct config) == 28);
 EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct go_key) == 16);
 EV_ASSERT(sizeof(struct stdio_head) == 24);

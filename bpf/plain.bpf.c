@@ -10,6 +10,7 @@
  */
 #include "run.bpf.h"
 #include "callregs.bpf.h"
+#include "database.bpf.h"
 #include "plain.bpf.h"
 #include "wire.bpf.h"
 
@@ -203,6 +204,8 @@ int plain_look(struct sock_info *info, const struct plain_move *m, int fresh)
 		if (info->tls)
 			return PLAIN_NEVER;
 		if (is_http(word, n))
+			return PLAIN_HTTP;
+		if (cfg.db && is_database(word, n, m->len, dir, fresh))
 			return PLAIN_HTTP;
 		/* The first bytes of all; but a proxy may put a line before them. */
 		if (fresh && !BEGINS("CONNECT ") && !BEGINS("PROXY "))

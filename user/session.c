@@ -695,6 +695,7 @@ static int open_probes(struct session *s)
 		.ring_bytes = s->o->ring_bytes,
 		.follow_exec = s->o->name != NULL,
 		.all = s->o->all,
+		.db = s->o->db,
 		.mode_max = (enum probes_mode)s->o->attach_mode,
 		.force_no_dynptr = s->o->no_dynptr,
 		.force_no_sock_length = s->o->no_sock_length,

@@ -267,6 +267,10 @@ class Perfbpf:
         records = [json.loads(line) for line in text.splitlines()]
         return [r for r in records if r.get("type", "call") == "call"]
 
+    def db(self):
+        records = [json.loads(line) for line in read_text(self.calls_path).splitlines()]
+        return sorted((r for r in records if r.get("type") == "db"), key=lambda r: r["start_ms"])
+
     def trace(self):
         with open(self.trace_path, encoding="utf-8") as f:
             return json.load(f)

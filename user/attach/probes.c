@@ -299,6 +299,7 @@ static void prepare(struct probes *p)
 	skel->rodata->cfg.all = p->cfg.all;
 	skel->rodata->cfg.read_dynptr = f->read_dynptr;
 	skel->rodata->cfg.sock_length = f->sock_length;
+	skel->rodata->cfg.db = p->cfg.db;
 	skel->rodata->cfg.request_bytes = LIMIT_REQUEST_BYTES;
 	skel->rodata->cfg.page_kib = (uint32_t)sysconf(_SC_PAGESIZE) / 1024;
 	skel->rodata->cfg.period_ns = p->cfg.period_ns;

@@ -21,6 +21,7 @@ struct probes_config {
 	bool follow_exec;	   /* -n: every exec is reported and provisionally traced */
 	bool all;		   /* -a: every process that forks or execs from now on is traced: probes_add_all() */
 	enum probes_mode mode_max; /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
+	bool db;		   /* sockets that may be a database's are read too */
 	bool force_no_dynptr;	   /* for tests */
 	bool force_no_sock_length; /* for tests */
 	uint32_t period_ns;	   /* --cpu: between samples of each processor; 0: none */
