@@ -98,7 +98,7 @@ __attribute__((format(printf, 2, 3))) static void say(char text[256], const char
 __attribute__((format(printf, 2, 0))) static int on_libbpf_print(enum libbpf_print_level level, const char *fmt,
 								 va_list ap)
 {
-	char *text, *line, *rest;
+	char *text, *line, *rest, safe[1024];
 
 	if (log_get_level() < LOG_DEBUG &&
 	    (level == LIBBPF_DEBUG || (log_get_level() < LOG_VERBOSE && first_warning[0])))
@@ -109,12 +109,15 @@ __attribute__((format(printf, 2, 0))) static int on_libbpf_print(enum libbpf_pri
 	while ((line = strsep(&rest, "\n"))) {
 		if (!*line)
 			continue;
+		for (char *tab = line; (tab = strchr(tab, '\t')); *tab = ' ')
+			;
+		log_safe(safe, sizeof(safe), sv_of(line)); /* it may name a traced program's file */
 		if (level == LIBBPF_WARN && !first_warning[0])
-			snprintf(first_warning, sizeof(first_warning), "%.150s", line);
+			snprintf(first_warning, sizeof(first_warning), "%.150s", safe);
 		if (level == LIBBPF_WARN)
-			log_verbose("%s", line);
+			log_verbose("%s", safe);
 		else
-			log_debug("%s", line);
+			log_debug("%s", safe);
 	}
 	free(text);
 	return 0;
