@@ -23,6 +23,20 @@ PYTHON = "/usr/bin/python3"
 SLACK_MS = float(os.environ.get("PERFBPF_E2E_SLACK_MS", "5"))
 
 
+
+def crowd():
+    """How many runnable programs there are for each processor, 1 where there are enough. The server's stamps are the truth,
+    and on a crowded machine the client reads by so much later: what it waited for its turn is in its times, and right."""
+    with open("/proc/loadavg", encoding="ascii") as f:
+        words = f.read().split()
+    running = int(words[3].split("/")[0]) - 1  # now, without this one; the average is a minute old
+    return min(8.0, max(1.0, max(float(words[0]), running) / (os.cpu_count() or 1)))
+
+
+def loaded():
+    return os.getloadavg()[0] > 0.75 * (os.cpu_count() or 1)
+
+
 class Skip(Exception):
     pass
 
@@ -398,6 +412,7 @@ def check_usage(call, truth):
 
 
 def check_times(call, truth, slack_ms):
+    slack_ms *= crowd()
     for key in ("send_ms", "ttfb_ms", "end_ms"):
         assert call[key] is not None and call[key] >= 0, f"{key} is {call[key]} of {call['path']}"
     assert call["send_ms"] <= call["ttfb_ms"] <= call["end_ms"], call

@@ -286,10 +286,6 @@ def check_run(run, idle="user"):
     return truth, off
 
 
-def loaded():
-    return os.getloadavg()[0] > 0.75 * (os.cpu_count() or 1)
-
-
 def play(sessions, check, idle="user", attempts=3):
     """Counts and names must be right at once; times on an idle machine, or in one of several attempts."""
     for _ in range(attempts):
@@ -299,7 +295,7 @@ def play(sessions, check, idle="user", attempts=3):
         if not off:
             return
         e2e.note(*off[:4])
-    assert loaded() and all(is_small(line) for line in off), "\n".join(off)
+    assert e2e.loaded() and all(is_small(line) for line in off), "\n".join(off)
 
 
 def is_small(line):

@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """How true the times are, and what many calls at once look like."""
-import os
 import signal
 
 import e2e
@@ -56,10 +55,6 @@ def measure(mode, opened):
     return errors_ms(pairs)
 
 
-def loaded():
-    return os.getloadavg()[0] > 0.75 * (os.cpu_count() or 1)
-
-
 @cases([("C", "C"), ("python requests", "session"), ("node", "node")])
 def warm(mode):
     """TTFT of 100 warm calls is the server's"""
@@ -67,7 +62,7 @@ def warm(mode):
         p95 = state(f"{mode}, warm", measure(mode, True))
         if p95 <= GOOD_MS:
             return
-    bound = e2e.SLACK_MS if loaded() else GOOD_MS
+    bound = e2e.SLACK_MS if e2e.loaded() else GOOD_MS
     assert p95 <= bound, f"p95 is {p95:.3f} ms, over {bound} ms"
 
 
