@@ -269,8 +269,9 @@ def no_target():
 @case
 def target_ends():
     """a target that ends ends the trace"""
-    target = e2e.start(["sleep", "1"])
+    target = e2e.start(["sleep", "60"])
     perfbpf = Perfbpf("-p", target.pid)
+    target.terminate()
     target.wait()
     assert perfbpf.end(seconds=5) == 0, perfbpf.err()
     assert check_trace(perfbpf)["metadata"]["call_count"] == 0
