@@ -305,30 +305,28 @@ static void on_tool(void *ctx, const struct agent_tool *tool)
 		c->t->sink.on_tool(c->t->sink.ctx, tool);
 }
 
-/* Other conversations of the same process wait for tools too. */
-static enum toolwait_rival rival(void *ctx, uint64_t born_ns, uint64_t tool_begin_ns)
+/* Other conversations of the same process that wait for tools too. Returns their number. */
+static size_t find_rivals(const struct agents *t, const struct lane *of, uint64_t from_ns[TOOLWAIT_RIVALS_MAX])
 {
-	const struct tool_ctx *c = ctx;
-	enum toolwait_rival found = RIVAL_NONE;
-	struct lane *l;
+	const struct lane *l;
+	size_t n = 0;
 
-	DL_FOREACH (c->t->oldest, l) {
-		bool near = l->proc.tgid == c->l->proc.tgid && l->proc.start_ns == c->l->proc.start_ns;
+	DL_FOREACH (t->oldest, l) {
+		bool near = l->proc.tgid == of->proc.tgid && l->proc.start_ns == of->proc.start_ns;
 
-		if (l == c->l || !near || !toolwait_may_own(&l->wait, born_ns))
+		if (l == of || !near || !l->wait.count || n == TOOLWAIT_RIVALS_MAX)
 			continue;
-		if (l->wait.begin_ns > tool_begin_ns)
-			return RIVAL_NEARER;
-		found = RIVAL_LIKELY;
+		from_ns[n++] = toolwait_runs_from(&l->wait);
 	}
-	return found;
+	return n;
 }
 
 /* The lane goes on at end_ns: with `c`, or without (NULL). */
 static void end_tools(struct agents *t, struct lane *l, const struct call *c, uint64_t end_ns)
 {
 	struct tool_ctx ctx = {t, l};
-	const struct toolwait_end end = {
+	uint64_t rivals[TOOLWAIT_RIVALS_MAX];
+	struct toolwait_end end = {
 		.family = t->family,
 		.rpcs = &t->rpcs,
 		.agent = &l->of->proc,
@@ -339,11 +337,12 @@ static void end_tools(struct agents *t, struct lane *l, const struct call *c, ui
 		.end_ns = end_ns,
 		.ctx = &ctx,
 		.on_tool = on_tool,
-		.rival = rival,
+		.rivals = rivals,
 	};
 
 	if (!l->wait.count)
 		return;
+	end.rival_count = find_rivals(t, l, rivals);
 	push_both(t, l, RANK_AGENT_GAP, PART_AGENT_GAP, l->last_end_ns, end_ns);
 	if (toolwait_end(&l->wait, &end))
 		t->lost->n[LOST_NO_MEMORY]++;

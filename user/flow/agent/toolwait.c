@@ -123,12 +123,14 @@ static bool may_run(const struct tool_pending *p)
 	return !p->inside;
 }
 
-bool toolwait_may_own(const struct toolwait *w, uint64_t born_ns)
+uint64_t toolwait_runs_from(const struct toolwait *w)
 {
+	uint64_t from_ns = UNKNOWN_NS;
+
 	for (size_t i = 0; i < w->count; i++)
-		if (may_run(&w->tools[i]) && w->tools[i].begin_ns <= born_ns)
-			return true;
-	return false;
+		if (may_run(&w->tools[i]) && w->tools[i].begin_ns < from_ns)
+			from_ns = w->tools[i].begin_ns;
+	return from_ns;
 }
 
 /* --- MCP ------------------------------------------------------------------------------------------------------------
@@ -212,20 +214,40 @@ static void find_candidates(const struct toolwait *w, struct join *j)
 		}
 }
 
+enum rival {
+	RIVAL_NONE,
+	RIVAL_LIKELY, /* of another conversation, which asked before */
+	RIVAL_NEARER, /* which asked later, and so shortly before the birth */
+};
+
+static enum rival rival_for(const struct toolwait_end *end, uint64_t born_ns, uint64_t tool_begin_ns)
+{
+	enum rival found = RIVAL_NONE;
+
+	for (size_t i = 0; i < end->rival_count; i++) {
+		if (end->rivals[i] > born_ns)
+			continue;
+		if (end->rivals[i] > tool_begin_ns)
+			return RIVAL_NEARER;
+		found = RIVAL_LIKELY;
+	}
+	return found;
+}
+
 /* The processes that nothing names go to the candidates in order: one each, the rest to the last one. */
 static void join_by_time(const struct toolwait *w, struct join *j, const struct toolwait_end *end)
 {
 	size_t at = 0;
 
 	for (size_t b = 0; b < j->born_count && j->may_count; b++) {
-		enum toolwait_rival rival;
+		enum rival rival;
 		size_t next;
 
 		if (j->owner[b] != SIZE_MAX || j->born[b]->claimed)
 			continue;
 		while (!j->may_run[at])
 			at++;
-		rival = end->rival(end->ctx, j->born[b]->at.begin_ns, w->tools[at].begin_ns);
+		rival = rival_for(end, j->born[b]->at.begin_ns, w->tools[at].begin_ns);
 		if (rival == RIVAL_NEARER)
 			continue;
 		j->contested[at] |= rival == RIVAL_LIKELY;

@@ -32,14 +32,10 @@ bool toolwait_answered_by(const struct toolwait *w, const struct call *c);
 struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns);
 
 bool toolwait_names_agent(const char *tool); /* NULL: no */
-/* Whether the wait has a tool that may run a process which was born then. */
-bool toolwait_may_own(const struct toolwait *w, uint64_t born_ns);
+/* When the earliest tool of the wait began that may run a process; UNKNOWN_NS: none may. */
+uint64_t toolwait_runs_from(const struct toolwait *w);
 
-enum toolwait_rival {
-	RIVAL_NONE,
-	RIVAL_LIKELY, /* ... whose tools began before this one's */
-	RIVAL_NEARER, /* ... whose tools began later, and so shortly before it */
-};
+#define TOOLWAIT_RIVALS_MAX 64 /* other conversations of a process that are looked at */
 
 /* The latest MCP requests: a ring. Zero: none. */
 struct toolwait_rpcs {
@@ -64,8 +60,10 @@ struct toolwait_end {
 	uint64_t end_ns;	 /* when it began */
 	void *ctx;
 	void (*on_tool)(void *ctx, const struct agent_tool *t); /* once for each */
-	/* How likely is it that a process which was born then is a tool's of another conversation. */
-	enum toolwait_rival (*rival)(void *ctx, uint64_t born_ns, uint64_t tool_begin_ns);
+	/* Since when other conversations of the process wait for tools that may run processes: what was born later may
+	 * be theirs, and is when they asked later than this one. */
+	const uint64_t *rivals;
+	size_t rival_count;
 };
 /* Ends the waiting. 0 or -ENOMEM (the tools are told all the same, unjoined). */
 int toolwait_end(struct toolwait *w, const struct toolwait_end *end);
