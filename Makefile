@@ -356,7 +356,7 @@ bench: all tools ## the benchmarks, as ratios, with spread (root)
 man: $(O)/perfbpf.8
 $(O)/perfbpf.8: doc/perfbpf.8.md
 	@mkdir -p $(@D)
-	$(call say,MAN,$@)go-md2man -in $< -out $@
+	$(call say,MAN,$@)sed '/^<!--/d' $< | go-md2man -out $@
 
 install: all man ## binary, man page, completions; DESTDIR, PREFIX
 	install -Dm755 $(O)/perfbpf $(DESTDIR)$(PREFIX)/bin/perfbpf

@@ -53,17 +53,16 @@ class Agent:
         self.connection.request("POST", call["path"], json.dumps(call["body"]).encode(), {"content-type": "application/json"})
         out["sent_ns"] = now()
         response = self.connection.getresponse()
-        data = b""
+        data, tokens = b"", []
         while True:
             piece = response.read1(65536)
             if not piece:
                 break
             data += piece
-            if b"_delta" in data:  # of the Messages API: the first token
-                out.setdefault("token_ns", now())
+            tokens += [now()] * (data.count(b'"text_delta"') - len(tokens))
         response.read()
         after = retransmits(self.connection.sock)
-        out.update(end_ns=now(), status=response.status, retransmits=after - self.before)
+        out.update(end_ns=now(), tokens_ns=tokens, status=response.status, retransmits=after - self.before)
         self.before = after
         print(json.dumps(out), flush=True)
 
