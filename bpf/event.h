@@ -39,7 +39,8 @@ enum ev_kind {
 	EV_FRAME = 20,	   /* struct ev_frame, made in user space: which function an address of a sample is in */
 	EV_SAMPLING = 21,  /* struct ev_sampling, made in user space: that there are samples, and what one stands for */
 	EV_DNS = 22,	   /* struct ev_dns: a target asked a name server, or was answered */
-	EV_KIND_MAX = 22,
+	EV_CPU = 23,	   /* struct ev_cpu, made in user space: processor time of a process that makes calls */
+	EV_KIND_MAX = 23,
 };
 
 /* ev_head.flags */
@@ -303,6 +304,13 @@ struct ev_exec {
 	__u8 bytes[];
 };
 
+struct ev_cpu {
+	struct ev_head h; /* tgid: the process */
+	__u64 start_ns;
+	__u64 cpu_ns;  /* user + system, since its start */
+	__u64 wait_ns; /* its first thread could have run, and waited for a processor */
+};
+
 struct ev_dns {
 	struct ev_head h;
 	__u64 start_ns; /* of the process */
@@ -530,6 +538,7 @@ EV_ASSERT(sizeof(struct ev_wire) == 176);
 EV_ASSERT(sizeof(struct ev_hello) == 40);
 EV_ASSERT(sizeof(struct ev_files) == 48);
 EV_ASSERT(sizeof(struct ev_exec) == 64);
+EV_ASSERT(sizeof(struct ev_cpu) == 48);
 EV_ASSERT(sizeof(struct ev_dns) == 56);
 EV_ASSERT(sizeof(struct ev_tool_call) == 40);
 EV_ASSERT(sizeof(struct ev_fork) == 40);

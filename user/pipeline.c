@@ -32,6 +32,7 @@ struct pipeline {
 	struct conns *conns;
 	struct wires *wires;
 	struct dns *dns;
+	struct counters *counters;
 	struct exchanges *exchanges;
 	struct mcp *mcp;
 	struct spans *spans;
@@ -372,6 +373,21 @@ static void on_conn_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, e
 		p->lost.n[LOST_NO_MEMORY]++;
 }
 
+static void count(struct pipeline *p, enum counter_kind kind, uint32_t pid, uint64_t ts_ns, uint64_t value)
+{
+	if (counters_push(p->counters, kind, pid, ts_ns, value))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+/* Of processes that make calls. */
+static void flow_count(struct flow *f, enum counter_kind kind, uint64_t ts_ns, uint64_t value)
+{
+	const struct proc *proc = procs_get(f->p->procs, &f->conn->key);
+
+	if (proc && (proc->caller || exchanges_conn_calls(f->exchanges)))
+		count(f->p, kind, proc->shown_pid, ts_ns, value);
+}
+
 static void on_conn_sock(void *ctx, struct conn *c, const struct rec_sock *r)
 {
 	struct flow *f = c->ctx;
@@ -380,6 +396,8 @@ static void on_conn_sock(void *ctx, struct conn *c, const struct rec_sock *r)
 	if (!f)
 		return;
 	flow_refresh(f);
+	if (r->srtt_us && r->what == SOCK_RTT)
+		flow_count(f, COUNTER_SRTT, r->ts_ns, r->srtt_us);
 	if (r->what == SOCK_RETRANSMIT)
 		f->retransmits[f->retransmit_count++ % FLOW_RETRANSMITS_MAX] = r->ts_ns;
 }
@@ -590,6 +608,14 @@ static void on_tool(void *ctx, const struct agent_tool *t)
 static void on_proc(void *ctx, const struct proc *proc)
 {
 	agents_push_proc(((struct pipeline *)ctx)->agents, proc);
+}
+
+static void on_load(void *ctx, const struct proc *proc, const struct interval *at, uint64_t cpu_ns, uint64_t wait_ns)
+{
+	struct pipeline *p = ctx;
+
+	count(p, COUNTER_CPU, proc->shown_pid, at->end_ns, cpu_ns * 1000 / (at->end_ns - at->begin_ns));
+	agents_push_cpu(p->agents, &proc->key, at, cpu_ns + wait_ns);
 }
 
 static void find_first_open(void *ctx, const struct call *c)
@@ -899,6 +925,11 @@ static void on_files(void *ctx, const struct rec_files *r)
 	wires_push_files(((struct pipeline *)ctx)->wires, r);
 }
 
+static void on_cpu(void *ctx, const struct rec_cpu *r)
+{
+	procs_push_cpu(((struct pipeline *)ctx)->procs, r);
+}
+
 static void on_dns(void *ctx, const struct rec_dns *r)
 {
 	dns_push(((struct pipeline *)ctx)->dns, r);
@@ -977,6 +1008,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_wire = on_wire,
 		.on_hello = on_hello,
 		.on_files = on_files,
+		.on_cpu = on_cpu,
 		.on_dns = on_dns,
 		.on_tool_call = on_tool_call,
 		.on_sample = on_sample,
@@ -986,7 +1018,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	struct wire_sink wire_sink = {
 		.ctx = p, .on_turn = on_wire_turn, .on_conn = on_wire_conn, .on_silent = on_wire_silent};
 	struct dns_sink dns_sink = {.ctx = p, .on_lookup = on_lookup};
-	struct proc_sink proc_sink = {.ctx = p, .on_change = on_proc};
+	struct proc_sink proc_sink = {.ctx = p, .on_change = on_proc, .on_load = on_load};
 	struct agents_sink agents_sink = {.ctx = p, .on_tool = on_tool, .on_turn = on_turn};
 
 	if (!p)
@@ -1003,8 +1035,9 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->halves = halves_new(&p->lost, &halves_sink);
 	p->profile = profile_new(&p->lost);
 	p->dns = dns_new(&p->lost, &dns_sink);
-	if (!p->profile || !p->dns || !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs ||
-	    !p->exchanges || !p->mcp || !p->conns || !p->halves) {
+	p->counters = counters_new();
+	if (!p->profile || !p->dns || !p->counters || !p->wires || !p->agents || !p->spans || !p->coverage ||
+	    !p->procs || !p->exchanges || !p->mcp || !p->conns || !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -1037,6 +1070,7 @@ void pipeline_free(struct pipeline *p)
 	mcp_free(p->mcp);
 	wires_free(p->wires);
 	dns_free(p->dns);
+	counters_free(p->counters);
 	procs_free(p->procs);
 	coverage_free(p->coverage);
 	spans_free(p->spans);
@@ -1062,6 +1096,7 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 	conns_tick(p->conns, now_ns);
 	wires_tick(p->wires, now_ns);
 	dns_tick(p->dns, now_ns);
+	count(p, COUNTER_LOST, 0, now_ns, lost_total(&p->lost));
 	conns_each(p->conns, tick_flow, &now_ns);
 	exchanges_tick(p->exchanges, now_ns);
 	tick_agents(p, now_ns);
@@ -1092,6 +1127,26 @@ const struct coverage *pipeline_coverage(const struct pipeline *p)
 void pipeline_count_lost(struct pipeline *p, enum lost_id id, uint64_t n)
 {
 	p->lost.n[id] += n;
+}
+
+struct callers {
+	void (*fn)(void *ctx, const struct proc_key *k);
+	void *ctx;
+};
+
+static void tell_caller(void *ctx, const struct proc *proc)
+{
+	struct callers *c = ctx;
+
+	if (proc->caller && proc->end_ns == UNKNOWN_NS)
+		c->fn(c->ctx, &proc->key);
+}
+
+void pipeline_each_caller(struct pipeline *p, void (*fn)(void *ctx, const struct proc_key *k), void *ctx)
+{
+	struct callers c = {fn, ctx};
+
+	procs_each(p->procs, tell_caller, &c);
 }
 
 unsigned pipeline_open_calls(const struct pipeline *p)
@@ -1231,6 +1286,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	meta->callers_only = p->cfg.callers_only;
 	meta->agent_count = agents_count(p->agents);
 	meta->lost = &p->lost;
+	meta->counters = p->counters;
 	err = write_verdict(p, now_ns, &verdict);
 	meta->verdict_json = (struct sv){verdict.ptr, verdict.len};
 	if (!err)

@@ -8,6 +8,7 @@
 
 #include "flow/agent/agents.h"
 #include "flow/conn.h"
+#include "flow/counters.h"
 #include "flow/coverage.h"
 #include "flow/dns.h"
 #include "flow/db/command.h"
@@ -51,6 +52,8 @@ const struct lost *pipeline_lost(const struct pipeline *p);
 const struct coverage *pipeline_coverage(const struct pipeline *p);
 /* A loss that is seen outside of the stages. */
 void pipeline_count_lost(struct pipeline *p, enum lost_id id, uint64_t n);
+/* Processes that made calls and run. */
+void pipeline_each_caller(struct pipeline *p, void (*fn)(void *ctx, const struct proc_key *k), void *ctx);
 unsigned pipeline_open_calls(const struct pipeline *p);
 /* Why was it slow, in one sentence, as of now; nothing when no call was made. 0 or -errno of the buffer. Captured text:
  * not fit for a terminal as it is. */

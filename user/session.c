@@ -33,6 +33,7 @@
 #define DRAIN_NS       10000000ull /* the ring is drained this often: a per-record wake-up would charge the traced thread */
 #define TICK_NS	       100000000ull /* event time for stages when no record comes */
 #define STATS_NS       NS_PER_SEC   /* loss counters */
+#define CPU_NS	       250000000ull /* how often processes that make calls are asked for their processor time */
 #define SCAN_NS	       NS_PER_SEC   /* the files of all targets are looked at again no sooner */
 #define OFF_CPU_MIN_NS 1000000u	    /* shorter waits are many, and nobody's problem */
 #define LEFTOVER_NS    NS_PER_SEC   /* CMD ended: how long its children may stay quiet before tracing ends */
@@ -550,6 +551,22 @@ static void push_stats(struct session *s)
 		discover_keep(s->discover);
 }
 
+static void keep_cpu(void *ctx, const struct proc_key *key)
+{
+	struct session *s = ctx;
+	uint64_t cpu_ns;
+
+	if (!clock_cpu_ns((int32_t)key->tgid, &cpu_ns))
+		capture_make_cpu(key, cpu_ns, target_wait_ns((pid_t)key->tgid), clock_boot_ns(), keep_record, s);
+}
+
+static void on_cpu(void *ctx)
+{
+	struct session *s = ctx;
+
+	pipeline_each_caller(s->pipeline, keep_cpu, s);
+}
+
 static void on_stats(void *ctx)
 {
 	struct session *s = ctx;
@@ -635,6 +652,8 @@ static int add_sources(struct session *s)
 		err = loop_add_timer(s->loop, TICK_NS, on_tick, s);
 	if (!err)
 		err = loop_add_timer(s->loop, STATS_NS, on_stats, s);
+	if (!err)
+		err = loop_add_timer(s->loop, CPU_NS, on_cpu, s);
 	if (!err && s->o->duration_s > 0)
 		err = loop_add_timer(s->loop, (uint64_t)(s->o->duration_s * 1e9) + 1, on_duration, s);
 	if (!err && s->o->write_interval_s > 0)

@@ -67,6 +67,31 @@ def not_late():
     assert args.get("client_late_ms", 0) <= 2 * e2e.SLACK_MS, args
 
 
+def busy_run():
+    server = Server("--plain")
+    call = request("anthropic", "busy", "tokens=5")
+    config = e2e.write_config(port=server.port, ca=None, block_ms=0, between_ms=2500, how="blocking", **call)
+    client = Client([PYTHON, os.path.join(CLIENTS, "late.py"), config])
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    (words,) = [line.split() for line in client.lines if line.startswith("blocked")]
+    return check_trace(perfbpf), int(words[3]) / (int(words[2]) - int(words[1]))
+
+
+@case
+def busy():
+    """An agent that is busy between two calls: its own time, and a counter of it"""
+    trace, share = busy_run()
+    verdict = trace["metadata"]["verdict"]
+    e2e.note(f"{share:.2f} of a processor, it waited for one else;", verdict["verdict"], verdict["parts_ms"])
+    # Whole samples of 250 ms: the first is taken after the first call, the last before the second.
+    assert 2500 - 2 * 250 - 100 <= verdict["parts_ms"]["client"] <= 2500 + e2e.SLACK_MS, verdict
+    loads = [e["args"]["percent"] for e in trace["traceEvents"] if e["ph"] == "C" and e["name"] == "cpu"]
+    assert loads and 0.5 * share <= max(loads) / 100 <= 1.1, (loads, share)
+
+
 # --- a network of our own --------------------------------------------------------------------------------------------
 
 

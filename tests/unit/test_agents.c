@@ -729,6 +729,40 @@ static void push_everything(struct world *w, const struct call calls[2])
 	agents_finish(w->t, 8000 * MS);
 }
 
+/* Its own processor time between two calls is the client's; not another process's, and not where it mostly waited. */
+static void test_busy_agent(void **state)
+{
+	const struct proc_key agent = {.tgid = 100, .start_ns = 1}, other = {.tgid = 101, .start_ns = 1};
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_call(&c, 1, 1000);
+	c.conn.start_ns = 1;
+	add_tool(&c, "t1", "Edit");
+	push_call(&w, &c);
+	for (uint64_t ms = 2000; ms < 5000; ms += 250) {
+		const struct interval at = {ms * MS, (ms + 250) * MS};
+
+		agents_tick(w.t, (ms + 240) * MS, UNKNOWN_NS);
+		agents_push_cpu(w.t, &agent, &at, ms < 3000 ? 125 * MS : ms < 4000 ? 124 * MS : 400 * MS);
+		agents_push_cpu(w.t, &other, &at, 250 * MS);
+	}
+	agents_push_cpu(w.t, &agent, &(const struct interval){2000 * MS, 5000 * MS}, 3000 * MS); /* too long ago */
+	begin_call(&c, 2, 5000);
+	c.conn.start_ns = 1;
+	add_result(&c, "t1", NULL, 99);
+	push_call(&w, &c);
+	agents_finish(w.t, 20000 * MS);
+	/* The first call is over at 2210. */
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"tool Edit of 1 for 2: upper bound 2210-5000 - x0 code 0 99 bytes\n"
+			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=400 generation=2020 client=1790 "
+			"agent_gap=1000\n");
+}
+
 static void test_no_memory(void **state)
 {
 	const struct agents_sink sink = {0};
@@ -777,6 +811,7 @@ int main(void)
 		cmocka_unit_test(test_two_sessions),
 		cmocka_unit_test(test_run),
 		cmocka_unit_test(test_day),
+		cmocka_unit_test(test_busy_agent),
 		cmocka_unit_test(test_no_memory),
 	};
 

@@ -25,7 +25,7 @@ static void on_change(void *ctx, const struct proc *p)
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	w->t = procs_new(&w->lost, &(struct proc_sink){w, on_change});
+	w->t = procs_new(&w->lost, &(struct proc_sink){w, on_change, NULL});
 	assert_non_null(w->t);
 }
 
@@ -165,6 +165,37 @@ static void tool_calls(void **state)
 	tool_call(&w, 2, "call_3");
 	assert_string_equal(get(&w, 10, 100)->tool_call_id, "call_3");
 	assert_log(&w.log, "10 of 1 is bash\n10 of 1 is bash\n10 of 1 is npm\n10 of 1 is npm\n");
+	close_world(&w);
+}
+
+static void on_load(void *ctx, const struct proc *p, const struct interval *at, uint64_t cpu_ns, uint64_t wait_ns)
+{
+	tlog_printf(&((struct world *)ctx)->log, "%u %llu-%llu %llu wait %llu\n", p->key.tgid,
+		    (unsigned long long)at->begin_ns, (unsigned long long)at->end_ns, (unsigned long long)cpu_ns,
+		    (unsigned long long)wait_ns);
+}
+
+static void processor_time(void **state)
+{
+	static const struct {
+		uint32_t tgid;
+		uint64_t ts_ns, cpu_ns;
+	} asked[] = {
+		{11, 1000, 50},	 {10, 1000, 50},  {10, 1250, 150},
+		{10, 1250, 160}, {10, 1500, 140}, /* less than before: another process's */
+		{10, 1750, 150},
+	};
+	struct world w = {0};
+
+	(void)state;
+	w.t = procs_new(&w.lost, &(struct proc_sink){&w, NULL, on_load});
+	exec(&w, 10, 100, 1, "agent", "");
+	for (size_t i = 0; i < ARRAY_SIZE(asked); i++)
+		procs_push_cpu(w.t, &(struct rec_cpu){.proc = {.tgid = asked[i].tgid, .start_ns = 100},
+						      .ts_ns = asked[i].ts_ns,
+						      .cpu_ns = asked[i].cpu_ns,
+						      .wait_ns = asked[i].ts_ns / 10});
+	assert_log(&w.log, "10 1000-1250 100 wait 25\n10 1250-1750 0 wait 50\n");
 	close_world(&w);
 }
 
@@ -554,19 +585,13 @@ static void known_agents(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(prompts_are_hidden),
-		cmocka_unit_test(names),
-		cmocka_unit_test(long_names_are_cut),
-		cmocka_unit_test(pid_reuse),
-		cmocka_unit_test(exec_chains),
-		cmocka_unit_test(tool_calls),
-		cmocka_unit_test(known_agents),
-		cmocka_unit_test(exec_and_fork),
-		cmocka_unit_test(unknown_process_is_made),
-		cmocka_unit_test(table_is_bounded),
-		cmocka_unit_test(secrets),
-		cmocka_unit_test(hostile_arguments),
-		cmocka_unit_test(args_are_capped),
+		cmocka_unit_test(prompts_are_hidden), cmocka_unit_test(names),
+		cmocka_unit_test(long_names_are_cut), cmocka_unit_test(pid_reuse),
+		cmocka_unit_test(processor_time),     cmocka_unit_test(exec_chains),
+		cmocka_unit_test(tool_calls),	      cmocka_unit_test(known_agents),
+		cmocka_unit_test(exec_and_fork),      cmocka_unit_test(unknown_process_is_made),
+		cmocka_unit_test(table_is_bounded),   cmocka_unit_test(secrets),
+		cmocka_unit_test(hostile_arguments),  cmocka_unit_test(args_are_capped),
 		cmocka_unit_test(without_memory),
 	};
 

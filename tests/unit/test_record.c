@@ -161,6 +161,12 @@ static void on_files(void *ctx, const struct rec_files *r)
 	PRINT("%s", "\n");
 }
 
+static void on_cpu(void *ctx, const struct rec_cpu *r)
+{
+	PRINT("cpu %u/%llu %llu wait %llu at %llu\n", r->proc.tgid, (unsigned long long)r->proc.start_ns,
+	      (unsigned long long)r->cpu_ns, (unsigned long long)r->wait_ns, (unsigned long long)r->ts_ns);
+}
+
 static void on_dns(void *ctx, const struct rec_dns *r)
 {
 	PRINT("dns %u/%u/%llu tid %u cookie %llu dir %d ", r->proc.tgid, r->proc.exec_id,
@@ -210,11 +216,11 @@ static void on_tick(void *ctx, uint64_t now_ns)
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	record_init(
-		&w->r, &w->lost,
-		&(struct record_sink){w,	on_data,  on_gap,  on_open,	 on_close,  on_handshake, on_conn_sock,
-				      on_sock,	on_exec,  on_fork, on_exit_,	 on_tick,   on_pos,	  on_wire,
-				      on_hello, on_files, on_dns,  on_tool_call, on_sample, on_frame,	  on_sampling});
+	record_init(&w->r, &w->lost,
+		    &(struct record_sink){
+			    w,	     on_data, on_gap,	    on_open,   on_close, on_handshake, on_conn_sock, on_sock,
+			    on_exec, on_fork, on_exit_,	    on_tick,   on_pos,	 on_wire,      on_hello,     on_files,
+			    on_cpu,  on_dns,  on_tool_call, on_sample, on_frame, on_sampling});
 }
 
 static void close_world(struct world *w)
@@ -281,6 +287,7 @@ static unsigned samples(struct packet out[24])
 			    .first_type = 23};
 	struct ev_hello hello = {.cookie = 99, .len = 5};
 	struct ev_files files = {.probed_ns = 4, .probed = 1, .reason_len = 6};
+	struct ev_cpu cpu = {.start_ns = 5, .cpu_ns = 1234, .wait_ns = 99};
 	struct ev_dns dns = {.start_ns = 5, .cookie = 99, .exec_id = 2, .len = 5, .dir = EV_DIR_RX};
 	struct ev_tool_call tool_call = {.start_ns = 5, .exec_id = 2, .len = 6};
 	struct ev_sample sample = {.start_ns = 5,
@@ -325,6 +332,7 @@ static unsigned samples(struct packet out[24])
 	out[n++] = packet(EV_FRAME, 0, &frame, sizeof(frame), "mainexe", 7);
 	out[n++] = packet(EV_SAMPLING, 0, &sampling, sizeof(sampling), NULL, 0);
 	out[n++] = packet(EV_DNS, 0, &dns, sizeof(dns), "query", 5);
+	out[n++] = packet(EV_CPU, 0, &cpu, sizeof(cpu), NULL, 0);
 	return n;
 }
 
@@ -354,7 +362,8 @@ static const char golden[] =
 	"sample 42/2/5 tid 43 [worker] what 2 at 777 weight 2000 queue 300 call 202 deep disk ffff0010 400010 40001f\n"
 	"frame 42/2/5 40001f source 1 [main] [exe] \n"
 	"sampling 10101010 1000000\n"
-	"dns 42/2/5 tid 43 cookie 99 dir 1 [query] \n";
+	"dns 42/2/5 tid 43 cookie 99 dir 1 [query] \n"
+	"cpu 42/5 1234 wait 99 at 777\n";
 
 static void every_kind(void **state)
 {

@@ -597,6 +597,40 @@ static void counters_of_two_calls(void **state)
 	run_release(&r);
 }
 
+/* Measured ones, of processes that are shown and of the run; the newest, where there is no room for all. */
+static void measured_counters(void **state)
+{
+	struct counters *counters = counters_new();
+	struct tlog l = {0};
+	struct run r;
+	struct call c;
+
+	(void)state;
+	run_init(&r, 1000);
+	make_call(&c, 1, 42, START + S);
+	push_call(&r, &c);
+	counters_push(counters, COUNTER_CPU, 42, START + S, 853);
+	counters_push(counters, COUNTER_CPU, 43, START + S, 1); /* not shown */
+	counters_push(counters, COUNTER_SRTT, 42, START + S, 1500);
+	counters_push(counters, COUNTER_LOST, 0, START + 2 * S, 7);
+	r.meta.counters = counters;
+	r.meta.max_events = spans_events(r.spans) + 1 + 6 + 2;
+	run_write(&r);
+	log_events(&l, &r, "C");
+	assert_non_null(strstr(l.text, "C srtt @1000000000 42 {\"us\":1500}\n"));
+	assert_non_null(strstr(l.text, "C lost events @2000000000 1e+07 {\"n\":7}\n"));
+	assert_null(strstr(l.text, "C cpu"));
+	tlog_free(&l);
+	r.meta.max_events = 1000;
+	run_write(&r);
+	log_events(&l, &r, "C");
+	assert_non_null(strstr(l.text, "C cpu @1000000000 42 {\"percent\":85.3}\n"));
+	assert_null(strstr(l.text, " 43 "));
+	tlog_free(&l);
+	run_release(&r);
+	counters_free(counters);
+}
+
 static void assert_counters(const struct run *r)
 {
 	const cJSON *e;
@@ -1052,6 +1086,7 @@ int main(void)
 		cmocka_unit_test(retransmits_lie_in_the_slice),
 		cmocka_unit_test(times_outside_are_clamped),
 		cmocka_unit_test(counters_of_two_calls),
+		cmocka_unit_test(measured_counters),
 		cmocka_unit_test(random_calls_nest),
 		cmocka_unit_test(metadata_says_it_all),
 		cmocka_unit_test(empty_trace_is_valid),

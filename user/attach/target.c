@@ -220,6 +220,17 @@ int target_tool_call(pid_t pid, uint64_t start_ns, char *out, size_t size)
 	return err;
 }
 
+/* Documentation/scheduler/sched-stats.rst: time on a processor, time on a run queue, times that it ran. */
+uint64_t target_wait_ns(pid_t pid)
+{
+	char text[128];
+	ssize_t len = read_proc(pid, "schedstat", text, sizeof(text));
+	struct sv rest = {text, len > 0 ? (size_t)len : 0};
+	uint64_t ran, waited;
+
+	return take_field(&rest, &ran) && take_field(&rest, &waited) ? waited : 0;
+}
+
 bool target_alive(pid_t pid)
 {
 	struct proc_stat p;

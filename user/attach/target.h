@@ -38,6 +38,8 @@ bool target_alive(pid_t pid);
  * process is gone; -errno of reading; -E2BIG: it does not fit.
  */
 int target_tool_call(pid_t pid, uint64_t start_ns, char *out, size_t size);
+/* How long its first thread could have run, and waited for a processor; 0 where this kernel does not say. */
+uint64_t target_wait_ns(pid_t pid);
 /* Every process of this machine (this pid namespace). 0 or -errno. fn may return false to stop. */
 int target_each(bool (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
 /* pid and all its descendants, as of now; parents first. 0; -ENOENT: no such process; -ENOMEM. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "clock.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
@@ -36,6 +37,20 @@ int64_t clock_boot_to_unix_ns(void)
 		}
 	}
 	return offset;
+}
+
+int clock_cpu_ns(int32_t pid, uint64_t *out)
+{
+	struct timespec at;
+	clockid_t clock;
+	int err = clock_getcpuclockid(pid, &clock);
+
+	if (err)
+		return -err;
+	if (clock_gettime(clock, &at))
+		return -ESRCH;
+	*out = (uint64_t)at.tv_sec * 1000000000ull + (uint64_t)at.tv_nsec;
+	return 0;
 }
 
 const char *clock_rfc3339(char out[CLOCK_RFC3339_BYTES], int64_t unix_ns)

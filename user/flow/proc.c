@@ -22,9 +22,10 @@ struct node_key {
 struct node {
 	struct proc p; /* first: what downstream sees */
 	struct node_key key;
-	bool program;	    /* it was seen to run one of its own, not its parent's */
-	bool used;	    /* somebody asked for it: it owns connections */
-	struct node *older; /* the process that had this tgid before, NULL: none that is remembered */
+	uint64_t cpu_at_ns, cpu_ns, wait_ns; /* as it was asked last; cpu_at_ns 0: never */
+	bool program;			     /* it was seen to run one of its own, not its parent's */
+	bool used;			     /* somebody asked for it: it owns connections */
+	struct node *older;		     /* the process that had this tgid before, NULL: none that is remembered */
 	struct node *newer;
 	struct node *all_prev, *all_next;     /* in order of appearance */
 	struct node *ended_prev, *ended_next; /* exited longest ago first; one list for used, one for the rest */
@@ -583,6 +584,21 @@ void procs_push_exit(struct procs *t, const struct rec_exit *r)
 	n->p.max_rss_bytes = r->max_rss_bytes;
 	DL_APPEND2(t->ended[n->used], n, ended_prev, ended_next);
 	tell(t, n);
+}
+
+void procs_push_cpu(struct procs *t, const struct rec_cpu *r)
+{
+	struct node *n = find(t, r->proc.tgid, r->proc.start_ns);
+	struct interval at;
+
+	if (!n || r->ts_ns <= n->cpu_at_ns || r->cpu_ns < n->cpu_ns || r->wait_ns < n->wait_ns)
+		return;
+	at = (struct interval){n->cpu_at_ns, r->ts_ns};
+	if (n->cpu_at_ns && t->sink.on_load)
+		t->sink.on_load(t->sink.ctx, &n->p, &at, r->cpu_ns - n->cpu_ns, r->wait_ns - n->wait_ns);
+	n->cpu_at_ns = r->ts_ns;
+	n->cpu_ns = r->cpu_ns;
+	n->wait_ns = r->wait_ns;
 }
 
 void procs_push_tool_call(struct procs *t, const struct rec_tool_call *r)

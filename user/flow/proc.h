@@ -44,6 +44,9 @@ struct proc_sink {
 	void *ctx;
 	/* Known now (born, or there already), another program, or ended. May be NULL. */
 	void (*on_change)(void *ctx, const struct proc *p);
+	/* So much processor time it took in that time, and so long its first thread waited for a processor. May be
+	 * NULL. */
+	void (*on_load)(void *ctx, const struct proc *p, const struct interval *at, uint64_t cpu_ns, uint64_t wait_ns);
 };
 
 struct procs;
@@ -53,6 +56,7 @@ void procs_free(struct procs *t);
 void procs_push_exec(struct procs *t, const struct rec_exec *r);
 void procs_push_fork(struct procs *t, const struct rec_fork *r); /* the child inherits names until it execs */
 void procs_push_exit(struct procs *t, const struct rec_exit *r);
+void procs_push_cpu(struct procs *t, const struct rec_cpu *r);
 void procs_push_tool_call(struct procs *t, const struct rec_tool_call *r);
 
 /* The process, made with what the key says when it was not known (its name is "" then). NULL without memory, or when

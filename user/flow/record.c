@@ -365,6 +365,23 @@ static bool push_exec(struct record *r, const uint8_t *p, size_t len)
 	return true;
 }
 
+static bool push_cpu(struct record *r, const uint8_t *p)
+{
+	struct ev_cpu e;
+	struct rec_cpu c;
+
+	memcpy(&e, p, sizeof(e));
+	c = (struct rec_cpu){
+		.proc = {.tgid = e.h.tgid, .start_ns = e.start_ns},
+		.ts_ns = e.h.ts_ns,
+		.cpu_ns = e.cpu_ns,
+		.wait_ns = e.wait_ns,
+	};
+	if (r->sink.on_cpu)
+		r->sink.on_cpu(r->sink.ctx, &c);
+	return true;
+}
+
 static bool push_dns(struct record *r, const uint8_t *p, size_t len)
 {
 	struct ev_dns e;
@@ -535,17 +552,29 @@ static bool push_tick(struct record *r, const struct ev_head *h)
 static size_t fixed_size(unsigned kind)
 {
 	static const size_t size[EV_KIND_MAX + 1] = {
-		[EV_DATA] = sizeof(struct ev_data),	      [EV_GAP] = sizeof(struct ev_gap),
-		[EV_CONN_OPEN] = sizeof(struct ev_conn_open), [EV_CONN_CLOSE] = sizeof(struct ev_conn_close),
-		[EV_HANDSHAKE] = sizeof(struct ev_handshake), [EV_CONN_SOCK] = sizeof(struct ev_conn_sock),
-		[EV_SOCK] = sizeof(struct ev_sock),	      [EV_EXEC] = sizeof(struct ev_exec),
-		[EV_FORK] = sizeof(struct ev_fork),	      [EV_EXIT] = sizeof(struct ev_exit),
-		[EV_PROC] = sizeof(struct ev_exec),	      [EV_LOST] = sizeof(struct ev_head),
-		[EV_TICK] = sizeof(struct ev_head),	      [EV_CONN_POS] = sizeof(struct ev_conn_close),
-		[EV_WIRE] = sizeof(struct ev_wire),	      [EV_HELLO] = sizeof(struct ev_hello),
-		[EV_FILES] = sizeof(struct ev_files),	      [EV_TOOL_CALL] = sizeof(struct ev_tool_call),
-		[EV_SAMPLE] = sizeof(struct ev_sample),	      [EV_FRAME] = sizeof(struct ev_frame),
-		[EV_SAMPLING] = sizeof(struct ev_sampling),   [EV_DNS] = sizeof(struct ev_dns),
+		[EV_DATA] = sizeof(struct ev_data),
+		[EV_GAP] = sizeof(struct ev_gap),
+		[EV_CONN_OPEN] = sizeof(struct ev_conn_open),
+		[EV_CONN_CLOSE] = sizeof(struct ev_conn_close),
+		[EV_HANDSHAKE] = sizeof(struct ev_handshake),
+		[EV_CONN_SOCK] = sizeof(struct ev_conn_sock),
+		[EV_SOCK] = sizeof(struct ev_sock),
+		[EV_EXEC] = sizeof(struct ev_exec),
+		[EV_FORK] = sizeof(struct ev_fork),
+		[EV_EXIT] = sizeof(struct ev_exit),
+		[EV_PROC] = sizeof(struct ev_exec),
+		[EV_LOST] = sizeof(struct ev_head),
+		[EV_TICK] = sizeof(struct ev_head),
+		[EV_CONN_POS] = sizeof(struct ev_conn_close),
+		[EV_WIRE] = sizeof(struct ev_wire),
+		[EV_HELLO] = sizeof(struct ev_hello),
+		[EV_FILES] = sizeof(struct ev_files),
+		[EV_TOOL_CALL] = sizeof(struct ev_tool_call),
+		[EV_SAMPLE] = sizeof(struct ev_sample),
+		[EV_FRAME] = sizeof(struct ev_frame),
+		[EV_SAMPLING] = sizeof(struct ev_sampling),
+		[EV_DNS] = sizeof(struct ev_dns),
+		[EV_CPU] = sizeof(struct ev_cpu),
 	};
 
 	return kind <= EV_KIND_MAX ? size[kind] : 0;
@@ -587,6 +616,8 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 		return push_hello(r, p, h->size);
 	case EV_FILES:
 		return push_files(r, p, h->size);
+	case EV_CPU:
+		return push_cpu(r, p);
 	case EV_DNS:
 		return push_dns(r, p, h->size);
 	case EV_TOOL_CALL:

@@ -151,6 +151,13 @@ struct rec_exec {
 	struct sv args; /* NUL-separated, may be cut */
 };
 
+/* Processor time of a process since its start. */
+struct rec_cpu {
+	struct proc_key proc;
+	uint64_t ts_ns, cpu_ns;
+	uint64_t wait_ns; /* its first thread could have run, and waited for a processor */
+};
+
 /* What a process sent to a name server, or got from one, over UDP. */
 struct rec_dns {
 	struct proc_key proc;
@@ -249,6 +256,7 @@ struct record_sink {
 	void (*on_wire)(void *ctx, const struct rec_wire *r);
 	void (*on_hello)(void *ctx, const struct rec_hello *r);
 	void (*on_files)(void *ctx, const struct rec_files *r);
+	void (*on_cpu)(void *ctx, const struct rec_cpu *r);
 	void (*on_dns)(void *ctx, const struct rec_dns *r);
 	void (*on_tool_call)(void *ctx, const struct rec_tool_call *r);
 	void (*on_sample)(void *ctx, const struct rec_sample *r);

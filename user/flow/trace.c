@@ -891,6 +891,13 @@ static void put_span(void *ctx, const struct span *s)
 	put_instants(w, s, pid, tid, begin, end);
 }
 
+static void put_own_name(struct writing *w)
+{
+	begin_event(w);
+	put(w, "{\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"perfbpf\"}}",
+	    SELF_PID);
+}
+
 /* --- counters
  * ------------------------------------------------------------------------------------------------------------ */
 
@@ -1028,6 +1035,59 @@ static void put_newest_counters(struct writing *w)
 	put_counters(w);
 }
 
+/* --- measured counters
+ * ------------------------------------------------------------------------------------------------------------ */
+
+static const struct {
+	const char *name, *key;
+	unsigned scale; /* what is kept of one of the key's unit */
+} measured[COUNTER_KINDS] = {
+	[COUNTER_CPU] = {"cpu", "percent", 10},
+	[COUNTER_SRTT] = {"srtt", "us", 1},
+	[COUNTER_LOST] = {"lost events", "n", 1},
+};
+
+static bool is_measured(const struct writing *w, const struct counter_sample *s)
+{
+	return !s->pid || find_shown(w, w->shown_count, viewer_pid(s->pid));
+}
+
+static void put_measured_sample(struct writing *w, const struct counter_sample *s)
+{
+	uint32_t pid = s->pid ? viewer_pid(s->pid) : SELF_PID;
+
+	begin_event(w);
+	put(w,
+	    "{\"ph\":\"C\",\"pid\":%u,\"ts\":" US_FORMAT
+	    ",\"cat\":\"perfbpf\",\"name\":\"%s\",\"args\":{\"%s\":%" PRIu64,
+	    pid, US(relative(w, s->ts_ns)), measured[s->kind].name, measured[s->kind].key,
+	    s->value / measured[s->kind].scale);
+	if (measured[s->kind].scale > 1)
+		put(w, ".%" PRIu64, s->value % measured[s->kind].scale);
+	put(w, "}}");
+	w->timed++;
+}
+
+/* The newest that there is room for. */
+static void put_measured(struct writing *w)
+{
+	uint64_t max = w->meta->max_events, room = max > w->timed ? max - w->timed : 0;
+	size_t count = w->meta->counters ? counters_count(w->meta->counters) : 0;
+	size_t from = max && count > room ? count - (size_t)room : 0;
+	bool named = false;
+
+	for (size_t i = from; i < count && !w->err; i++) {
+		const struct counter_sample *s = counters_at(w->meta->counters, i);
+
+		if (!is_measured(w, s))
+			continue;
+		if (!s->pid && !named)
+			put_own_name(w);
+		named |= !s->pid;
+		put_measured_sample(w, s);
+	}
+}
+
 /* --- metadata
  * ------------------------------------------------------------------------------------------------------------ */
 
@@ -1091,9 +1151,7 @@ static void put_something(struct writing *w)
 {
 	if (w->timed)
 		return;
-	begin_event(w);
-	put(w, "{\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"perfbpf\"}}",
-	    SELF_PID);
+	put_own_name(w);
 	begin_event(w);
 	put(w,
 	    "{\"ph\":\"i\",\"s\":\"g\",\"pid\":%u,\"tid\":%u,\"ts\":0.000,\"cat\":\"perfbpf\",\"name\":\"perfbpf "
@@ -1133,6 +1191,7 @@ static void write_all(struct writing *w, const struct spans *spans, const struct
 	put_lives(w);
 	each_span(w, spans, extra, put_span);
 	put_newest_counters(w);
+	put_measured(w);
 	put_something(w);
 	put(w, "\n],");
 	put_profile(w);

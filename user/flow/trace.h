@@ -8,6 +8,7 @@
  */
 
 #include "base/json.h"
+#include "counters.h"
 #include "proc.h"
 #include "span.h"
 
@@ -24,6 +25,7 @@ struct trace_meta {
 	size_t agent_name_count;
 	uint64_t max_events; /* counter samples that are more are left out, the oldest first; 0: no limit */
 	const struct lost *lost;
+	const struct counters *counters; /* NULL: none */
 	bool callers_only;	/* processes without a model call are left out */
 	struct sv attach_json;	/* array text: chosen probe sites and classes; absent: none */
 	struct sv verdict_json; /* object text; absent: none */

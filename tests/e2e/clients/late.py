@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A client whose event loop is blocked for a while in the middle of an answer. late.py CONFIG: host, port, ca (none: plain),
-path, body, block_ms, how ("blocking", "asyncio": TLS in memory). Says when it was blocked, by the boot clock; and, if
-blocking, how long it heard nothing."""
+path, body, block_ms, how ("blocking", "asyncio": TLS in memory). Says when it was blocked, by the boot clock, and its
+processor time in that; and, if
+blocking, how long it heard nothing. between_ms: it is busy for so long, and calls again."""
 import asyncio
 import json
+import os
 import socket
 import ssl
 import sys
@@ -19,10 +21,10 @@ def boot_ns():
 
 
 def burn(ms):
-    begin = boot_ns()
+    begin, spent = boot_ns(), time.process_time_ns()
     while boot_ns() - begin < ms * 1e6:
         pass
-    print("blocked", begin, boot_ns(), flush=True)
+    print("blocked", begin, boot_ns(), time.process_time_ns() - spent, flush=True)
 
 
 def request(cfg):
@@ -65,9 +67,12 @@ tls = None
 if config.get("ca"):
     tls = ssl.create_default_context(cafile=config["ca"])
     tls.check_hostname = False
-print("pid", __import__("os").getpid(), flush=True)
+print("pid", os.getpid(), flush=True)
 sys.stdin.readline()
 if config["how"] == "asyncio":
     asyncio.run(in_memory(config, tls))
 else:
     blocking(config, tls)
+    if config.get("between_ms"):
+        burn(config["between_ms"])
+        blocking(config, tls)

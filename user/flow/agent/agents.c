@@ -915,6 +915,24 @@ static uint64_t run_end(const struct agents *t, uint64_t end_ns)
 	return last_ns < end_ns ? last_ns : end_ns;
 }
 
+void agents_push_cpu(struct agents *t, const struct proc_key *p, const struct interval *at, uint64_t busy_ns)
+{
+	struct lane *l;
+	bool ours = false;
+
+	if (busy_ns < (at->end_ns - at->begin_ns) / 2 || at->end_ns - at->begin_ns > AGENTS_LOAD_NS)
+		return;
+	DL_FOREACH (t->oldest, l) {
+		if (l->proc.tgid != p->tgid || l->proc.start_ns != p->start_ns)
+			continue;
+		ours = true;
+		if (l->turn)
+			push_wall(t, l->turn->wall, RANK_CLIENT, PART_CLIENT, at->begin_ns, at->end_ns);
+	}
+	if (ours)
+		push_wall(t, t->run_wall, RANK_CLIENT, PART_CLIENT, at->begin_ns, at->end_ns);
+}
+
 void agents_tick(struct agents *t, uint64_t now_ns, uint64_t open_ns)
 {
 	uint64_t mark_ns = open_ns < now_ns ? open_ns : now_ns, past_ns = mark_ns;
@@ -936,6 +954,8 @@ void agents_tick(struct agents *t, uint64_t now_ns, uint64_t open_ns)
 	}
 	note_ends(t);
 	tell_held(t, past_ns, true);
+	if (mark_ns + AGENTS_LOAD_NS > now_ns) /* what its processes took is told late */
+		mark_ns = now_ns > AGENTS_LOAD_NS ? now_ns - AGENTS_LOAD_NS : 0;
 	walltime_advance(t->run_wall, run_end(t, mark_ns));
 }
 

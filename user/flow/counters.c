@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "counters.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+struct series {
+	uint64_t key; /* pid and kind */
+	uint64_t ts_ns, value;
+	UT_hash_handle hh;
+};
+
+struct counters {
+	struct series *series;
+	struct counter_sample *ring;
+	size_t size, first, count; /* size: allocated, grows to COUNTERS_MAX */
+};
+
+struct counters *counters_new(void)
+{
+	struct counters *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		errno = ENOMEM;
+	return t;
+}
+
+void counters_free(struct counters *t)
+{
+	struct series *s, *next;
+
+	if (!t)
+		return;
+	HASH_ITER (hh, t->series, s, next) {
+		HASH_DEL(t->series, s);
+		free(s);
+	}
+	free(t->ring);
+	free(t);
+}
+
+/* NULL: no memory, or too many. */
+static struct series *series_of(struct counters *t, uint64_t key)
+{
+	struct series *s;
+
+	HASH_FIND(hh, t->series, &key, sizeof(key), s);
+	if (s || HASH_COUNT(t->series) >= COUNTERS_SERIES_MAX)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->key = key;
+	HASH_ADD(hh, t->series, key, sizeof(s->key), s);
+	if (s->hh.tbl)
+		return s;
+	free(s);
+	return NULL;
+}
+
+static int make_room(struct counters *t)
+{
+	size_t size = t->size ? 2 * t->size : 256;
+	struct counter_sample *more;
+
+	if (t->count < t->size)
+		return 0;
+	if (t->size == COUNTERS_MAX) {
+		t->first = (t->first + 1) % t->size;
+		t->count--;
+		return 0;
+	}
+	more = realloc(t->ring, size * sizeof(*more)); /* it has not wrapped yet */
+	if (!more)
+		return -ENOMEM;
+	t->ring = more;
+	t->size = size;
+	return 0;
+}
+
+int counters_push(struct counters *t, enum counter_kind kind, uint32_t pid, uint64_t ts_ns, uint64_t value)
+{
+	struct series *s = series_of(t, (uint64_t)pid * COUNTER_KINDS + kind);
+
+	if (!s)
+		return HASH_COUNT(t->series) >= COUNTERS_SERIES_MAX ? 0 : -ENOMEM;
+	if (value == s->value || ts_ns < s->ts_ns || (s->ts_ns && ts_ns - s->ts_ns < COUNTERS_GAP_NS))
+		return 0;
+	if (make_room(t))
+		return -ENOMEM;
+	s->ts_ns = ts_ns;
+	s->value = value;
+	t->ring[(t->first + t->count++) % t->size] = (struct counter_sample){ts_ns, value, pid, kind};
+	return 0;
+}
+
+size_t counters_count(const struct counters *t)
+{
+	return t->count;
+}
+
+const struct counter_sample *counters_at(const struct counters *t, size_t i)
+{
+	return &t->ring[(t->first + i) % t->size];
+}
