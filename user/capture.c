@@ -139,7 +139,8 @@ void capture_make_sampling(uint64_t period_ns, uint64_t off_cpu_min_ns, uint64_t
 	fn(ctx, &ev, sizeof(ev));
 }
 
-void capture_make_cpu(const struct proc_key *key, uint64_t cpu_ns, uint64_t wait_ns, uint64_t now_ns, capture_fn fn, void *ctx)
+void capture_make_cpu(const struct proc_key *key, uint64_t cpu_ns, uint64_t wait_ns, uint64_t now_ns, capture_fn fn,
+		      void *ctx)
 {
 	struct ev_cpu ev = {.h = {.size = sizeof(ev), .kind = EV_CPU, .ts_ns = now_ns, .tgid = key->tgid},
 			    .start_ns = key->start_ns,

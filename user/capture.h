@@ -42,7 +42,8 @@ void capture_make_frame(const struct rec_frame *f, uint64_t now_ns, capture_fn f
 void capture_make_sampling(uint64_t period_ns, uint64_t off_cpu_min_ns, uint64_t now_ns, capture_fn fn, void *ctx);
 
 /* EV_CPU: processor time of a process since its start. */
-void capture_make_cpu(const struct proc_key *key, uint64_t cpu_ns, uint64_t wait_ns, uint64_t now_ns, capture_fn fn, void *ctx);
+void capture_make_cpu(const struct proc_key *key, uint64_t cpu_ns, uint64_t wait_ns, uint64_t now_ns, capture_fn fn,
+		      void *ctx);
 
 struct capture_info {
 	uint64_t start_ns;	 /* zero of the run, CLOCK_BOOTTIME */

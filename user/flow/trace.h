@@ -26,11 +26,11 @@ struct trace_meta {
 	uint64_t max_events; /* counter samples that are more are left out, the oldest first; 0: no limit */
 	const struct lost *lost;
 	const struct counters *counters; /* NULL: none */
-	bool callers_only;	/* processes without a model call are left out */
-	struct sv attach_json;	/* array text: chosen probe sites and classes; absent: none */
-	struct sv verdict_json; /* object text; absent: none */
-	struct sv self_json;	/* object text: what tracing cost; absent: none */
-	struct sv profile_json; /* object text: samples, see flow/profile.h; absent or empty: none */
+	bool callers_only;		 /* processes without a model call are left out */
+	struct sv attach_json;		 /* array text: chosen probe sites and classes; absent: none */
+	struct sv verdict_json;		 /* object text; absent: none */
+	struct sv self_json;		 /* object text: what tracing cost; absent: none */
+	struct sv profile_json;		 /* object text: samples, see flow/profile.h; absent or empty: none */
 };
 
 struct trace_sink {

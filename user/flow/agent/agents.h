@@ -121,7 +121,8 @@ struct agent_rpc {
 void agents_push_rpc(struct agents *t, const struct agent_rpc *r);
 
 /* So much processor time a process took, or waited for. Where it is an agent's, and that is half of the time or more,
- * it was busy: the client's time, as far as no call, tool or retry lies there. Told at most AGENTS_LOAD_NS after it began. */
+ * it was busy: the client's time, as far as no call, tool or retry lies there. Told at most AGENTS_LOAD_NS after it
+ * began. */
 #define AGENTS_LOAD_NS 1000000000ull
 void agents_push_cpu(struct agents *t, const struct proc_key *p, const struct interval *at, uint64_t busy_ns);
 
