@@ -5,7 +5,7 @@ import json
 import os
 
 import e2e
-from e2e import HERE, Perfbpf, Server, case, cases, check_nothing_lost, check_trace
+from e2e import HERE, Client, Perfbpf, Server, case, cases, check_nothing_lost, check_trace
 
 # A part of the verdict may be off by so much of itself, or by so many milliseconds.
 PART_SHARE = 0.02
@@ -19,7 +19,7 @@ STALL_NS = 1_000_000_000
 class Run:
     """A script, played under perfbpf; what it and the server say that happened, and what perfbpf says."""
 
-    def __init__(self, sessions, *options):
+    def __init__(self, sessions, *options, attach=False):
         self.server = Server()
         directory = e2e.directory()
         self.script_truth = os.path.join(directory, "agent.jsonl")
@@ -27,7 +27,13 @@ class Run:
         # The program's name is the client's: of Codex perfbpf knows what its children's environment says.
         agent = os.path.join(directory, sessions[0]["client"])
         os.symlink(os.path.join(HERE, "clients", "agent.py"), agent)
-        self.perfbpf = Perfbpf(*options, command=[agent, config])
+        if attach:
+            client = Client([agent, config])
+            self.perfbpf = Perfbpf("-p", client.pid, *options)
+            client.go()
+            assert client.finish() == 0
+        else:
+            self.perfbpf = Perfbpf(*options, command=[agent, config])
         status = self.perfbpf.end(seconds=60)
         assert status == 0, f"{status}: {self.perfbpf.err()}"
         self.trace = check_trace(self.perfbpf)
@@ -586,6 +592,22 @@ def broken_off(client):
         assert reasons == [None, "client_abort", None], reasons
 
     play([{"client": client, "id": SESSIONS[0], "steps": steps}], check)
+
+
+@cases([("Claude Code", "claude"), ("Codex, whose WebSocket was met in the middle", "codex")])
+def met_in_the_middle(client):
+    """an agent that is met inside of a turn"""
+    steps = [HUMAN, call("a", 80), HUMAN, call("b", 80, tool("Bash", "sleep", 100)), {"do": "ready"}, call("c", 100, tool("Bash", "sleep", 200)),
+             call("d", 100), {"do": "pause", "ms": 100}, HUMAN, call("e", 100)]
+    run = Run([{"client": client, "id": SESSIONS[0], "steps": steps}], attach=True)
+    first, second = run.spans("turn")
+    assert first["args"]["partial"] and "unfinished" not in first["args"] and first["args"]["steps"] == 2, first
+    assert "partial" not in second["args"] and second["args"]["steps"] == 1, second
+    (shell,) = run.spans("tool")
+    assert shell["args"]["tool_call_id"].endswith("_c_01") and shell["args"]["program"] == "bash", shell
+    assert run.trace["metadata"]["agent_count"] == 1
+    for span in (first, second):
+        check_sum(span["args"])
 
 
 if __name__ == "__main__":

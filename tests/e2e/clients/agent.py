@@ -12,6 +12,7 @@ agent.py SCRIPT.json: {"port", "ca", "truth": file that lines are appended to, "
   {"do": "helper", "name", "knobs"}: a call beside the conversation, at the same time
   {"do": "prewarm", "name"}: codex alone
   {"do": "pause", "ms"}
+  {"do": "ready"}: prints its pid and waits for a line
 
   TOOL: {"name", "kind", "ms"}: sleep, burn and run ("command") are children (bash -c, a session of their own), serve one that goes
   on while the tool returns, inner is a pause of this process; agent is a sub-agent in a thread ("steps", "type"; with "async" the tool
@@ -421,6 +422,10 @@ class Session:
         begin = now()
         sleep(step["ms"])
         tell("pause", session=self.id, begin_ns=begin, end_ns=now())
+
+    def ready(self, _step):
+        print("pid", os.getpid(), flush=True)
+        sys.stdin.readline()
 
     def join(self, _step):
         while self.threads:

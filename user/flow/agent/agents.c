@@ -371,8 +371,8 @@ static void begin_turn(struct agents *t, struct lane *l, const struct call *c, u
 		.shown_pid = l->of->agent.shown_pid,
 		.at = {begin_ns, begin_ns},
 		.trigger = c->trigger,
-		.partial = c->mid_attach || c->request_lost || c->trigger == CALL_TRIGGER_TOOL_RESULTS ||
-			   c->trigger == CALL_TRIGGER_CONTINUE,
+		.partial = (c->mid_attach && !c->start_known) || c->request_lost ||
+			   c->trigger == CALL_TRIGGER_TOOL_RESULTS || c->trigger == CALL_TRIGGER_CONTINUE,
 	};
 
 	l->turn = held_turn_new(&turn, l->number, c->turn_id);
