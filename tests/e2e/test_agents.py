@@ -494,17 +494,18 @@ def child_process(client):
 
 @cases([
     ("one process, with ids", "opencode", False), ("one process, without ids", "sdk", False),
+    ("one process, without ids and with the same prompts", "gemini", False, True),
     ("two processes, with ids", "claude", True), ("two processes, without ids", "gemini", True),
 ])
-def two_sessions(client, processes):
+def two_sessions(client, processes, alike=False):
     """two sessions at once"""
     sessions = []
     for i, session in enumerate(SESSIONS):
-        steps = [{"do": "pause", "ms": 60 * i}, HUMAN, call(f"{i}a", 120 + 60 * i, tool("Bash", "sleep", 200 + 150 * i)), call(f"{i}b", 80), {"do": "pause", "ms": 100}, HUMAN, call(f"{i}c", 90)]
-        sessions.append({"client": client, "id": session, "steps": steps, "type": f"agent {i}", "process": processes})
+        steps = [{"do": "pause", "ms": 60 * i}, HUMAN, call(f"{i}a", (600 if alike else 120) + 60 * i, tool("Bash", "sleep", 200 + 150 * i)), call(f"{i}b", 80), {"do": "pause", "ms": 100}, HUMAN, call(f"{i}c", 90)]
+        sessions.append({"client": client, "id": session, "steps": steps, "type": "agent" if alike else f"agent {i}", "process": processes})
 
     def check(run, truth):
-        assert run.trace["metadata"]["agent_count"] == (1 if client == "sdk" else 2), run.trace["metadata"]["agent_count"]
+        assert run.trace["metadata"]["agent_count"] == (1 if client == "sdk" or alike else 2), run.trace["metadata"]["agent_count"]
         found, wanted = check_classes(run, truth)
         assert found == wanted, (found, wanted)
 

@@ -555,6 +555,41 @@ static void test_retry_and_helpers(void **state)
 			"retry_wait=790\n");
 }
 
+/* Two conversations with the same prompts at the same time, without any id. */
+static void test_twins(void **state)
+{
+	static const struct {
+		uint64_t begin_ms;
+		int64_t messages;
+		bool results, tools;
+	} steps[] = {{1000, 2, false, true}, {1100, 2, false, true}, {3000, 4, true, true},  {3300, 4, true, true},
+		     {5000, 6, true, false}, {5200, 6, true, false}, {9000, 2, false, false}};
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		begin_plain(&c, 1 + i, steps[i].begin_ms, 11);
+		c.request.messages = steps[i].messages;
+		if (steps[i].results)
+			add_result(&c, NULL, "Read", 1);
+		if (steps[i].tools)
+			add_tool(&c, NULL, "Read");
+		push_call(&w, &c);
+	}
+	agents_finish(w.t, 12000 * MS);
+	close_world(&w,
+		    "agent 0 parent -1 - by call 0\n"
+		    "tool Read of 1 for 3: upper bound 2210-3000 - x0 code 0 1 bytes\n"
+		    "tool Read of 2 for 4: upper bound 2310-3300 - x0 code 0 1 bytes\n"
+		    "tool Read of 3 for 5: upper bound 4210-5000 - x0 code 0 1 bytes\n"
+		    "tool Read of 4 for 6: upper bound 4510-5200 - x0 code 0 1 bytes\n"
+		    "turn 1 of 0 1000-6210 complete steps 3 tools 2: first_token=600 generation=3030 agent_gap=1580\n"
+		    "turn 2 of 0 1100-6410 complete steps 3 tools 2: first_token=600 generation=3030 agent_gap=1680\n"
+		    "turn 3 of 0 9000-10210 complete steps 1 tools 0: first_token=200 generation=1010\n");
+}
+
 /* A person breaks off, and asks something else later; a request too long to be read to its end goes on with the turn.
  */
 static void test_broken_off(void **state)
@@ -806,6 +841,7 @@ int main(void)
 		cmocka_unit_test(test_agent_ends),
 		cmocka_unit_test(test_sub_agent_in_a_child),
 		cmocka_unit_test(test_retry_and_helpers),
+		cmocka_unit_test(test_twins),
 		cmocka_unit_test(test_broken_off),
 		cmocka_unit_test(test_asked_again),
 		cmocka_unit_test(test_two_sessions),

@@ -16,10 +16,12 @@
 #include "held.h"
 #include "toolwait.h"
 
-#define KEY_BYTES      448
-#define TOOL_NAMES_MAX 256	       /* names whose times are added up; later ones are not */
-#define RETRY_HELD_NS  600000000000ull /* a failed step waits that long for the retry that may follow */
-#define MODELS_MAX     64	       /* models whose waits are added up; later ones are not */
+#define KEY_BYTES	448
+#define TOOL_NAMES_MAX	256		/* names whose times are added up; later ones are not */
+#define RETRY_HELD_NS	600000000000ull /* a failed step waits that long for the retry that may follow */
+#define TWINS_MAX	8		/* conversations that look alike and are told apart */
+#define TWIN_OVERLAP_NS 250000000ull	/* a call that began so long before the last one ended is no step after it */
+#define MODELS_MAX	64		/* models whose waits are added up; later ones are not */
 
 /* One agent: a session of a process, or a sub-agent of it. */
 struct agent_entry {
@@ -681,20 +683,50 @@ static void move_lane(struct lane *l, const struct call *c, const struct proc *p
 	l->of->agent.shown_pid = p ? p->shown_pid : c->conn.tgid;
 }
 
+/* Steps of one conversation follow each other: of several that look alike (the same prompts at the same time) it is one
+ * that was not busy, and of these the one that is longer by the least. */
+static struct lane *lane_of_conversation(struct agents *t, const struct call *c, struct agent_entry *a,
+					 uint64_t begin_ns)
+{
+	int64_t messages = c->request.messages, least = INT64_MAX;
+	struct lane *best = NULL;
+	char key[KEY_BYTES];
+	size_t len;
+
+	lane_key(key, c, a->key);
+	len = strlen(key);
+	for (unsigned twin = 0; twin < TWINS_MAX; twin++) {
+		struct lane *l;
+		int64_t more;
+
+		if (twin)
+			snprintf(key + len, sizeof(key) - len, " #%u", twin);
+		l = find_lane(t, key);
+		if (!l)
+			return best ? best : make_lane(t, key, a, c);
+		if (c->session_id || c->agent_id)
+			return l;
+		if (l->last_end_ns > begin_ns + TWIN_OVERLAP_NS)
+			continue;
+		more = messages >= 0 && messages > l->last_messages ? messages - l->last_messages : INT64_MAX - 1;
+		if (more < least) {
+			best = l;
+			least = more;
+		}
+	}
+	return best ? best : find_lane(t, key);
+}
+
 static struct lane *lane_of(struct agents *t, const struct call *c, const struct proc *p, uint64_t begin_ns)
 {
 	struct lane *l = lane_of_result(t, c);
 	struct agent_entry *a;
-	char key[KEY_BYTES];
 
 	if (!l) {
 		a = agent_of(t, c, p, begin_ns);
 		if (!a)
 			return NULL;
-		lane_key(key, c, a->key);
-		l = find_lane(t, key);
-		if (!l)
-			l = make_lane(t, key, a, c);
+		l = lane_of_conversation(t, c, a, begin_ns);
 		if (!l)
 			return NULL;
 	}

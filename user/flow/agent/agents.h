@@ -7,8 +7,9 @@
  *
  * A model step is a call of class main or subagent. Steps of one conversation form a lane; a lane is found by a tool
  * call's id that the request answers, else by session and agent id, else by process, provider and the hash of system
- * prompt and tools. A turn begins with a step whose newest item is a person's (or nothing says that it goes on), and is
- * over with an answer that asks for nothing more; failed and cut answers keep it open, for their retry.
+ * prompt, tools and first message (of those that are alike: one that was not busy). A turn begins with a step whose
+ * newest item is a person's (or nothing says that it goes on), and is over with an answer that asks for nothing more;
+ * failed and cut answers keep it open, for their retry.
  *
  * A tool call is over when a request carries its result, or when its lane goes on without. It is joined, in this order,
  * to: the child whose environment names its id; the MCP request of its name; the processes of
