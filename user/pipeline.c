@@ -491,13 +491,15 @@ static struct flow *flow_of(struct pipeline *p, uint64_t conn_id)
 
 static unsigned retransmits_of(const struct flow *f, const struct call *c, uint64_t out[FLOW_RETRANSMITS_MAX])
 {
+	uint64_t begin_ns, end_ns;
 	unsigned n = 0, kept;
 
 	if (!f || c->retransmits <= 0)
 		return 0;
+	call_bounds(c, &begin_ns, &end_ns);
 	kept = f->retransmit_count < FLOW_RETRANSMITS_MAX ? f->retransmit_count : FLOW_RETRANSMITS_MAX;
 	for (unsigned i = 0; i < kept; i++)
-		if (f->retransmits[i] >= c->start_ns && f->retransmits[i] <= c->end_ns)
+		if (f->retransmits[i] >= begin_ns && f->retransmits[i] <= end_ns)
 			out[n++] = f->retransmits[i];
 	return n;
 }

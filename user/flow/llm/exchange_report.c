@@ -117,7 +117,9 @@ static void report_socket(const struct pending *p, const struct exchange_conn *c
 		c->srtt_us = conn->srtt_us;
 	if (conn->rtt_min_us)
 		c->rtt_min_us = conn->rtt_min_us;
-	if (p->retransmits_known && conn->retransmits >= p->retransmits)
+	if (c->connect_begin_ns != UNKNOWN_NS) /* it paid for the set-up, and what was lost in it is its own */
+		c->retransmits = conn->retransmits;
+	else if (p->retransmits_known && conn->retransmits >= p->retransmits)
 		c->retransmits = conn->retransmits - p->retransmits;
 }
 
