@@ -254,7 +254,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (12: under four minutes f
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS = $(STATIC_CLIENTS) $(O)/tests/bpftest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench
+TEST_TOOLS = $(STATIC_CLIENTS) $(HOTSPOTS) $(O)/tests/bpftest $(O)/tests/sampletest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench
 
 MODELSERVER_SRCS := $(sort $(wildcard tests/tools/modelserver/*.c))
 $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
@@ -277,6 +277,13 @@ $(O)/tests/unit/tlsfind_anchor $(O)/san/tests/unit/tlsfind_anchor: | $(STATIC_CL
 $(O)/tests/strangerclient: $(O)/tests/tools/strangerclient.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -s -o $@ $^ -Wl,-Bstatic -lmbedtls -lmbedx509 -lmbedcrypto -Wl,-Bdynamic -ldl
+# Planted costs; without frame pointers nobody can tell who called a function.
+HOTSPOTS := $(O)/tests/hotspot $(O)/tests/hotspot-bare
+HOTSPOT_FLAGS_hotspot := -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer
+HOTSPOT_FLAGS_hotspot-bare := -fomit-frame-pointer
+$(HOTSPOTS): tests/tools/hotspot.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O1 $(HOTSPOT_FLAGS_$(@F)) -o $@ $< -lpthread
 $(O)/tests/sockbench: $(O)/tests/bench/sockbench.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^
@@ -287,8 +294,9 @@ $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/jsonl2cap: $(O)/tests/%: $(O)/
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
 
-$(O)/tests/bpftest: $(O)/tests/bpf/bpftest.o $(O)/user/attach/probes.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
+BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
 		$(UNIT_tlsfind:%.c=$(O)/%.o) $(BASE_SRCS:%.c=$(O)/%.o)
+$(O)/tests/bpftest $(O)/tests/sampletest: $(O)/tests/%: $(O)/tests/bpf/%.o $(BPFTEST_OBJS)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto $(LIBS) -lpthread
 

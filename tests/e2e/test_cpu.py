@@ -1,0 +1,217 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""--cpu and --off-cpu against a program with planted costs, and what report and diff make of the traces."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import e2e
+from e2e import BUILD, PERFBPF, Client, Perfbpf, Skip, case, directory, note, until
+
+HOTSPOT = os.path.join(BUILD, "tests", "hotspot")
+BARE = os.path.join(BUILD, "tests", "hotspot-bare")
+SECONDS = 3
+POINTS = 3  # of a hundred
+HZ = "--cpu=499"
+
+
+class Hotspot(Client):
+    """truth: what it says it spent, ns by name."""
+
+    def __init__(self, program=HOTSPOT, *options, prefix=()):
+        super().__init__([*prefix, program, str(SECONDS), *options])
+        self.truth = {}
+
+    def finish(self, seconds=60):
+        status = super().finish(seconds)
+        words = [line.split() for line in self.lines if not line.startswith("pid")]
+        self.truth = {name: int(ns) for name, ns in words}
+        return status
+
+
+def run(*options, program=HOTSPOT):
+    hotspot = Hotspot(program)
+    perfbpf = Perfbpf(*options, "-p", hotspot.pid, calls=False)
+    hotspot.go()
+    assert hotspot.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    return hotspot, perfbpf
+
+
+def report(trace, *options, status=0):
+    done = subprocess.run(
+        [PERFBPF, "report", trace, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert done.returncode == status, f"{done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+def stacks(trace, *options):
+    """[(frames outermost first, ns)], without the process."""
+    lines = [line.rsplit(" ", 1) for line in report(trace, "--folded", *options).splitlines()]
+    return [(names.split(";")[1:], int(ns)) for names, ns in lines]
+
+
+def share_of(folded, name):
+    total = sum(ns for _, ns in folded)
+    return 100 * sum(ns for frames, ns in folded if any(f.startswith(name + " ") for f in frames)) / total
+
+
+def assert_shares(trace, truth, points=POINTS):
+    folded = stacks(trace)
+    spent = {n: truth[n] for n in ("hot", "warm", "cold")}
+    for name, ns in spent.items():
+        want, got = 100 * ns / sum(spent.values()), share_of(folded, name)
+        note(f"{name}: {got:.1f} %, by its own clock {want:.1f} %")
+        assert abs(got - want) <= points, f"{name}: {got:.1f} % for {want:.1f} %"
+
+
+@case
+def planted():
+    """a hot function has its share, and its caller is known"""
+    hotspot, perfbpf = run(HZ)
+    assert not perfbpf.lost(), perfbpf.lost()
+    assert_shares(perfbpf.trace_path, hotspot.truth)
+    callers = [f for f, _ in stacks(perfbpf.trace_path) if f[-1].startswith("hot ")]
+    assert callers and all(any(x.startswith("main ") or x.startswith("work") for x in f) for f in callers), callers
+    profile = perfbpf.trace()["otherData"]["profile"]
+    sampled, spent = profile["cpu"]["total_ns"], sum(hotspot.truth[n] for n in ("hot", "warm", "cold"))
+    note(f"sampled {sampled / 1e6:.0f} ms, spent {spent / 1e6:.0f} ms")
+    assert 0.8 * spent < sampled < 1.1 * spent
+    assert profile["cpu"]["broken_ns"] < 0.05 * sampled, profile["cpu"]
+    first = report(perfbpf.trace_path, "--by", "function", "--top", "1").splitlines()[3]
+    assert " hot [hotspot]" in first, first
+
+
+@case
+def without_frame_pointers():
+    """without frame pointers: stacks are called broken, and their time is counted"""
+    hotspot, perfbpf = run(HZ, program=BARE)
+    assert_shares(perfbpf.trace_path, hotspot.truth)
+    cpu = perfbpf.trace()["otherData"]["profile"]["cpu"]
+    note(f"broken: {100 * cpu['broken_ns'] / cpu['total_ns']:.0f} %")
+    assert cpu["broken_ns"] > 0.5 * cpu["total_ns"], cpu
+    assert any(f[0] == "[broken stack]" for f, _ in stacks(perfbpf.trace_path))
+
+
+@case
+def waiting():
+    """blocked time by reason, as the program measures it"""
+    hotspot, perfbpf = run("--off-cpu")
+    assert not perfbpf.lost(), perfbpf.lost()
+    profile = perfbpf.trace()["otherData"]["profile"]
+    threads = [thread[3] for thread in profile["threads"]]
+    for reason, thread in (("futex", "for-lock"), ("socket", "for-socket")):
+        got = sum(s[2] for s in profile["stacks"] if s[0] == reason and threads[s[1]] == thread)
+        want = hotspot.truth[reason]
+        note(f"{reason}: {got / 1e6:.0f} ms, by the program's clock {want / 1e6:.0f} ms")
+        # It measures until it runs again: what it waited for a processor is told apart.
+        assert 0.85 * want <= got <= 1.02 * want + 5e6, f"{reason}: {got} for {want}"
+    # Its caller has a frame, the library's function has none: whoever called that is not known.
+    folded = stacks(perfbpf.trace_path, "--by", "wait")
+    assert any(f[0] == "[sleep]" for f, _ in folded), folded
+    assert "futex" in report(perfbpf.trace_path, "--by", "wait")
+
+
+@case
+def together():
+    """two perfbpf and perf record of one process at once"""
+    hotspot = Hotspot()
+    tracers = [Perfbpf(HZ, "--off-cpu", "-p", hotspot.pid, calls=False) for _ in range(2)]
+    data = os.path.join(directory(), "perf.data")
+    perf = None
+    if shutil.which("perf"):
+        perf = subprocess.Popen(
+            ["perf", "record", "-q", "-e", "cpu-clock", "-F", "499", "-o", data, "-p", str(hotspot.pid)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        time.sleep(0.5)
+    hotspot.go()
+    assert hotspot.finish() == 0
+    for tracer in tracers:
+        assert tracer.end() == 0, tracer.err()
+        assert_shares(tracer.trace_path, hotspot.truth)
+    if not perf:
+        note("perf is not installed")
+        return
+    perf.wait(30)
+    done = subprocess.run(
+        ["perf", "report", "-i", data, "--stdio", "--no-children", "-s", "symbol", "-g", "none"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60,
+    )
+    for name in ("hot", "warm", "cold"):
+        match = re.search(rf"([0-9.]+)%\s+\[\.\] {name}\b", done.stdout)
+        if not match:
+            note("perf record saw nothing: it does not work on this kernel")
+            return
+        got = share_of(stacks(tracers[0].trace_path), name)
+        note(f"{name}: perfbpf {got:.1f} %, perf {match[1]} %")
+        assert abs(float(match[1]) - got) <= POINTS
+
+
+@case
+def made_code():
+    """code that the program made: named by its map, in its own pid and mount namespaces"""
+    prefix = ["unshare", "--pid", "--mount", "--fork", "sh", "-c",
+              'exec 9<"$0" && mount -t tmpfs tmpfs /tmp && exec /proc/self/fd/9 "$@"']
+    hotspot = Client([*prefix, HOTSPOT, str(SECONDS), "jit"])
+    assert hotspot.pid == 1, hotspot.pid
+    perfbpf = Perfbpf(HZ, "-p", hotspot.child.pid, calls=False)
+    hotspot.go()
+    assert hotspot.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    got = share_of(stacks(perfbpf.trace_path), "made_function")
+    note(f"made_function: {got:.1f} %")
+    assert got > 90
+
+
+@case
+def replayed():
+    """a capture holds the samples and their names"""
+    capture = os.path.join(directory(), "x.cap")
+    _, perfbpf = run(HZ, "--off-cpu", "--content", "--record", capture)
+    again = os.path.join(perfbpf.dir, "again.json")
+    done = subprocess.run([PERFBPF, "replay", capture, "-q", "--cpu", "--off-cpu", "-o", again], timeout=60,
+                          stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.stderr
+    for by in ("function", "wait"):
+        assert sorted(stacks(perfbpf.trace_path, "--by", by)) == sorted(stacks(again, "--by", by))
+
+
+@case
+def compared():
+    """diff: the same knobs are compared, others refused"""
+    _, one = run("--cpu=199")
+    _, two = run("--cpu=199", program=BARE)
+    _, other = run("--cpu=99")
+
+    def diff(*arguments):
+        return subprocess.run([PERFBPF, "diff", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=60)
+
+    same = diff("--fail-on", "50", one.trace_path, one.trace_path)
+    assert same.returncode == 0 and "hot [hotspot]" in same.stdout, same
+    renamed = diff("--fail-on", "50%", one.trace_path, two.trace_path)  # other functions: new ones
+    assert renamed.returncode == 4 and "new" in renamed.stdout, renamed
+    refused = diff(one.trace_path, other.trace_path)
+    assert refused.returncode == 1 and "--cpu 199" in refused.stderr and refused.stderr.count("\n") == 1, refused
+
+
+@case
+def no_trace():
+    """report refuses what is no trace, and does not wait for a FIFO"""
+    fifo = os.path.join(directory(), "fifo")
+    os.mkfifo(fifo)
+    for path in (fifo, PERFBPF, "/dev/zero", "/nonexistent", os.path.join(e2e.HERE, "test_cpu.py")):
+        done = subprocess.run([PERFBPF, "report", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=10)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and not done.stdout, done
+
+
+if __name__ == "__main__":
+    if not os.access(HOTSPOT, os.X_OK):
+        raise SystemExit(f"Bail out! {HOTSPOT} is not built")
+    e2e.run_cases()
