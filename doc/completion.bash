@@ -4,13 +4,14 @@ _perfbpf() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
 	case $prev in
 	-p | --pid) COMPREPLY=($(compgen -W "$(cd /proc && echo [0-9]*)" -- "$cur")); return ;;
-	-o | --output | -c | --calls | --record | replay) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+	-o | --output | -c | --calls | --record | replay | report | diff) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+	--by) COMPREPLY=($(compgen -W "process function stack wait model tool mcp db" -- "$cur")); return ;;
 	--) COMPREPLY=($(compgen -c -- "$cur")); return ;;
 	esac
 	case $cur in
 	-*) COMPREPLY=($(compgen -W "--pid --name --output --calls --record --ring-bytes --duration --max-events --stale --sweep
-		--write-interval --content --quiet --verbose --strict --help --version" -- "$cur")) ;;
-	*) [ "$COMP_CWORD" -eq 1 ] && COMPREPLY=($(compgen -W "record replay check" -- "$cur")) ;;
+		--write-interval --content --quiet --verbose --strict --cpu --off-cpu --by --top --self --total --folded --fail-on --help --version" -- "$cur")) ;;
+	*) [ "$COMP_CWORD" -eq 1 ] && COMPREPLY=($(compgen -W "record replay report diff check" -- "$cur")) ;;
 	esac
 }
 complete -o filenames -F _perfbpf perfbpf
