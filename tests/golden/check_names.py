@@ -23,16 +23,19 @@ PAGE = os.path.join(ROOT, "doc", "trace-format.md")
 SECTIONS = {
     "`LLM MODEL`": ["user/flow/span_call.c", "user/flow/span_args.c", "user/flow/agent/verdict.c"],
     "`tools/call NAME`": ["user/flow/span_other.c:mcp_args", "user/flow/span_args.c"],
+    "`postgresql SELECT`": ["user/flow/span_other.c:db_args"],
     "`connection`": ["user/flow/span_other.c:setup_args", "user/flow/span_args.c"],
+    "`dns`": ["user/flow/span_other.c:lookup_args"],
     "`turn`": ["user/flow/span_agent.c:turn_args", "user/flow/agent/verdict.c"],
     "`tool: NAME`": ["user/flow/span_agent.c:tool_args"],
     "`undecoded`": ["user/flow/span_other.c:unread_args", "user/flow/span_args.c"],
     "`exec NAME`": ["user/flow/trace.c:put_process_args", "user/flow/trace.c:put_argv", "user/flow/trace.c:put_chain"],
     "`metadata`": ["user/flow/trace.c:put_metadata", "user/flow/trace.c:put_lost"],
 }
-KEY = re.compile(r'\b(?:json_\w+|span_put_\w+|put_meta_text)\(\s*&?j,\s*(?:\n\s*)?"([a-z0-9_]+)"')
+KEY = re.compile(r'\b(?:json_\w+|span_put_\w+|put_meta_text)\(\s*&?j,\s*(?:\n\s*)?"([a-z0-9_.]+)"')
 EITHER = re.compile(r'span_put_\w+\(&?j, [^;]*?\? "([a-z_]+)" : "([a-z_]+)", ')
-NAME = re.compile(r"`([a-z][a-z0-9_]*)`")
+NAME = re.compile(r"`([a-z][a-z0-9_]*|db(?:\.[a-z_]+)+)`")
+MAKER = re.compile(r"^static int (\w+_args)\(struct span ", flags=re.M)
 
 
 def sections_of(text):
@@ -76,9 +79,17 @@ def written_by(places):
     return out
 
 
+def makers():
+    """Functions that write the args of a kind of slice, as SECTIONS has them."""
+    for path in sorted(glob.glob(os.path.join(ROOT, "user", "flow", "span_*.c"))):
+        with open(path, encoding="utf-8") as f:
+            for name in MAKER.findall(f.read()):
+                yield os.path.relpath(path, ROOT), name
+
+
 def section_of(e):
-    return {"llm": "`LLM MODEL`", "mcp": "`tools/call NAME`", "turn": "`turn`", "tool": "`tool: NAME`", "process": "`exec NAME`",
-            "net": "`undecoded`" if e["name"] == "undecoded" else "`connection`"}[e["cat"]]
+    return {"llm": "`LLM MODEL`", "db": "`postgresql SELECT`", "mcp": "`tools/call NAME`", "turn": "`turn`", "tool": "`tool: NAME`", "process": "`exec NAME`",
+            "net": "`%s`" % e["name"]}[e["cat"]]
 
 
 def traces(build):
@@ -125,6 +136,9 @@ def main():
     kinds = check_traces(sys.argv[1], sections, missing)
     results.append(("the page names what is in traces", missing))
     results.append(("slices of 6 kinds were looked at", [] if kinds >= 6 else [kinds]))
+    places = {place for all_of_it in SECTIONS.values() for place in all_of_it}
+    results.append(("every kind of slice has its section",
+                    ["%s: %s" % m for m in makers() if "%s:%s" % m not in places and m[0] not in places]))
     for begin, places in SECTIONS.items():
         text, keys = section(sections, begin), written_by(places)
         # "As in metadata.verdict": their names are explained there.
