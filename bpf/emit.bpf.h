@@ -267,11 +267,16 @@ struct plains_map {
 	__type(value, struct plain);
 };
 
+#define GREETED_NOT    0
+#define GREETED_HEADER 1
+#define GREETED_ALL    2
 /* A socket that carries TLS: what is told of it. */
 struct wire {
 	struct ev_wire ev; /* as it will be told */
 	__u32 credit;	   /* turns that may follow each other at once */
 	__u32 quiet;	   /* 1: turns are not told, only what user space asks for */
+	__u32 greeted;	   /* GREETED_*: how much of the server's greeting was read */
+	__u32 pad;
 };
 
 struct wires_map {

@@ -32,7 +32,7 @@ enum ev_kind {
 	EV_TICK = 13,	   /* struct ev_head alone, made in user space: time has passed */
 	EV_CONN_POS = 14,  /* struct ev_conn_close, made in user space: how far a connection has come; not its end */
 	EV_WIRE = 15,	   /* struct ev_wire: what TCP alone tells of a TLS connection */
-	EV_HELLO = 16,	   /* struct ev_hello: the greeting of a TLS connection that a target opened */
+	EV_HELLO = 16,	   /* struct ev_hello: the greetings of a TLS connection that a target opened */
 	EV_FILES = 17,	   /* struct ev_files, made in user space: what a process maps of what can be probed */
 	EV_TOOL_CALL = 18, /* struct ev_tool_call, made in user space: which tool call a program was started for */
 	EV_SAMPLE = 19,	   /* struct ev_sample: where a thread of a target ran, or waited */
@@ -219,7 +219,7 @@ struct ev_hello {
 	struct ev_head h;
 	__u64 cookie;
 	__u32 len;
-	__u32 pad;
+	__u32 dir; /* TX: a ClientHello; RX: a ServerHello, perhaps without the header of its record */
 	__u8 bytes[];
 };
 

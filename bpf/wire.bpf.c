@@ -9,7 +9,9 @@
 #define TURN_LEAST_NS 10000000ull
 
 #define RECORD_HANDSHAKE 0x16 /* RFC 8446 section 5.1 */
-#define CLIENT_HELLO	 1    /* section 4: the byte behind the record's header */
+#define RECORD_HEADER	 5
+#define CLIENT_HELLO	 1 /* section 4: the byte behind the record's header */
+#define SERVER_HELLO	 2
 
 int wire_tell(const struct wire *w, __u32 flags)
 {
@@ -42,7 +44,7 @@ static __noinline int tell_hello(const struct wire *w, const struct plain_move *
 	emit_head(&r->h, (sizeof(*r) + n + 7) & ~7u, EV_HELLO, 0, m->now, w->ev.h.tgid, 0);
 	r->cookie = w->ev.cookie;
 	r->len = n;
-	r->pad = 0;
+	r->dir = m->dir;
 	emit_submit(r, sizeof(*r) + LIMIT_HELLO_BYTES);
 	return 0;
 }
@@ -127,6 +129,24 @@ static __always_inline void received(struct ev_wire *ev, __u64 now)
 	ev->rx_end_ns = now;
 }
 
+/* What the server answers the greeting with. Its header may be read by itself. */
+static __always_inline void greeted(struct wire *w, struct plain_move *m)
+{
+	__u8 type = 0;
+
+	if (!m->found)
+		plain_find(m);
+	if (w->greeted == GREETED_NOT && m->len == RECORD_HEADER) {
+		w->greeted = GREETED_HEADER;
+		return;
+	}
+	if (m->found)
+		bpf_probe_read_user(&type, 1, (const void *)m->buf);
+	if (type == (w->greeted == GREETED_HEADER ? SERVER_HELLO : RECORD_HANDSHAKE))
+		tell_hello(w, m);
+	w->greeted = GREETED_ALL;
+}
+
 int wire_moved(struct wire *w, struct plain_move *m)
 {
 	__u32 dir;
@@ -138,6 +158,8 @@ int wire_moved(struct wire *w, struct plain_move *m)
 		sent(w, m);
 	else
 		received(&w->ev, m->now);
+	if (dir == EV_DIR_RX && w->greeted != GREETED_ALL && w->ev.flags & EV_WIRE_HELLO)
+		greeted(w, m);
 	w->ev.bytes[dir] += m->len;
 	w->ev.turn_bytes[dir] += m->len;
 	w->ev.h.ts_ns = m->now;

@@ -110,6 +110,7 @@ static void flow_refresh(struct flow *f)
 		.tls_begin_ns = c->setup.tls_begin_ns,
 		.tls_end_ns = c->setup.tls_end_ns,
 		.tls_approximate = c->setup.tls_approximate,
+		.tls_resumed = c->setup.tls_resumed,
 		.exit_code = c->exit_code,
 		.exit_signal = c->exit_signal,
 		.srtt_us = c->srtt_us,
@@ -919,7 +920,10 @@ static void on_wire(void *ctx, const struct rec_wire *r)
 
 static void on_hello(void *ctx, const struct rec_hello *r)
 {
-	wires_push_hello(((struct pipeline *)ctx)->wires, r);
+	struct pipeline *p = ctx;
+
+	conns_push_hello(p->conns, r);
+	wires_push_hello(p->wires, r);
 }
 
 static void on_files(void *ctx, const struct rec_files *r)

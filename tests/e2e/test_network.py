@@ -92,6 +92,22 @@ def busy():
     assert loads and 0.5 * share <= max(loads) / 100 <= 1.1, (loads, share)
 
 
+@cases([("TLS 1.3", []), ("TLS 1.2", ["--tls12"])])
+def resumed(options):
+    """A TLS session that goes on is told from a new one"""
+    server = Server(*options)
+    call = request("anthropic", "resume", "tokens=5")
+    config = e2e.write_config(port=server.port, ca=server.cert, block_ms=0, again=True, how="blocking", **call)
+    client = Client([PYTHON, os.path.join(CLIENTS, "late.py"), config])
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    truth = [line.split()[1] == "True" for line in client.lines if line.startswith("resumed")]
+    found = [e["args"].get("tls_resumed") for e in call_slices(check_trace(perfbpf))]
+    assert truth == [False, True] == found, (truth, found)
+
+
 # --- a network of our own --------------------------------------------------------------------------------------------
 
 

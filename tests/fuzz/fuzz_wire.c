@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "flow/wire.h"
-#include "flow/wire_hello.h"
+#include "flow/hello.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -86,6 +86,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 
 	if (host.len > WIRE_HOST_MAX ||
 	    (host.ptr && (host.ptr < h.bytes.ptr || host.ptr + host.len > h.bytes.ptr + len)))
+		abort();
+	if (hello_session(h.bytes).len > HELLO_SESSION_MAX || hello_resumed(h.bytes, hello_session(h.bytes)) > 1)
 		abort();
 	if (!t)
 		return 0;

@@ -182,6 +182,7 @@ static inline struct exchange_conn conn_default(void)
 		.key = {.tgid = 7, .start_ns = 1, .obj = 0x100},
 		.conn_id = 1,
 		.fresh = true,
+		.tls_resumed = -1,
 		.dns_begin_ns = UNKNOWN_NS,
 		.dns_end_ns = UNKNOWN_NS,
 		.connect_begin_ns = UNKNOWN_NS,

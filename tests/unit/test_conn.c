@@ -576,6 +576,38 @@ static void delays(void **state)
 	close_world(&w);
 }
 
+static void greeting(struct world *w, uint64_t cookie, enum dir dir, const void *ptr, size_t len)
+{
+	conns_push_hello(w->t, &(struct rec_hello){.ts_ns = 5 * MS, .cookie = cookie, .dir = dir, .bytes = {ptr, len}});
+}
+
+/* TLS 1.2: the server says the session that the client would go on with. */
+static void resumed(void **state)
+{
+	static const char client[] = "\x16\3\1\0\x35\1\0\0\x31\3\3"
+				     "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
+				     "\4sess\0\2\x13\1\1\0";
+	static const char server[] = "\2\0\0\x2a\3\3"
+				     "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
+				     "\4sess\x13\1\0";
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	open_conn(&w, 1, true, 1);
+	assert_int_equal(w.last->setup.tls_resumed, -1);
+	greeting(&w, 7, DIR_TX, client, sizeof(client) - 1);
+	inside(&w, 1, 7, 6);
+	assert_int_equal(w.last->setup.tls_resumed, -1);
+	greeting(&w, 7, DIR_RX, server, sizeof(server) - 1);
+	assert_int_equal(w.last->setup.tls_resumed, 1);
+	greeting(&w, 8, DIR_RX, server, sizeof(server) - 1);
+	open_conn(&w, 2, true, 10);
+	inside(&w, 2, 8, 11);
+	assert_int_equal(w.last->setup.tls_resumed, 0);
+	close_world(&w);
+}
+
 /* Two pipes of a child: both directions, no socket. */
 static void stdio(void **state)
 {
@@ -1060,6 +1092,7 @@ int main(void)
 		cmocka_unit_test(failed_addresses),
 		cmocka_unit_test(plain),
 		cmocka_unit_test(delays),
+		cmocka_unit_test(resumed),
 		cmocka_unit_test(stdio),
 		cmocka_unit_test(plain_turns_to_tls),
 		cmocka_unit_test(votes),

@@ -148,7 +148,7 @@ static void print_sv(struct world *ctx, struct sv s);
 
 static void on_hello(void *ctx, const struct rec_hello *r)
 {
-	PRINT("hello %u cookie %llu ", r->tgid, (unsigned long long)r->cookie);
+	PRINT("hello %u dir %d cookie %llu ", r->tgid, r->dir, (unsigned long long)r->cookie);
 	print_sv(ctx, r->bytes);
 	PRINT("%s", "\n");
 }
@@ -285,7 +285,7 @@ static unsigned samples(struct packet out[24])
 			    .turn = 6,
 			    .flags = EV_WIRE_HELLO | EV_WIRE_ENDED,
 			    .first_type = 23};
-	struct ev_hello hello = {.cookie = 99, .len = 5};
+	struct ev_hello hello = {.cookie = 99, .len = 5, .dir = EV_DIR_RX};
 	struct ev_files files = {.probed_ns = 4, .probed = 1, .reason_len = 6};
 	struct ev_cpu cpu = {.start_ns = 5, .cpu_ns = 1234, .wait_ns = 99};
 	struct ev_dns dns = {.start_ns = 5, .cookie = 99, .exec_id = 2, .len = 5, .dir = EV_DIR_RX};
@@ -356,7 +356,7 @@ static const char golden[] =
 	"tick 777\n"
 	"pos 42/2/5/7f00/9 777 7,8\n"
 	"wire 42/2/5 cookie 99 2:1.2.3.4..0:443 from 10 turn 6 type 23 11-12 13-14 gap 1 1/2 of 3/4 hello ended\n"
-	"hello 42 cookie 99 [hello] \n"
+	"hello 42 dir 1 cookie 99 [hello] \n"
 	"files 42 4 probed [reason] \n"
 	"tool call of 42/2/5 [call_1] \n"
 	"sample 42/2/5 tid 43 [worker] what 2 at 777 weight 2000 queue 300 call 202 deep disk ffff0010 400010 40001f\n"
@@ -649,6 +649,7 @@ static void contradictions(void **state)
 		{.filename_len = 8, .args_len = UINT32_MAX},
 		{.filename_len = UINT32_MAX, .args_len = 2},
 	};
+	struct ev_hello hello[] = {{.len = 9}, {.len = 5, .dir = 2}};
 	struct ev_dns dns[] = {{.len = 9}, {.len = UINT32_MAX}, {.len = 5, .dir = 2}};
 	struct ev_tool_call tool_call[] = {{.len = 0}, {.len = 9}, {.len = UINT32_MAX}};
 	struct ev_gap gap[] = {{.dir = 2}, {.pos = UINT64_MAX}};
@@ -668,6 +669,8 @@ static void contradictions(void **state)
 		expect_bad(EV_CONN_SOCK, &conn_sock[i], sizeof(conn_sock[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(sock); i++)
 		expect_bad(EV_SOCK, &sock[i], sizeof(sock[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(hello); i++)
+		expect_bad(EV_HELLO, &hello[i], sizeof(hello[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(dns); i++)
 		expect_bad(EV_DNS, &dns[i], sizeof(dns[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(tool_call); i++)

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 
 #include "flow/wire.h"
-#include "flow/wire_hello.h"
+#include "flow/hello.h"
 
 #define MS	  1000000ull
 #define SEC	  1000000000ull

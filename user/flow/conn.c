@@ -11,6 +11,7 @@
 #include <utlist.h>
 
 #include "base/err.h"
+#include "hello.h"
 
 /* The key up to `obj` names the object, whichever its generation; `gen` and a hole follow. */
 #define OBJ_KEY_BYTES offsetof(struct conn_key, gen)
@@ -29,6 +30,9 @@ struct sock {
 	uint64_t connect_begin_ns, connect_end_ns;
 	struct sock_addr local, remote;
 	uint32_t srtt_us, rtt_min_us, retransmits;
+	char session[HELLO_SESSION_MAX]; /* that the client would go on with */
+	size_t session_len;
+	int tls_resumed;		  /* -1 unknown */
 	struct conn_delays late, network; /* owned */
 	enum conn_end closer;		  /* LOCAL or REMOTE: who closed first; UNKNOWN: nobody did */
 	uint64_t closer_ns;
@@ -201,6 +205,7 @@ static struct sock *sock_get(struct conns *t, uint64_t cookie)
 	if (!s)
 		goto no_memory;
 	s->cookie = cookie;
+	s->tls_resumed = -1;
 	s->connect_begin_ns = s->connect_end_ns = s->closer_ns = s->closed_ns = UNKNOWN_NS;
 	HASH_ADD(hh, t->socks, cookie, sizeof(s->cookie), s);
 	if (!s->hh.tbl) {
@@ -256,6 +261,7 @@ static void unbind(struct entry *e)
 	e->c.local = e->c.remote = (struct sock_addr){0};
 	e->c.srtt_us = e->c.rtt_min_us = e->c.retransmits = 0;
 	e->c.setup.connect_begin_ns = e->c.setup.connect_end_ns = UNKNOWN_NS;
+	e->c.setup.tls_resumed = -1;
 }
 
 /* What the socket has gone through so far becomes the connection's. */
@@ -270,6 +276,7 @@ static void take_sock(struct entry *e)
 	e->c.network = s->network;
 	e->c.setup.connect_begin_ns = s->connect_begin_ns;
 	e->c.setup.connect_end_ns = s->connect_end_ns;
+	e->c.setup.tls_resumed = s->tls_resumed;
 	if (s->closed_ns != UNKNOWN_NS)
 		begin_close(e, CONN_END_UNKNOWN, s->closed_ns, CONN_SOCK_LINGER_NS);
 }
@@ -554,7 +561,7 @@ static struct entry *entry_new(struct conns *t, const struct conn_key *k)
 		return NULL;
 	e->table = t;
 	e->c.key = *k;
-	e->c.setup = (struct conn_setup){UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, false};
+	e->c.setup = (struct conn_setup){UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, false, -1};
 	e->closer_ns = e->gone_ns = UNKNOWN_NS;
 	for (int d = DIR_TX; d <= DIR_RX; d++) {
 		e->way[d] = (struct way){e, (enum dir)d};
@@ -983,6 +990,26 @@ void conns_push_sock(struct conns *t, const struct rec_sock *r)
 	take_sock(s->owner);
 	if (t->sink.on_conn_sock)
 		t->sink.on_conn_sock(t->sink.ctx, &s->owner->c, r);
+}
+
+void conns_push_hello(struct conns *t, const struct rec_hello *r)
+{
+	struct sv session = r->dir == DIR_TX ? hello_session(r->bytes) : SV_NONE;
+	struct sock *s;
+
+	advance(t, r->ts_ns);
+	s = r->cookie ? sock_get(t, r->cookie) : NULL;
+	if (!s)
+		return;
+	if (r->dir == DIR_RX) {
+		s->tls_resumed = hello_resumed(r->bytes, (struct sv){s->session, s->session_len});
+	} else {
+		s->session_len = session.len;
+		if (session.len)
+			memcpy(s->session, session.ptr, session.len);
+	}
+	if (s->owner)
+		take_sock(s->owner);
 }
 
 void conns_push_exec(struct conns *t, const struct rec_exec *r)

@@ -65,6 +65,7 @@ struct conn_setup {
 	uint64_t connect_begin_ns, connect_end_ns; /* TCP, UNKNOWN_NS when not seen */
 	uint64_t tls_begin_ns, tls_end_ns;	   /* UNKNOWN_NS when not seen */
 	bool tls_approximate;
+	int tls_resumed; /* -1 unknown */
 };
 
 /* When bytes of a socket waited, in order of time: borrowed, valid until anything is pushed. */
@@ -123,6 +124,7 @@ void conns_push_pos(struct conns *t, const struct rec_pos *r);
 void conns_push_handshake(struct conns *t, const struct rec_handshake *r);
 void conns_push_conn_sock(struct conns *t, const struct rec_conn_sock *r);
 void conns_push_sock(struct conns *t, const struct rec_sock *r);
+void conns_push_hello(struct conns *t, const struct rec_hello *r);
 void conns_push_exec(struct conns *t, const struct rec_exec *r); /* ends the connections of the program before */
 void conns_push_exit(struct conns *t, const struct rec_exit *r); /* ends those of the process */
 void conns_tick(struct conns *t, uint64_t now_ns);

@@ -307,12 +307,13 @@ static bool push_hello(struct record *r, const uint8_t *p, size_t len)
 	struct rec_hello h;
 
 	memcpy(&e, p, sizeof(e));
-	if (e.len > len - sizeof(e))
+	if (e.len > len - sizeof(e) || e.dir > EV_DIR_RX)
 		return false;
 	h = (struct rec_hello){
 		.ts_ns = e.h.ts_ns,
 		.cookie = e.cookie,
 		.tgid = e.h.tgid,
+		.dir = (enum dir)e.dir,
 		.bytes = {(const char *)p + sizeof(e), e.len},
 	};
 	if (r->sink.on_hello)

@@ -128,7 +128,9 @@ struct rec_wire {
 struct rec_hello {
 	uint64_t ts_ns, cookie;
 	uint32_t tgid;
-	struct sv bytes; /* of a ClientHello, cut; borrowed */
+	enum dir dir;
+	struct sv bytes; /* TX: of a ClientHello; RX: of a ServerHello, perhaps without its record's header; cut;
+			    borrowed */
 };
 
 /* What a process maps of what can be probed, since its exec. */

@@ -8,7 +8,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#include "wire_hello.h"
+#include "hello.h"
 
 #define RECORD_HANDSHAKE 0x16
 #define CHECK_NS	 100000000ull /* how often, in event time, what waits is looked at */
@@ -376,6 +376,8 @@ void wires_push_hello(struct wires *t, const struct rec_hello *r)
 	struct entry *e;
 
 	advance(t, r->ts_ns);
+	if (r->dir == DIR_RX)
+		return;
 	e = get(t, r->cookie);
 	if (!e || e->host || !host.len)
 		return;

@@ -3,7 +3,8 @@
 """A client whose event loop is blocked for a while in the middle of an answer. late.py CONFIG: host, port, ca (none: plain),
 path, body, block_ms, how ("blocking", "asyncio": TLS in memory). Says when it was blocked, by the boot clock, and its
 processor time in that; and, if
-blocking, how long it heard nothing. between_ms: it is busy for so long, and calls again."""
+blocking, how long it heard nothing. between_ms: it is busy for so long, and calls again. again: it
+calls again at once, in the same TLS session."""
 import asyncio
 import json
 import os
@@ -33,10 +34,11 @@ def request(cfg):
     return (head + f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n").encode() + body
 
 
-def blocking(cfg, context):
+def blocking(cfg, context, session=None):
+    """The session that a later connection may go on with."""
     s = socket.create_connection((cfg.get("host", "127.0.0.1"), cfg["port"]))
     if context:
-        s = context.wrap_socket(s, server_hostname="localhost")
+        s = context.wrap_socket(s, server_hostname="localhost", session=session)
     s.sendall(request(cfg))
     reads, last = 0, None
     while s.recv(16384):
@@ -47,6 +49,9 @@ def blocking(cfg, context):
         if reads == BUSY_AFTER and cfg["block_ms"]:
             burn(cfg["block_ms"])
         last = boot_ns()
+    if context:
+        print("resumed", s.session_reused, flush=True)
+    return s.session if context else None
 
 
 async def in_memory(cfg, context):
@@ -72,7 +77,9 @@ sys.stdin.readline()
 if config["how"] == "asyncio":
     asyncio.run(in_memory(config, tls))
 else:
-    blocking(config, tls)
+    kept = blocking(config, tls)
+    if config.get("again"):
+        blocking(config, tls, kept)
     if config.get("between_ms"):
         burn(config["between_ms"])
         blocking(config, tls)

@@ -55,6 +55,7 @@ struct exchange_conn {
 	uint64_t dns_begin_ns, dns_end_ns; /* the name's look-up, before the connection */
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
 	bool tls_approximate;
+	int tls_resumed; /* -1 unknown */
 	int32_t exit_code, exit_signal;
 	uint32_t srtt_us, rtt_min_us, retransmits; /* so far */
 	/* The newest waits on its socket, in order of time; borrowed. */

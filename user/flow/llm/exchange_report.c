@@ -105,6 +105,7 @@ static void report_setup(const struct pending *p, const struct exchange_conn *co
 		c->tls_begin_ns = conn->tls_begin_ns;
 		c->tls_end_ns = conn->tls_end_ns;
 		c->tls_approximate = conn->tls_approximate;
+		c->tls_resumed = conn->tls_resumed;
 	}
 }
 
