@@ -76,15 +76,30 @@ def small_root():
     return root
 
 
+def call_from_root(root, count):
+    server = Server()
+    argv = ["chroot", root, "/client", "--port", str(server.port), "-n", str(count), "--quiet"]
+    perfbpf = Perfbpf(command=argv, ready=False)
+    assert perfbpf.child.wait(30) == 0, perfbpf.err()
+    return server, perfbpf
+
+
+def came_late(perfbpf):
+    """Its files are known when a program maps them: perfbpf has to win that race. Where it lost, it says so."""
+    return perfbpf.lost().get("late_attach") or any(c["mid_attach"] for c in perfbpf.calls())
+
+
 @case
 def other_root():
     """a program in another root, and a short one, from its first call on"""
     root = small_root()
     for count in (12, 1):
-        server = Server()
-        argv = ["chroot", root, "/client", "--port", str(server.port), "-n", str(count), "--quiet"]
-        perfbpf = Perfbpf(command=argv, ready=False)
-        assert perfbpf.child.wait(30) == 0, perfbpf.err()
+        server, perfbpf = call_from_root(root, count)
+        for _ in range(2):
+            if not e2e.loaded() or not came_late(perfbpf):
+                break
+            e2e.note("no processor was free to come in time, and that is said: once more")
+            server, perfbpf = call_from_root(root, count)
         check_calls(perfbpf, server, count, COLD_MS)
         check_nothing_lost(perfbpf)
 
