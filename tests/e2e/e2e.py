@@ -240,12 +240,14 @@ class Client:
 
 
 class Perfbpf:
-    def __init__(self, *options, command=None, ready=True, calls=True, output=True, quiet=False, **popen):
+    """prefix: what runs the program, as `unshare -m`."""
+
+    def __init__(self, *options, command=None, ready=True, calls=True, output=True, quiet=False, prefix=(), **popen):
         self.dir = directory()
         self.trace_path = os.path.join(self.dir, "trace.json")
         self.calls_path = os.path.join(self.dir, "calls.jsonl")
         self.err_path = os.path.join(self.dir, "stderr")
-        self.argv = [PERFBPF]
+        self.argv = [*prefix, PERFBPF]
         if output:
             self.argv += ["-o", self.trace_path]
         if calls:

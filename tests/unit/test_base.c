@@ -135,6 +135,21 @@ static void times_as_text(void **state)
 	assert_string_equal(clock_rfc3339(out, -1), "1969-12-31T23:59:59.999999999Z");
 }
 
+/* As the kernel writes it: "%-10s %10lld %9ld". */
+static void clocks_of_a_namespace(void **state)
+{
+	(void)state;
+	assert_int_equal(clock_parse_shift(SV("monotonic           0         0\nboottime            0         0\n")),
+			 0);
+	assert_int_equal(clock_parse_shift(SV("monotonic          -5         0\nboottime         3600         7\n")),
+			 3600000000007);
+	assert_int_equal(clock_parse_shift(SV("monotonic           5         0\nboottime           -7 500000000")),
+			 -6500000000);
+	assert_int_equal(clock_parse_shift(SV("boottime 9")), 0);
+	assert_int_equal(clock_parse_shift(SV("\n\nboottime x 1\n")), 0);
+	assert_int_equal(clock_parse_shift(SV("")), 0);
+}
+
 static void views_of_strings(void **state)
 {
 	struct sv rest;
@@ -199,6 +214,7 @@ int main(void)
 		cmocka_unit_test(json_reads),
 		cmocka_unit_test(text_for_terminals),
 		cmocka_unit_test(times_as_text),
+		cmocka_unit_test(clocks_of_a_namespace),
 		cmocka_unit_test(views_of_strings),
 		cmocka_unit_test(every_loss_has_a_name),
 	};

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 
 #define STAT_FIELDS	   22 /* up to starttime */
@@ -25,9 +26,17 @@ static uint64_t tick_ns(void)
 	return 1000000000ull / (uint64_t)(hz > 0 ? hz : 100);
 }
 
+/* What /proc/PID/stat tells this process of a time, in ns of the kernel's clock. */
+static uint64_t to_tick(uint64_t ns)
+{
+	uint64_t shift = (uint64_t)clock_boot_shift_ns();
+
+	return (ns + shift) / tick_ns() * tick_ns() - shift;
+}
+
 bool target_start_matches(const struct proc_stat *p, uint64_t exact_start_ns)
 {
-	return exact_start_ns / tick_ns() * tick_ns() == p->start_ns;
+	return to_tick(exact_start_ns) == p->start_ns;
 }
 
 static bool take_field(struct sv *rest, uint64_t *out)
@@ -74,7 +83,7 @@ int target_parse_stat(struct sv text, struct proc_stat *out)
 		if (field == 4)
 			out->ppid = (pid_t)n;
 	}
-	out->start_ns = n * tick_ns();
+	out->start_ns = n * tick_ns() - (uint64_t)clock_boot_shift_ns();
 	return 0;
 }
 

@@ -1,0 +1,198 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What perfbpf finds around itself: clocks that were moved, rights and limits that are missing, no list of libraries; and what
+it leaves behind when it is killed."""
+import datetime
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import e2e
+from e2e import CLIENT, PERFBPF, Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, check_trace
+
+# Attached while the program is on its way to its first call: that call pays for the first traps.
+COLD_MS = 50
+
+
+def waiting_client(server, name, count=3):
+    argv = [CLIENT, "--port", str(server.port), "--cacert", server.cert, "-n", str(count), "--quiet", "--id", name, "--wait"]
+    return Client(argv)
+
+
+def need(program):
+    if not shutil.which(program):
+        raise Skip(f"no {program}")
+
+
+def works(*argv):
+    """What must work here for a test to say anything."""
+    need(argv[0])
+    done = subprocess.run([*argv, "true"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Skip(f"{argv[0]}: {done.stderr.strip()}")
+
+
+# --- clocks --------------------------------------------------------------------------------------------------------------
+
+
+def seconds_of(text):
+    """Unix time of RFC 3339 with nanoseconds."""
+    whole, rest = text.rstrip("Z").split(".")
+    when = datetime.datetime.fromisoformat(whole).replace(tzinfo=datetime.timezone.utc)
+    return when.timestamp() + int(rest) / 1e9
+
+
+@cases([("an hour ahead", "3600"), ("behind", "-7")])
+def moved_clock(seconds):
+    """perfbpf in a time namespace: times are those of the world"""
+    prefix = ["unshare", "-T", "--boottime", seconds]
+    works(*prefix)
+    server = Server()
+    client = waiting_client(server, "moved")
+    before = time.time()
+    perfbpf = Perfbpf("-p", client.pid, prefix=prefix)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    after = time.time()
+    for call, truth in check_calls(perfbpf, server, 3, COLD_MS):
+        assert before < seconds_of(call["start_time"]) < after, (before, call["start_time"], after)
+        wall = truth["first_byte_ns"] / 1e9 + time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert abs(seconds_of(call["start_time"]) - wall) < 0.05, (call["start_time"], wall)
+    check_nothing_lost(perfbpf)
+    end_us = (after - before) * 1e6
+    for event in check_trace(perfbpf)["traceEvents"]:
+        assert event["ph"] != "X" or event["ts"] + event["dur"] < end_us, f"in the future: {event}"
+
+
+@case
+def moved_clock_everybody():
+    """perfbpf -a in a time namespace: processes that run already are known by when they began"""
+    prefix = ["unshare", "-T", "--boottime", "3600", "--kill-child"]
+    works(*prefix)
+    server = Server()
+    client = waiting_client(server, "listed")
+    perfbpf = Perfbpf("-a", "-d", "2", prefix=prefix)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    calls = [c for c in perfbpf.calls() if c["peer"] and c["peer"]["port"] == server.port]
+    assert [c["process"] for c in calls] == ["modelclient"] * 3, calls
+    assert {c["exe"] for c in calls} == {CLIENT}, calls
+
+
+# --- files, rights, limits -------------------------------------------------------------------------------------------------
+
+
+@case
+def no_library_list():
+    """a root without ld.so.conf and ld.so.cache"""
+    hide = "for f in /etc/ld.so.conf /etc/ld.so.cache; do mount --bind /dev/null $f || exit; done; exec \"$@\""
+    prefix = ["unshare", "-m", "sh", "-c", hide, "sh"]
+    works(*prefix)
+    server = Server()
+    client = waiting_client(server, "unlisted")
+    perfbpf = Perfbpf("-p", client.pid, prefix=prefix)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_calls(perfbpf, server, 3, COLD_MS)
+    check_nothing_lost(perfbpf)
+    assert "ld.so" not in perfbpf.err(), perfbpf.err()
+
+
+def with_rights(*names):
+    rights = "-all" + "".join(f",+{name}" for name in names)
+    return ["setpriv", "--bounding-set", rights, "--inh-caps", rights]
+
+
+@case
+def four_rights():
+    """with CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH alone: every call, nothing missing"""
+    # what the test writes into belongs to root, and so does perfbpf: no right is needed for that
+    prefix = with_rights("bpf", "perfmon", "sys_ptrace", "dac_read_search")
+    works(*prefix)
+    server = Server()
+    client = waiting_client(server, "rights")
+    perfbpf = Perfbpf("--strict", "-p", client.pid, prefix=prefix)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_calls(perfbpf, server, 3, COLD_MS)
+    check_nothing_lost(perfbpf)
+
+
+@case
+def small_memlock():
+    """a limit of 64 KiB for locked memory: works, or says so, and the limit stays what it was"""
+    prefix = ["prlimit", "--memlock=65536:65536", "--"]
+    works(*prefix)
+    server = Server()
+    client = waiting_client(server, "locked")
+    perfbpf = Perfbpf("-p", client.pid, prefix=prefix)
+    limits = e2e.read_text(f"/proc/{perfbpf.child.pid}/limits")
+    assert re.search(r"Max locked memory +65536 +65536 ", limits), limits
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_calls(perfbpf, server, 3, COLD_MS)
+
+
+LOCKED_DOWN = "mount -t tmpfs t /sys/kernel/security && echo '[confidentiality]' >/sys/kernel/security/lockdown && exec \"$@\""
+
+
+@cases([
+    ("root without CAP_BPF, as in a container", [], "CAP_BPF", "--privileged"),
+    ("a kernel that is locked down", ["unshare", "-m", "sh", "-c", LOCKED_DOWN, "sh"], "lockdown", "lockdown=integrity"),
+])
+def refused(before, word, hint):
+    """no BPF: one line with the cause and a hint"""
+    prefix = [*before, *with_rights("sys_ptrace")]
+    works(*prefix)
+    target = e2e.start(["sleep", "60"])
+    done = subprocess.run([*prefix, PERFBPF, "-o", os.path.join(e2e.directory(), "t"), "-p", str(target.pid)],
+                          capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1, done
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2 and "hint: " in lines[1] and hint in lines[1] and word in done.stderr, done.stderr
+
+
+# --- killed outright -------------------------------------------------------------------------------------------------------
+
+
+def named_probes():
+    """Lines of uprobe_events: what is left in there outlives its maker."""
+    folder = e2e.directory()
+    if subprocess.run(["mount", "-t", "tracefs", "t", folder], capture_output=True, check=False).returncode:
+        return None
+    text = e2e.read_text(os.path.join(folder, "uprobe_events"))
+    subprocess.run(["umount", folder], check=False)
+    return text.splitlines()
+
+
+@cases([("links of many, 10 times", "--attach=multi", 10), ("perf events, twice", "--attach=perf", 2)])
+def killed_outright(how, times):
+    """SIGKILL: no probe is left, the traced program goes on, and the next run sees its calls"""
+    server = Server()
+    client = waiting_client(server, "survivor", 4)
+    events = named_probes()
+    for _ in range(times):
+        perfbpf = Perfbpf(how, "-p", client.pid)
+        folder = f"/proc/{perfbpf.child.pid}/fd"
+        mine = [os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)]
+        assert any("bpf" in name or "perf_event" in name for name in mine), mine
+        perfbpf.child.kill()
+        perfbpf.child.wait()
+        assert not os.path.exists(perfbpf.trace_path)
+    assert named_probes() == events
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_calls(perfbpf, server, 4, COLD_MS)
+    check_nothing_lost(perfbpf)
+
+
+e2e.run_cases()
