@@ -68,4 +68,6 @@ ABI(ev_exec);
 ABI(ev_fork);
 ABI(ev_exit);
 ABI(ev_sample);
+ABI(ev_sqlite_text);
+ABI(ev_sqlite_run);
 ABI(proc_identity);

@@ -40,7 +40,9 @@ enum ev_kind {
 	EV_SAMPLING = 21,  /* struct ev_sampling, made in user space: that there are samples, and what one stands for */
 	EV_DNS = 22,	   /* struct ev_dns: a target asked a name server, or was answered */
 	EV_CPU = 23,	   /* struct ev_cpu, made in user space: processor time of a process that makes calls */
-	EV_KIND_MAX = 23,
+	EV_SQLITE_TEXT = 24, /* struct ev_sqlite_text: a statement of SQLite was prepared, or could not be */
+	EV_SQLITE_RUN = 25,  /* struct ev_sqlite_run: a statement of SQLite has run */
+	EV_KIND_MAX = 25,
 };
 
 /* ev_head.flags */
@@ -322,6 +324,28 @@ struct ev_dns {
 	__u8 bytes[];
 };
 
+struct ev_sqlite_text {
+	struct ev_head h;
+	__u64 start_ns; /* of the process */
+	__u64 stmt;	/* its address; 0: it could not be prepared */
+	__u64 entry_ns; /* when the call began */
+	__u32 exec_id;
+	__s32 result; /* of the call */
+	__u32 len;
+	__u32 cut; /* 1: the text went on */
+	__u8 bytes[];
+};
+
+struct ev_sqlite_run {
+	struct ev_head h; /* ts_ns: its end; tid: of its first step */
+	__u64 start_ns;	  /* of the process */
+	__u64 stmt;
+	__u64 begin_ns; /* its first step was entered */
+	__u64 rows;
+	__u32 exec_id;
+	__s32 result; /* of the last step; SQLITE_OK: it was reset */
+};
+
 /* The value of CODEX_TOOL_CALL_ID in its environment follows, without a NUL. */
 struct ev_tool_call {
 	struct ev_head h; /* tgid: the process */
@@ -412,7 +436,13 @@ enum tls_abi {
 	 */
 	TLS_ABI_GO_ENTRY = 2,
 	TLS_ABI_GO_RETURN = 3,
+	/* Functions of SQLite; their roles are SQLITE_ROLE_*. PREPARE: the length's argument number is that of **stmt.
+	 */
+	TLS_ABI_SQLITE = 4,
 };
+#define SQLITE_ROLE_PREPARE	       1
+#define SQLITE_ROLE_STEP	       2
+#define SQLITE_ROLE_RESET	       3 /* and finalize: entry only */
 #define TLS_COOKIE(role, len_arg, abi) ((__u64)(role) | ((__u64)(len_arg) << 8) | ((__u64)(abi) << 16))
 #define TLS_COOKIE_ROLE(c)	       ((__u32)((c)&0xff))
 #define TLS_COOKIE_LEN_ARG(c)	       ((__u32)(((c) >> 8) & 0xff))
@@ -541,6 +571,8 @@ EV_ASSERT(sizeof(struct ev_exec) == 64);
 EV_ASSERT(sizeof(struct ev_cpu) == 48);
 EV_ASSERT(sizeof(struct ev_dns) == 56);
 EV_ASSERT(sizeof(struct ev_tool_call) == 40);
+EV_ASSERT(sizeof(struct ev_sqlite_text) == 64);
+EV_ASSERT(sizeof(struct ev_sqlite_run) == 64);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct ev_sample) == 80);

@@ -79,6 +79,9 @@
 #define LIMIT_FILENAME_BYTES 256
 #define LIMIT_ARGS_BYTES     1024
 
+/* Bytes of a statement's text that SQLite prepares. */
+#define LIMIT_SQL_BYTES 4096
+
 /* Bytes of a message of DNS: with EDNS (RFC 6891) resolvers ask for 1232, and what they need comes first. */
 #define LIMIT_DNS_BYTES 1024
 

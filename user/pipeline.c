@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "flow/agent/verdict.h"
 #include "flow/db/db.h"
+#include "flow/db/sqlite.h"
 #include "flow/halves.h"
 #include "flow/interest.h"
 #include "flow/llm/dialect.h"
@@ -35,6 +36,7 @@ struct pipeline {
 	struct counters *counters;
 	struct exchanges *exchanges;
 	struct mcp *mcp;
+	struct sqlite *sqlite; /* NULL: not asked for */
 	struct spans *spans;
 	struct coverage *coverage;
 	struct agents *agents;
@@ -910,12 +912,43 @@ static void on_exit_record(void *ctx, const struct rec_exit *r)
 	conns_push_exit(p->conns, r);
 	mcp_exit(p->mcp, &r->proc, r->code, r->signal, r->ts_ns);
 	wires_push_exit(p->wires, r);
+	if (p->sqlite)
+		sqlite_forget(p->sqlite, r->proc.tgid);
 	procs_push_exit(p->procs, r);
 }
 
 static void on_wire(void *ctx, const struct rec_wire *r)
 {
 	wires_push(((struct pipeline *)ctx)->wires, r);
+}
+
+static void on_sqlite_text(void *ctx, const struct rec_sqlite_text *r)
+{
+	struct pipeline *p = ctx;
+
+	if (p->sqlite)
+		sqlite_push_text(p->sqlite, &(struct sqlite_text){.proc = r->proc,
+								  .stmt = r->stmt,
+								  .entry_ns = r->entry_ns,
+								  .ts_ns = r->ts_ns,
+								  .tid = r->tid,
+								  .result = r->result,
+								  .cut = r->cut,
+								  .text = r->text});
+}
+
+static void on_sqlite_run(void *ctx, const struct rec_sqlite_run *r)
+{
+	struct pipeline *p = ctx;
+
+	if (p->sqlite)
+		sqlite_push_run(p->sqlite, &(struct sqlite_run){.proc = r->proc,
+								.stmt = r->stmt,
+								.begin_ns = r->begin_ns,
+								.end_ns = r->ts_ns,
+								.rows = r->rows,
+								.tid = r->tid,
+								.result = r->result});
 }
 
 static void on_hello(void *ctx, const struct rec_hello *r)
@@ -1016,6 +1049,8 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_files = on_files,
 		.on_cpu = on_cpu,
 		.on_dns = on_dns,
+		.on_sqlite_text = on_sqlite_text,
+		.on_sqlite_run = on_sqlite_run,
 		.on_tool_call = on_tool_call,
 		.on_sample = on_sample,
 		.on_frame = on_frame,
@@ -1038,12 +1073,14 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->mcp = mcp_new(&mcp_cfg, &p->lost, &mcp_sink);
 	p->conns = conns_new(&p->lost, &conn_sink);
 	p->wires = wires_new(&p->lost, &wire_sink);
+	if (cfg->db)
+		p->sqlite = sqlite_new(&p->lost, &(struct db_sink){p, on_db});
 	p->halves = halves_new(&p->lost, &halves_sink);
 	p->profile = profile_new(&p->lost);
 	p->dns = dns_new(&p->lost, &dns_sink);
 	p->counters = counters_new();
-	if (!p->profile || !p->dns || !p->counters || !p->wires || !p->agents || !p->spans || !p->coverage ||
-	    !p->procs || !p->exchanges || !p->mcp || !p->conns || !p->halves) {
+	if ((cfg->db && !p->sqlite) || !p->profile || !p->dns || !p->counters || !p->wires || !p->agents || !p->spans ||
+	    !p->coverage || !p->procs || !p->exchanges || !p->mcp || !p->conns || !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -1075,6 +1112,7 @@ void pipeline_free(struct pipeline *p)
 	profile_free(p->profile);
 	mcp_free(p->mcp);
 	wires_free(p->wires);
+	sqlite_free(p->sqlite);
 	dns_free(p->dns);
 	counters_free(p->counters);
 	procs_free(p->procs);

@@ -742,6 +742,8 @@ static int open_probes(struct session *s)
 	if (!s->mapwatch)
 		log_info("libraries that targets load later are not seen: perf_event_open: %s", strerror(errno));
 	s->discover = discover_new(s->probes);
+	if (s->discover && s->o->db)
+		discover_sqlite(s->discover);
 	return s->discover ? 0 : -ENOMEM;
 }
 

@@ -379,4 +379,60 @@ def redis_commands(tls):
     )
 
 
+# --- SQLite -----------------------------------------------------------------------------------------------------------------
+
+RECURSIVE = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 300000) SELECT count(*) FROM r"
+
+
+@cases([("session", []), ("perf events", ["--attach", "perf"])])
+def sqlite_python(options):
+    """python's sqlite3"""
+    steps = [
+        ["query", "CREATE TABLE t (a integer, b text UNIQUE)"],
+        ["query", f"INSERT INTO t VALUES (1, '{CANARY}'), (2, 'x')"],
+        ["query", f"SELECT * FROM t WHERE a IN (1, 2, 3) AND b <> ? -- {CANARY}", CANARY],
+        ["query", f"SELECT * FROM t WHERE a IN (1, 2, 3) AND b <> ? -- {CANARY}", CANARY],
+        ["query", f'SELECT "a" FROM "t" WHERE "b" = "{CANARY}"'],
+        ["query", "INSERT INTO t VALUES (3, 'x')"],
+        ["query", f"SELEC '{CANARY}'"],
+        ["query", RECURSIVE],
+    ]
+    select = "SELECT * FROM t WHERE a IN (?) AND b <> ?"
+    want = [
+        ("CREATE TABLE t (a integer, b text UNIQUE)", 0, None),
+        ("INSERT INTO t VALUES (?, ?)", 0, None),
+        (select, 1, None),
+        (select, 1, None),
+        ('SELECT "a" FROM "t" WHERE "b" = ?', 1, None),
+        ("INSERT INTO t VALUES (?, ?)", None, "19"),
+        ("SELEC ?", None, "1"),
+        (re.sub(r"\b\d+\b", "?", RECURSIVE), 1, None),
+    ]
+    path = os.path.join(e2e.directory(), "x.sqlite")
+    have = check(trace("sqlite", {"path": path}, steps, *options), want, "sqlite")
+    assert have[-1]["dur_ms"] > 5, have[-1]
+
+
+@case
+def sqlite_cli():
+    """sqlite3 says itself how long a statement took"""
+    sql = f".timer on\n{RECURSIVE};\nSELECT '{CANARY}' UNION ALL SELECT 'x';\n"
+    path = os.path.join(e2e.directory(), "sql")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(sql)
+    perfbpf = Perfbpf(
+        "--db", command=["sh", "-c", f"exec {program('sqlite3')} :memory: < {path}"], stdout=subprocess.PIPE, text=True
+    )
+    out, _ = perfbpf.child.communicate(timeout=60)
+    assert perfbpf.child.returncode == 0, perfbpf.err()
+    for name in (perfbpf.trace_path, perfbpf.calls_path, perfbpf.err_path):
+        assert CANARY not in e2e.read_text(name)
+    want = [(re.sub(r"\b\d+\b", "?", RECURSIVE), 1, None), ("SELECT ? UNION ALL SELECT ?", 2, None)]
+    have = check(perfbpf, want, "sqlite")
+    said = [1000 * float(s) for s in re.findall(r"Run Time: real ([0-9.]+)", out)]
+    # What it says includes the time to prepare and to print, and is rounded to a millisecond.
+    assert len(said) == 2 and abs(have[0]["dur_ms"] - said[0]) <= 0.05 * said[0] + 1 + SLACK_MS, (have, said)
+    e2e.note(f"a statement of {have[0]['dur_ms']:.3f} ms, by sqlite3 itself {said[0]:.0f}")
+
+
 e2e.run_cases()

@@ -163,6 +163,8 @@ static void test_object(void **state)
 	SAME_SIZE(ev_fork);
 	SAME_SIZE(ev_exit);
 	SAME_SIZE(ev_sample);
+	SAME_SIZE(ev_sqlite_text);
+	SAME_SIZE(ev_sqlite_run);
 	SAME_SIZE(config);
 	SAME_SIZE(target);
 	SAME_SIZE(conn_map_key);
@@ -178,6 +180,8 @@ static void test_object(void **state)
 	SAME_OFFSET(ev_exit, cpu_ns);
 	SAME_OFFSET(ev_sample, syscall);
 	SAME_OFFSET(ev_sample, frames);
+	SAME_OFFSET(ev_sqlite_text, bytes);
+	SAME_OFFSET(ev_sqlite_run, result);
 	SAME_OFFSET(conn_state, flags);
 	SAME_OFFSET(conn_state, skip_ns);
 	SAME_OFFSET(conn_map_key, exec_id);

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "maps.h"
+#include "sqlitefind.h"
 
 #define DISCOVER_FILES_MAX 65536 /* remembered; later files are looked at each time again */
 
@@ -30,6 +31,7 @@ struct file_key {
 
 struct verdict { /* both: a file with two TLS stacks */
 	bool probed, refused;
+	bool sqlite;	    /* its functions are probed */
 	uint64_t probed_ns; /* CLOCK_BOOTTIME */
 	const char *reason; /* why refused; NULL: no memory. Kept until the end */
 };
@@ -82,6 +84,7 @@ struct discover {
 	struct waiting *waiting;
 	unsigned waiting_count;
 	bool haste;
+	bool sqlite;	   /* is looked for */
 	uint64_t haste_ns; /* since then */
 };
 
@@ -203,6 +206,28 @@ static struct file *recall(const struct discover *d, const struct file_key *key)
 	return f;
 }
 
+void discover_sqlite(struct discover *d)
+{
+	d->sqlite = true;
+}
+
+static void probe_sqlite(struct discover *d, const char *path, const char *shown, const struct elf *elf,
+			 struct verdict *v)
+{
+	struct tls_find found;
+	char text[256];
+	int err = sqlitefind(elf, &found);
+
+	if (err == -ENOENT)
+		return;
+	if (!err)
+		err = probes_attach_file(d->probes, path, shown, elf, &found);
+	v->sqlite = !err;
+	if (err)
+		log_warn("%s: its SQLite functions cannot be probed: %s", log_safe(text, sizeof(text), sv_of(shown)),
+			 err == -EINVAL && *found.reason ? found.reason : strerror(-err));
+}
+
 /* Finds, attaches. */
 static struct verdict probe_elf(struct discover *d, const char *path, const char *shown, const struct elf *elf)
 {
@@ -219,6 +244,8 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 	}
 	for (unsigned i = 0; i < found.count; i++)
 		attach_stack(d, path, shown, elf, &found.stacks[i], &v);
+	if (d->sqlite && err != -EIO)
+		probe_sqlite(d, path, shown, elf, &v);
 	return v;
 }
 
@@ -329,7 +356,7 @@ static void note_use(struct discover *d, struct file *f, pid_t pid, const char *
 {
 	if (f->detached)
 		attach_again(d, f, path, shown);
-	if (!f->verdict.probed || f->kept)
+	if (!(f->verdict.probed || f->verdict.sqlite) || f->kept)
 		return;
 	if (!pid || d->keep)
 		keep_file(d, f);
@@ -545,7 +572,8 @@ static void on_path(void *ctx, const char *path)
 {
 	struct walk *w = ctx;
 
-	look_at(w->d, 0, path, path, &w->r);
+	if (w->d->sqlite || !strstr(path, "/libsqlite3.so."))
+		look_at(w->d, 0, path, path, &w->r);
 }
 
 struct discover_result discover_command(struct discover *d, const char *program)

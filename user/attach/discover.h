@@ -32,6 +32,8 @@ struct discover_result {
 
 struct discover *discover_new(struct probes *probes); /* NULL: ENOMEM; probes are borrowed */
 void discover_free(struct discover *d);
+/* From now on SQLite is looked for too (sqlitefind.h), and probed; results count TLS only. */
+void discover_sqlite(struct discover *d);
 
 void discover_haste(struct discover *d, bool on);
 /* Looks through one of the files that wait. False: there is none. */

@@ -274,6 +274,14 @@ static void prepare(struct probes *p)
 	bpf_program__set_autoload(skel->progs.tls_return, !session);
 	if (f->mode != PROBES_PERF)
 		bpf_program__set_expected_attach_type(skel->progs.tls_go, ATTACH_UPROBE_MULTI);
+	bpf_program__set_autoload(skel->progs.sqlite_entry, p->cfg.db);
+	bpf_program__set_autoload(skel->progs.sqlite_return, p->cfg.db);
+	if (f->mode != PROBES_PERF) {
+		bpf_program__set_expected_attach_type(skel->progs.sqlite_entry, ATTACH_UPROBE_MULTI);
+		bpf_program__set_expected_attach_type(skel->progs.sqlite_return, ATTACH_UPROBE_MULTI);
+	}
+	if (!p->cfg.db)
+		bpf_map__set_max_entries(skel->maps.sqlite_runs, 1);
 	if (session) {
 		bpf_program__set_expected_attach_type(skel->progs.tls_session, ATTACH_UPROBE_SESSION);
 	} else if (f->mode == PROBES_MULTI) {
@@ -533,19 +541,33 @@ static bool is_go(const struct tls_func *func)
 	return func->abi == TLS_ABI_GO_ENTRY || func->abi == TLS_ABI_GO_RETURN;
 }
 
+static bool is_sqlite(const struct tls_func *func)
+{
+	return func->abi == TLS_ABI_SQLITE;
+}
+
 /* Where a program looks at a function: at the entry and at the return of C's, at all probes of Go's as entries. */
-enum where { AT_ENTRY, AT_RETURN, AT_GO };
+enum where { AT_ENTRY, AT_RETURN, AT_GO, AT_SQLITE, AT_SQLITE_RETURN };
+
+static bool is_return(enum where where)
+{
+	return where == AT_RETURN || where == AT_SQLITE_RETURN;
+}
 
 static bool looks_at(const struct tls_func *func, enum where where)
 {
 	switch (where) {
 	case AT_ENTRY:
-		return !is_go(func);
+		return !is_go(func) && !is_sqlite(func);
 	case AT_RETURN: /* a record is read before it is sealed */
-		return !is_go(func) && func->role != TLS_ROLE_FREE &&
+		return !is_go(func) && !is_sqlite(func) && func->role != TLS_ROLE_FREE &&
 		       !(func->abi == TLS_ABI_AEAD && func->role == TLS_ROLE_WRITE);
 	case AT_GO:
 		return is_go(func);
+	case AT_SQLITE:
+		return is_sqlite(func);
+	case AT_SQLITE_RETURN:
+		return is_sqlite(func) && func->role != SQLITE_ROLE_RESET;
 	}
 	return false;
 }
@@ -561,7 +583,7 @@ static int attach_multi(struct file *f, const char *path, const struct bpf_progr
 		.path = (uintptr_t)path,
 		.offsets = (uintptr_t)offsets,
 		.cookies = (uintptr_t)cookies,
-		.multi_flags = where == AT_RETURN ? UPROBE_MULTI_RETURN : 0,
+		.multi_flags = is_return(where) ? UPROBE_MULTI_RETURN : 0,
 	};
 	unsigned i;
 	int fd;
@@ -601,6 +623,11 @@ static int attach_links(struct probes *p, struct file *f, const char *path, unsi
 	}
 	if (!err)
 		err = attach_multi(f, path, skel->progs.tls_go, ATTACH_UPROBE_MULTI, AT_GO, first, count);
+	if (!err)
+		err = attach_multi(f, path, skel->progs.sqlite_return, ATTACH_UPROBE_MULTI, AT_SQLITE_RETURN, first,
+				   count);
+	if (!err)
+		err = attach_multi(f, path, skel->progs.sqlite_entry, ATTACH_UPROBE_MULTI, AT_SQLITE, first, count);
 	while (err && f->fd_count > before)
 		close(f->fds[--f->fd_count]);
 	return err;
@@ -610,7 +637,7 @@ static int attach_perf(struct file *f, const char *path, const struct bpf_progra
 		       unsigned i)
 {
 	const struct tls_func *func = &f->found.funcs[i];
-	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(f, func), .retprobe = where == AT_RETURN);
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(f, func), .retprobe = is_return(where));
 	struct bpf_link *link;
 
 	if (!looks_at(func, where))
@@ -631,12 +658,33 @@ static int attach_one(struct probes *p, struct file *f, const char *path, unsign
 	err = attach_perf(f, path, p->skel->progs.tls_return, AT_RETURN, i);
 	if (!err)
 		err = attach_perf(f, path, p->skel->progs.tls_entry, AT_ENTRY, i);
+	if (!err)
+		err = attach_perf(f, path, p->skel->progs.sqlite_return, AT_SQLITE_RETURN, i);
+	if (!err)
+		err = attach_perf(f, path, p->skel->progs.sqlite_entry, AT_SQLITE, i);
 	return err ? err : attach_perf(f, path, p->skel->progs.tls_go, AT_GO, i);
+}
+
+/* Reading and writing both; or that statements run. */
+static bool is_useful(const struct file *f)
+{
+	bool reads = false, writes = false, steps = false;
+
+	for (unsigned i = 0; i < f->found.count; i++) {
+		const struct tls_func *func = &f->found.funcs[i];
+
+		if (f->pub.status[i])
+			continue;
+		reads |= !is_sqlite(func) && func->role == TLS_ROLE_READ;
+		writes |= !is_sqlite(func) && func->role == TLS_ROLE_WRITE;
+		steps |= is_sqlite(func) && func->role == SQLITE_ROLE_STEP;
+	}
+	return steps || (reads && writes);
 }
 
 static int attach_all(struct probes *p, struct file *f, const char *path)
 {
-	unsigned i, works[TLS_ROLE_FREE + 1] = {0};
+	unsigned i;
 	int err = 0;
 
 	/* One link for the whole file: detaching costs tens of milliseconds a link. */
@@ -649,10 +697,7 @@ static int attach_all(struct probes *p, struct file *f, const char *path)
 	}
 	if (!err)
 		p->skel->bss->attached_ns[f->slot] = f->slot ? clock_boot_ns() : 0;
-	for (i = 0; i < f->found.count; i++)
-		if (!f->pub.status[i] && f->found.funcs[i].role <= TLS_ROLE_FREE)
-			works[f->found.funcs[i].role]++;
-	if (works[TLS_ROLE_READ] && works[TLS_ROLE_WRITE])
+	if (is_useful(f))
 		return 0;
 	return err ? err : -ENOENT;
 }
@@ -1073,5 +1118,7 @@ void probes_tick(struct probes *p, uint64_t now_ns)
 		return;
 	if (p->next_sweep_ns)
 		reclaim_sweep(p->reclaim, now_ns);
+	if (p->next_sweep_ns && p->cfg.db)
+		reclaim_sweep_map(p->reclaim, bpf_map__fd(p->skel->maps.sqlite_runs));
 	p->next_sweep_ns = now_ns + SWEEP_INTERVAL_NS;
 }

@@ -434,11 +434,23 @@ static void sweep_goroutines(struct reclaim *r)
 	}
 }
 
-void reclaim_sweep(struct reclaim *r, uint64_t now_ns)
+void reclaim_sweep_map(struct reclaim *r, int fd)
 {
 	struct conn_map_key key, next;
+	bool more = bpf_map_get_next_key(fd, NULL, &next) == 0;
+
+	/* A key that is deleted before its successor was asked for would start the walk again. */
+	while (more) {
+		key = next;
+		more = bpf_map_get_next_key(fd, &key, &next) == 0;
+		if (!is_target(r, key.tgid))
+			bpf_map_delete_elem(fd, &key);
+	}
+}
+
+void reclaim_sweep(struct reclaim *r, uint64_t now_ns)
+{
 	struct process *p, *after;
-	bool more = bpf_map_get_next_key(r->conns_fd, NULL, &next) == 0;
 
 	HASH_ITER (hh, r->processes, p, after) {
 		if (!is_target(r, p->tgid))
@@ -446,11 +458,5 @@ void reclaim_sweep(struct reclaim *r, uint64_t now_ns)
 	}
 	sweep_halves(r, now_ns);
 	sweep_goroutines(r);
-	/* A key that is deleted before its successor was asked for would start the walk again. */
-	while (more) {
-		key = next;
-		more = bpf_map_get_next_key(r->conns_fd, &key, &next) == 0;
-		if (!is_target(r, key.tgid))
-			bpf_map_delete_elem(r->conns_fd, &key);
-	}
+	reclaim_sweep_map(r, r->conns_fd);
 }

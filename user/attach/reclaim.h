@@ -29,6 +29,8 @@ void reclaim_unix_sweep(struct reclaim *r, const uint64_t *cookies, size_t count
 /* The process is not traced any more: all its connections. */
 void reclaim_process(struct reclaim *r, uint32_t tgid);
 void reclaim_tick(struct reclaim *r, uint64_t now_ns);
+/* The same of another map with keys of struct conn_map_key. */
+void reclaim_sweep_map(struct reclaim *r, int fd);
 /* State whose process is no target, seen or not: for records that were lost. Walks the whole map, so not often. */
 void reclaim_sweep(struct reclaim *r, uint64_t now_ns);
 

@@ -66,7 +66,7 @@ bool target_filter_match_text(const struct target_filter *f, struct sv exe, stru
  * Absolute paths, each file once. Nothing is executed. 0 or -errno (-ENOENT: no such program in PATH, -EACCES: only
  * ones that cannot be executed). What cannot be found beyond the program is left out. */
 int target_files_of_command(const char *program, void (*fn)(void *ctx, const char *path), void *ctx);
-/* TLS libraries that ld.so.cache knows (libssl.so.*, libgnutls.so.*). */
+/* TLS libraries that ld.so.cache knows (libssl.so.*, libgnutls.so.*), and SQLite (libsqlite3.so.*). */
 void target_system_tls(void (*fn)(void *ctx, const char *path), void *ctx);
 
 #endif

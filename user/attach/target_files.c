@@ -136,7 +136,8 @@ static int add_cached(void *ctx, const char *soname, const char *path)
 
 static bool is_tls_library(const char *name)
 {
-	return !strncmp(name, "libssl.so.", 10) || !strncmp(name, "libgnutls.so.", 13);
+	return !strncmp(name, "libssl.so.", 10) || !strncmp(name, "libgnutls.so.", 13) ||
+	       !strncmp(name, "libsqlite3.so.", 14); /* of --db; who does not want it leaves it out */
 }
 
 static int add_cached_tls(void *ctx, const char *soname, const char *path)

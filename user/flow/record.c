@@ -405,6 +405,51 @@ static bool push_dns(struct record *r, const uint8_t *p, size_t len)
 	return true;
 }
 
+static bool push_sqlite_text(struct record *r, const uint8_t *p, size_t len)
+{
+	struct ev_sqlite_text e;
+	struct rec_sqlite_text t;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.len > len - sizeof(e) || e.entry_ns > e.h.ts_ns || (!e.stmt && !e.result))
+		return false;
+	t = (struct rec_sqlite_text){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.stmt = e.stmt,
+		.entry_ns = e.entry_ns,
+		.ts_ns = e.h.ts_ns,
+		.tid = e.h.tid,
+		.result = e.result,
+		.cut = e.cut != 0,
+		.text = {(const char *)p + sizeof(e), e.len},
+	};
+	if (r->sink.on_sqlite_text)
+		r->sink.on_sqlite_text(r->sink.ctx, &t);
+	return true;
+}
+
+static bool push_sqlite_run(struct record *r, const uint8_t *p)
+{
+	struct ev_sqlite_run e;
+	struct rec_sqlite_run run;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.begin_ns > e.h.ts_ns)
+		return false;
+	run = (struct rec_sqlite_run){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.stmt = e.stmt,
+		.begin_ns = e.begin_ns,
+		.ts_ns = e.h.ts_ns,
+		.rows = e.rows,
+		.tid = e.h.tid,
+		.result = e.result,
+	};
+	if (r->sink.on_sqlite_run)
+		r->sink.on_sqlite_run(r->sink.ctx, &run);
+	return true;
+}
+
 static bool push_tool_call(struct record *r, const uint8_t *p, size_t len)
 {
 	struct ev_tool_call e;
@@ -576,6 +621,8 @@ static size_t fixed_size(unsigned kind)
 		[EV_SAMPLING] = sizeof(struct ev_sampling),
 		[EV_DNS] = sizeof(struct ev_dns),
 		[EV_CPU] = sizeof(struct ev_cpu),
+		[EV_SQLITE_TEXT] = sizeof(struct ev_sqlite_text),
+		[EV_SQLITE_RUN] = sizeof(struct ev_sqlite_run),
 	};
 
 	return kind <= EV_KIND_MAX ? size[kind] : 0;
@@ -621,6 +668,10 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 		return push_cpu(r, p);
 	case EV_DNS:
 		return push_dns(r, p, h->size);
+	case EV_SQLITE_TEXT:
+		return push_sqlite_text(r, p, h->size);
+	case EV_SQLITE_RUN:
+		return push_sqlite_run(r, p);
 	case EV_TOOL_CALL:
 		return push_tool_call(r, p, h->size);
 	case EV_SAMPLE:

@@ -171,6 +171,26 @@ struct rec_dns {
 	size_t len;
 };
 
+/* SQLite prepared a statement, or could not; and one has run. As in ev_sqlite_text and ev_sqlite_run. */
+struct rec_sqlite_text {
+	struct proc_key proc;
+	uint64_t stmt; /* 0: it failed */
+	uint64_t entry_ns, ts_ns;
+	uint32_t tid;
+	int32_t result;
+	bool cut;
+	struct sv text; /* borrowed */
+};
+
+struct rec_sqlite_run {
+	struct proc_key proc;
+	uint64_t stmt;
+	uint64_t begin_ns, ts_ns;
+	uint64_t rows;
+	uint32_t tid;
+	int32_t result;
+};
+
 /* Its program was started for this tool call of a model's answer. */
 struct rec_tool_call {
 	struct proc_key proc;
@@ -264,6 +284,8 @@ struct record_sink {
 	void (*on_sample)(void *ctx, const struct rec_sample *r);
 	void (*on_frame)(void *ctx, const struct rec_frame *r);
 	void (*on_sampling)(void *ctx, const struct rec_sampling *r);
+	void (*on_sqlite_text)(void *ctx, const struct rec_sqlite_text *r);
+	void (*on_sqlite_run)(void *ctx, const struct rec_sqlite_run *r);
 };
 
 struct record {
