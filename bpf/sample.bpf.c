@@ -16,18 +16,9 @@
 
 #define SAMPLE_ROOM (sizeof(struct ev_sample) + KERNEL_BYTES + USER_BYTES)
 
-/* Of the thread that runs here now, by frame pointers. */
-static __always_inline void take_stacks(void *ctx, struct ev_sample *ev)
+/* What a stack was read into, once it is known how long both are. */
+static __always_inline void set_stacks(struct ev_sample *ev, long kernel, long user)
 {
-	void *frames = (void *)ev + sizeof(*ev);
-	/* Of a thread that was interrupted in user mode there is no kernel stack: an error. */
-	long kernel = bpf_get_stack(ctx, frames, KERNEL_BYTES, 0), user;
-
-	if (kernel < 0)
-		kernel = 0;
-	user = bpf_get_stack(ctx, frames + kernel, USER_BYTES, BPF_F_USER_STACK);
-	if (user < 0)
-		user = 0;
 	ev->kernel_frames = kernel / sizeof(__u64);
 	ev->user_frames = user / sizeof(__u64);
 	ev->state |= user == USER_BYTES ? EV_SAMPLE_DEEP : 0;
@@ -52,6 +43,21 @@ static __always_inline void sample_begin(struct ev_sample *ev, struct task_struc
 
 /* --- on a processor ---------------------------------------------------------------------------------------------- */
 
+/* Stacks of the thread that runs here now, by frame pointers. */
+static __always_inline void take_stacks(void *ctx, struct ev_sample *ev)
+{
+	void *frames = (void *)ev + sizeof(*ev);
+	/* Of a thread that was interrupted in user mode there is no kernel stack: an error. */
+	long kernel = bpf_get_stack(ctx, frames, KERNEL_BYTES, 0), user;
+
+	if (kernel < 0)
+		kernel = 0;
+	user = bpf_get_stack(ctx, frames + kernel, USER_BYTES, BPF_F_USER_STACK);
+	if (user < 0)
+		user = 0;
+	set_stacks(ev, kernel, user);
+}
+
 SEC("perf_event")
 int sample_cpu(void *ctx)
 {
@@ -74,9 +80,13 @@ int sample_cpu(void *ctx)
 
 /* --- off it ------------------------------------------------------------------------------------------------------ */
 
-struct waiting {				 /* a thread that does not run */
-	__u64 woken_ns;				 /* 0: not yet */
-	__u64 room[SAMPLE_ROOM / sizeof(__u64)]; /* struct ev_sample */
+/* A thread of a target: from its first wait to its end. */
+struct waiting {
+	__u64 woken_ns; /* 0: not yet */
+	__u64 user_len; /* of user, bytes */
+	struct ev_head head;
+	__u64 rest[(sizeof(struct ev_sample) - sizeof(struct ev_head)) / sizeof(__u64)];
+	__u64 user[LIMIT_USER_FRAMES];
 };
 
 struct waits_map {
@@ -92,6 +102,25 @@ struct waits_map waits SEC(".maps");
 /* Too large for the stack of a program. */
 static const struct waiting no_wait = {};
 
+static __always_inline struct ev_sample *sample_of(struct waiting *w)
+{
+	return (void *)&w->head;
+}
+
+/* NULL: no room, counted. */
+static __always_inline struct waiting *waiting_of(__u32 tid)
+{
+	struct waiting *w = bpf_map_lookup_elem(&waits, &tid);
+
+	if (w)
+		return w;
+	if (!bpf_map_update_elem(&waits, &tid, &no_wait, BPF_ANY))
+		w = bpf_map_lookup_elem(&waits, &tid);
+	if (!w)
+		stat_add(ST_SAMPLES, 1);
+	return w;
+}
+
 static __always_inline void describe_wait(struct ev_sample *ev, struct task_struct *task)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
@@ -105,63 +134,94 @@ static __always_inline void describe_wait(struct ev_sample *ev, struct task_stru
 		ev->state |= EV_SAMPLE_IOWAIT;
 }
 
-/* It leaves. Its own stack can be read only now, before anybody knows how long it will be away. */
+/* It leaves. The program's stack can be read only now, before anybody knows how long it will be away. */
 static __always_inline void wait_begin(void *ctx, struct task_struct *task, bool preempted)
 {
 	__u32 state = task->__state, tid = task->pid;
 	bool queued = preempted || !state;
 	struct ev_sample *ev;
 	struct waiting *w;
+	long user;
 
-	if (!queued && state & TASK_DEAD)
-		return;
-	if (bpf_map_update_elem(&waits, &tid, &no_wait, BPF_ANY)) {
-		stat_add(ST_SAMPLES, 1);
+	if (!queued && state & TASK_DEAD) {
+		bpf_map_delete_elem(&waits, &tid);
 		return;
 	}
-	w = bpf_map_lookup_elem(&waits, &tid);
+	w = waiting_of(tid);
 	if (!w)
 		return;
-	ev = (void *)w->room;
+	ev = sample_of(w);
 	sample_begin(ev, task, queued ? EV_SAMPLE_QUEUED : EV_SAMPLE_OFF);
+	w->woken_ns = 0;
+	w->user_len = 0;
 	if (queued)
 		return;
 	describe_wait(ev, task);
-	take_stacks(ctx, ev);
+	user = bpf_get_stack(ctx, w->user, USER_BYTES, BPF_F_USER_STACK);
+	if (user > 0)
+		w->user_len = user;
+}
+
+/* The kernel's stack of a thread that is about to come back lies as it left it. */
+static __always_inline void tell_wait(struct task_struct *task, struct waiting *w)
+{
+	struct ev_sample *ev = bpf_ringbuf_reserve(&rb, SAMPLE_ROOM, 0);
+	void *frames = (void *)ev + sizeof(*ev);
+	__u64 user = w->user_len;
+	long kernel = 0;
+
+	if (!ev) {
+		stat_add(ST_SAMPLES, 1);
+		return;
+	}
+	__builtin_memcpy(ev, sample_of(w), sizeof(*ev));
+	if (ev->what == EV_SAMPLE_OFF)
+		kernel = bpf_get_task_stack(task, frames, KERNEL_BYTES, 0);
+	if (kernel < 0)
+		kernel = 0;
+	asm volatile("" : "+r"(user));
+	if (user > USER_BYTES || (user && bpf_probe_read_kernel(frames + kernel, user, w->user)))
+		user = 0;
+	set_stacks(ev, kernel, user);
+	emit_submit(ev, SAMPLE_ROOM);
 }
 
 static __always_inline void wait_end(struct task_struct *task)
 {
-	__u64 now = bpf_ktime_get_boot_ns(), size, woken;
+	__u64 now = bpf_ktime_get_boot_ns(), woken;
 	__u32 tid = task->pid;
 	struct waiting *w = bpf_map_lookup_elem(&waits, &tid);
 	struct ev_sample *ev;
 
 	if (!w)
 		return;
-	ev = (void *)w->room;
-	/* The entry of a thread that was no target any more when it came back has been left behind. */
-	if (ev->h.tgid != (__u32)task->tgid || ev->start_ns != task->group_leader->start_boottime)
-		goto out;
+	ev = sample_of(w);
+	/* 0: it came back already. Another start: what a thread of this number, of another process, left behind. */
+	if (!ev->what || ev->h.tgid != (__u32)task->tgid || ev->start_ns != task->group_leader->start_boottime)
+		return;
 	woken = ev->what == EV_SAMPLE_QUEUED ? ev->h.ts_ns : w->woken_ns ? w->woken_ns : now;
 	ev->weight_ns = woken - ev->h.ts_ns;
 	ev->queue_ns = now - woken;
 	ev->h.ts_ns = now;
-	if (ev->weight_ns < cfg.off_cpu_min_ns && ev->queue_ns < cfg.off_cpu_min_ns)
-		goto out;
-	size = ev->h.size;
-	if (size <= sizeof(w->room) && bpf_ringbuf_output(&rb, ev, size, emit_wake(size)))
-		stat_add(ST_SAMPLES, 1);
-out:
-	bpf_map_delete_elem(&waits, &tid);
+	if (ev->weight_ns >= cfg.off_cpu_min_ns || ev->queue_ns >= cfg.off_cpu_min_ns)
+		tell_wait(task, w);
+	ev->what = 0;
+}
+
+/* One that user space has not decided on yet may be none. */
+static __always_inline bool is_target(struct task_struct *task)
+{
+	struct target *t = target_of(task);
+
+	return t && !t->provisional;
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	if (target_of(prev))
+	if (is_target(prev))
 		wait_begin(ctx, prev, preempt);
-	if (target_of(next))
+	if (is_target(next))
 		wait_end(next);
 	return 0;
 }
@@ -172,7 +232,7 @@ int BPF_PROG(sample_wakeup, struct task_struct *task)
 	__u32 tid = task->pid;
 	struct waiting *w;
 
-	if (!target_of(task))
+	if (!is_target(task))
 		return 0;
 	w = bpf_map_lookup_elem(&waits, &tid);
 	if (w && !w->woken_ns)

@@ -15,7 +15,7 @@ HOTSPOT = os.path.join(BUILD, "tests", "hotspot")
 BARE = os.path.join(BUILD, "tests", "hotspot-bare")
 SECONDS = 3
 POINTS = 3  # of a hundred
-HZ = "--cpu=499"
+HZ = "--cpu=999"
 
 
 class Hotspot(Client):
@@ -125,7 +125,7 @@ def together():
     perf = None
     if shutil.which("perf"):
         perf = subprocess.Popen(
-            ["perf", "record", "-q", "-e", "cpu-clock", "-F", "499", "-o", data, "-p", str(hotspot.pid)],
+            ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "-o", data, "-p", str(hotspot.pid)],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         time.sleep(0.5)

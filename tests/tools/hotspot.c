@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A program with planted costs, for the tests of --cpu and --off-cpu. Prints its pid, waits for a line, works for the
- * given time, and prints what it spent where, by its own clocks:
+ * given processor time, and prints what it spent where, by its own clocks:
  *
  *   hotspot SECONDS       hot() 40 %, warm() 30 %, cold() 30 % of the main thread's processor time; other threads wait
  *                         for a lock, for a socket, and sleep
@@ -60,9 +60,9 @@ WORK(cold, 30)
 
 static void work(double seconds)
 {
-	uint64_t end = now_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9), spent[3] = {0};
+	uint64_t end = now_ns(CLOCK_THREAD_CPUTIME_ID) + (uint64_t)(seconds * 1e9), spent[3] = {0};
 
-	while (now_ns(CLOCK_MONOTONIC) < end) {
+	while (now_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
 		spent[0] += hot();
 		spent[1] += warm();
 		spent[2] += cold();
