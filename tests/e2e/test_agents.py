@@ -62,7 +62,7 @@ class Run:
 # --- where wall time went, by the truth ----------------------------------------------------------------------------------
 
 # The lowest rank that covers an instant has it: a main lane's calls, those of others, tools, waits, gaps, the user.
-LATE, STALL, CONNECT, PHASE, LANE, TOOL, RETRY_WAIT, GAP, USER = 0, 1, 2, 3, 10, 20, 21, 22, 23
+LATE, STALL, CONNECT, PHASE, LANE, TOOL, RETRY_WAIT, BUSY, GAP, USER = 0, 1, 2, 3, 10, 20, 21, 22, 23, 24
 
 
 class Ledger:
@@ -135,6 +135,8 @@ class Truth:
         for tool in self.tools(session, turn):
             if "child" in tool:
                 ledger.add(TOOL, "tool", tool["begin_ns"], tool["end_ns"])
+            if tool["kind"] == "compute":
+                ledger.add(BUSY, "client", tool["begin_ns"], tool["end_ns"])
         for wait in self.run.said("retry_wait", session=session):
             if turn is None or wait["turn"] == turn:
                 ledger.add(RETRY_WAIT, "retry_wait", wait["begin_ns"], wait["end_ns"])
@@ -609,6 +611,13 @@ def met_in_the_middle(client):
     assert run.trace["metadata"]["agent_count"] == 1
     for span in (first, second):
         check_sum(span["args"])
+
+
+@case
+def busy_agent():
+    """an agent that works itself between two calls"""
+    steps = [HUMAN, call("a", 100, tool("Edit", "inner", 400), tool("Edit", "compute", 1700), tool("Read", "inner", 300)), call("b", 100)]
+    play([{"client": "claude", "id": SESSIONS[0], "steps": steps}], lambda run, truth: None)
 
 
 if __name__ == "__main__":

@@ -794,8 +794,41 @@ static void test_busy_agent(void **state)
 	/* The first call is over at 2210. */
 	close_world(&w, "agent 0 parent -1 - by call 0\n"
 			"tool Edit of 1 for 2: upper bound 2210-5000 - x0 code 0 99 bytes\n"
-			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=400 generation=2020 client=1790 "
-			"agent_gap=1000\n");
+			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=400 generation=2020 client=1499 "
+			"agent_gap=1291\n");
+}
+
+/* Work begins and ends inside of the stretches that are told. */
+static void test_busy_from_to(void **state)
+{
+	static const struct {
+		uint64_t end_ms, busy_ms;
+	} loads[] = {{2250, 0}, {2500, 190}, {2750, 250}, {3000, 249}, {3250, 251}, {3500, 130}, {3750, 20}, {4000, 0}};
+	const struct proc_key agent = {.tgid = 100, .start_ns = 1};
+	uint64_t begin_ms = 2000;
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	c.conn.start_ns = 1;
+	add_tool(&c, "t1", "Edit");
+	push_call(&w, &c);
+	for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
+		agents_push_cpu(w.t, &agent, &(const struct interval){begin_ms * MS, loads[i].end_ms * MS},
+				loads[i].busy_ms * MS);
+		begin_ms = loads[i].end_ms;
+	}
+	begin_call(&c, 2, 5000);
+	c.conn.start_ns = 1;
+	add_result(&c, "t1", NULL, 99);
+	push_call(&w, &c);
+	agents_finish(w.t, 20000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"tool Edit of 1 for 2: upper bound 2210-5000 - x0 code 0 99 bytes\n"
+			"turn 1 of 0 1000-6210 complete steps 2 tools 1: first_token=400 generation=2020 client=1070 "
+			"agent_gap=1720\n");
 }
 
 static void test_no_memory(void **state)
@@ -848,6 +881,7 @@ int main(void)
 		cmocka_unit_test(test_run),
 		cmocka_unit_test(test_day),
 		cmocka_unit_test(test_busy_agent),
+		cmocka_unit_test(test_busy_from_to),
 		cmocka_unit_test(test_no_memory),
 	};
 

@@ -15,7 +15,7 @@ agent.py SCRIPT.json: {"port", "ca", "truth": file that lines are appended to, "
   {"do": "ready"}: prints its pid and waits for a line
 
   TOOL: {"name", "kind", "ms"}: sleep, burn and run ("command") are children (bash -c, a session of their own), serve one that goes
-  on while the tool returns, inner is a pause of this process; agent is a sub-agent in a thread ("steps", "type"; with "async" the tool
+  on while the tool returns, inner is a pause of this process, compute its own work; agent is a sub-agent in a thread ("steps", "type"; with "async" the tool
   returns at once and the session waits
   for it at its end, or at {"do": "join"}), agent_process one in a child process ("client": of another kind).
 
@@ -492,11 +492,12 @@ class Session:
     def run_tools(self, tools, asked, step):
         threads = []
         for tool, (ident, _) in zip(tools, asked):
+            if not step.get("parallel"):
+                self.run_tool(tool, ident, step["name"])
+                continue
             thread = threading.Thread(target=self.run_tool, args=(tool, ident, step["name"]))
             thread.start()
             threads.append(thread)
-            if not step.get("parallel"):
-                thread.join()
         for thread in threads:
             thread.join()
         self.history.append(("results", asked))
@@ -534,6 +535,11 @@ class Session:
 
     def tool_run(self, tool, ident, line):
         self.run_child(["/bin/bash", "-c", tool["command"]], ident, line)
+
+    def tool_compute(self, tool, _ident, _line):
+        until_ns = now() + tool["ms"] * 1000000
+        while now() < until_ns:
+            pass
 
     def tool_inner(self, tool, _ident, _line):
         sleep(tool["ms"])

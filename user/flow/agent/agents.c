@@ -35,6 +35,12 @@ struct agent_entry {
 	UT_hash_handle hh;
 };
 
+/* How much of a stretch of time a process had, or wanted, a processor. */
+struct load {
+	struct interval at;
+	uint64_t busy_ns;
+};
+
 /* One conversation. */
 struct lane {
 	char key[KEY_BYTES];
@@ -47,6 +53,7 @@ struct lane {
 	int64_t last_messages;		/* of its request; UNKNOWN_COUNT */
 	struct held_turn *turn;		/* the open one; NULL none */
 	char turn_id[AGENT_TEXT_BYTES]; /* the client's name of the latest one */
+	struct load load[2];		/* the latest stretches of its process's time */
 	/* User time is told while it goes on, so that a lane that nobody talks to does not hold the watermark. */
 	uint64_t idle_from_ns;	  /* UNKNOWN_NS: not idle */
 	struct lane *prev, *next; /* the one silent longest first */
@@ -916,13 +923,50 @@ void agents_push_call(struct agents *t, const struct call *c, const struct proc 
 /* --- time goes on ---------------------------------------------------------------------------------------------------
  */
 
+static bool is_full(const struct load *l)
+{
+	return l->busy_ns >= (l->at.end_ns - l->at.begin_ns) / 10 * 8;
+}
+
+/* When the process was busy in the middle one of three stretches of time that follow each other: an agent that starts
+ * or stops to work does so at any moment. Less than half of the time, alone, is no work that anybody waits for. */
+static struct interval busy_in(const struct load *before, const struct load *l, const struct load *after)
+{
+	uint64_t whole_ns = l->at.end_ns - l->at.begin_ns, busy_ns = l->busy_ns < whole_ns ? l->busy_ns : whole_ns;
+	bool follows = before->at.end_ns == l->at.begin_ns && is_full(before);
+	bool goes_on = after->at.begin_ns == l->at.end_ns && is_full(after);
+
+	if (is_full(l) || (follows && goes_on))
+		return l->at;
+	if (!follows && !goes_on && busy_ns < whole_ns / 2)
+		return (struct interval){0};
+	if (goes_on)
+		return (struct interval){l->at.end_ns - busy_ns, l->at.end_ns};
+	return (struct interval){l->at.begin_ns, l->at.begin_ns + busy_ns};
+}
+
+static void push_busy(struct agents *t, struct lane *l, const struct interval *at)
+{
+	struct held_turn *h;
+
+	if (l->turn)
+		push_wall(t, l->turn->wall, RANK_CLIENT, PART_CLIENT, at->begin_ns, at->end_ns);
+	DL_FOREACH (t->turns, h)
+		if (h->lane == l->number && h->turn.at.end_ns > at->begin_ns)
+			push_wall(t, h->wall, RANK_CLIENT, PART_CLIENT, at->begin_ns, at->end_ns);
+}
+
 /* A conversation is over at `until_ns`, or with its process. */
 static void finish_lane(struct agents *t, struct lane *l, uint64_t until_ns)
 {
 	uint64_t gone_ns = family_end(t->family, &l->proc);
 	uint64_t end_ns = gone_ns < until_ns ? gone_ns : until_ns;
+	struct interval busy;
 
 	tell_idle(t, l, end_ns);
+	busy = busy_in(&l->load[0], &l->load[1], &(struct load){0});
+	push_busy(t, l, &busy);
+	push_wall(t, t->run_wall, RANK_CLIENT, PART_CLIENT, busy.begin_ns, busy.end_ns);
 	close_lane(t, l, end_ns > l->last_end_ns ? end_ns : l->last_end_ns);
 }
 
@@ -949,25 +993,30 @@ static uint64_t run_end(const struct agents *t, uint64_t end_ns)
 
 void agents_push_cpu(struct agents *t, const struct proc_key *p, const struct interval *at, uint64_t busy_ns)
 {
+	const struct load now = {*at, busy_ns};
+	struct interval busy = {0}, at_last;
 	struct lane *l;
-	bool ours = false;
 
-	if (busy_ns < (at->end_ns - at->begin_ns) / 2 || at->end_ns - at->begin_ns > AGENTS_LOAD_NS)
+	if (at->end_ns - at->begin_ns > AGENTS_LOAD_NS / 2)
 		return;
 	DL_FOREACH (t->oldest, l) {
 		if (l->proc.tgid != p->tgid || l->proc.start_ns != p->start_ns)
 			continue;
-		ours = true;
-		if (l->turn)
-			push_wall(t, l->turn->wall, RANK_CLIENT, PART_CLIENT, at->begin_ns, at->end_ns);
+		at_last = busy_in(&l->load[0], &l->load[1], &now);
+		push_busy(t, l, &at_last);
+		if (at_last.end_ns - at_last.begin_ns > busy.end_ns - busy.begin_ns)
+			busy = at_last;
+		l->load[0] = l->load[1];
+		l->load[1] = now;
 	}
-	if (ours)
-		push_wall(t, t->run_wall, RANK_CLIENT, PART_CLIENT, at->begin_ns, at->end_ns);
+	push_wall(t, t->run_wall, RANK_CLIENT, PART_CLIENT, busy.begin_ns, busy.end_ns);
 }
 
 void agents_tick(struct agents *t, uint64_t now_ns, uint64_t open_ns)
 {
 	uint64_t mark_ns = open_ns < now_ns ? open_ns : now_ns, past_ns = mark_ns;
+	/* What its processes took is told late. */
+	uint64_t settled_ns = now_ns > AGENTS_LOAD_NS ? now_ns - AGENTS_LOAD_NS : 0;
 	struct lane *l, *next;
 
 	if (!t->run_wall)
@@ -985,9 +1034,9 @@ void agents_tick(struct agents *t, uint64_t now_ns, uint64_t open_ns)
 			mark_ns = l->last_end_ns;
 	}
 	note_ends(t);
-	tell_held(t, past_ns, true);
-	if (mark_ns + AGENTS_LOAD_NS > now_ns) /* what its processes took is told late */
-		mark_ns = now_ns > AGENTS_LOAD_NS ? now_ns - AGENTS_LOAD_NS : 0;
+	tell_held(t, past_ns < settled_ns ? past_ns : settled_ns, true);
+	if (mark_ns > settled_ns)
+		mark_ns = settled_ns;
 	walltime_advance(t->run_wall, run_end(t, mark_ns));
 }
 

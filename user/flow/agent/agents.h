@@ -121,9 +121,10 @@ struct agent_rpc {
 #define AGENTS_RPCS_MAX 256 /* the latest ones that no tool call was joined with */
 void agents_push_rpc(struct agents *t, const struct agent_rpc *r);
 
-/* So much processor time a process took, or waited for. Where it is an agent's, and that is half of the time or more,
- * it was busy: the client's time, as far as no call, tool or retry lies there. Told at most AGENTS_LOAD_NS after it
- * began. */
+/* So much processor time a process took, or waited for. Where it is an agent's, and that is most of the time, it was
+ * busy: the client's time, as far as no call, tool or retry lies there. Stretches follow each other, each at most half
+ * of AGENTS_LOAD_NS long, and are told at most as long after they ended; where work begins or ends inside of one is
+ * told from its neighbours. */
 #define AGENTS_LOAD_NS 1000000000ull
 void agents_push_cpu(struct agents *t, const struct proc_key *p, const struct interval *at, uint64_t busy_ns);
 
