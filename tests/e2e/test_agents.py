@@ -543,13 +543,13 @@ def helpers():
         steps.append(call(f"m{i}", 5, *asked, knobs="tokens=2"))
         steps += [{"do": "helper", "name": f"h{j}", "knobs": "tokens=1"} for j in range(i * 80 // 33, (i + 1) * 80 // 33)]
 
-    def check(run, truth):
-        found, wanted = check_classes(run, truth)
-        assert found == wanted == {"main": 33, "aux": 80}, (found, wanted)
-        assert run.trace["metadata"]["call_count"] == 113
-        assert [s["args"]["steps"] for s in run.spans("turn")] == [11, 11, 11]
-
-    play([{"client": "sdk", "id": SESSIONS[0], "steps": steps}], check)
+    # So many handshakes at once keep the agent busy: where its time went is not the question here.
+    run = Run([{"client": "sdk", "id": SESSIONS[0], "steps": steps}])
+    truth, _ = check_run(run)
+    found, wanted = check_classes(run, truth)
+    assert found == wanted == {"main": 33, "aux": 80}, (found, wanted)
+    assert run.trace["metadata"]["call_count"] == 113
+    assert [s["args"]["steps"] for s in run.spans("turn")] == [11, 11, 11]
 
 
 @cases([("HTTP", "claude"), ("a WebSocket", "codex")])
