@@ -17,7 +17,7 @@ GOOD = {
         {"ph": "M", "name": "process_name", "pid": 7, "tid": 7, "args": {"name": "agent"}},
         {"ph": "M", "name": "thread_name", "pid": 7, "tid": LANE, "args": {"name": "LLM requests"}},
         {"ph": "X", "name": "LLM m", "cat": "llm", "pid": 7, "tid": LANE, "ts": 10.5, "dur": 100.125, "args": {"model": "m"}},
-        {"ph": "X", "name": "send", "cat": "llm,phase", "pid": 7, "tid": LANE, "ts": 10.5, "dur": 20},
+        {"ph": "X", "name": "send", "cat": "llm,phase", "pid": 7, "tid": LANE, "ts": 10.5, "dur": 19.999},
         {"ph": "X", "name": "wait", "cat": "llm,phase", "pid": 7, "tid": LANE, "ts": 30.5, "dur": 80.124},
         {"ph": "i", "name": "retransmit", "cat": "net", "s": "t", "pid": 7, "tid": LANE, "ts": 40},
         {"ph": "C", "name": "tokens/s", "pid": 7, "tid": 7, "ts": 40, "args": {"n": 5}},
@@ -35,6 +35,7 @@ def event(trace, i, **fields):
 
 BAD = {
     "a slice that overlaps in part": lambda t: event(t, 4, dur=90),
+    "a slice that ends where the next one begins": lambda t: event(t, 3, dur=20),
     "a negative time": lambda t: event(t, 2, ts=-1),
     "a negative length": lambda t: event(t, 3, dur=-1),
     "four decimals": lambda t: event(t, 3, ts=10.5001),
@@ -70,7 +71,7 @@ BAD_TEXT = {
     "a raw DEL": lambda s: s.replace('"agent"', '"a\x7f"'),
     "a byte order mark": lambda s: "\ufeff" + s,
     "a trailing comma": lambda s: s.replace("}]", "},]"),
-    "a key twice": lambda s: s.replace('"dur": 20', '"dur": 20, "dur": 20'),
+    "a key twice": lambda s: s.replace('"dur": 19.999', '"dur": 19.999, "dur": 19.999'),
 }
 
 

@@ -171,7 +171,9 @@ def check_lane(lane, slices, out):
     for e in sorted(slices, key=lambda e: (to_ns(e["ts"]), -to_ns(e["dur"]))):
         begin, end = to_ns(e["ts"]), to_ns(e["ts"]) + to_ns(e["dur"])
         while stack and to_ns(stack[-1]["ts"]) + to_ns(stack[-1]["dur"]) <= begin:
-            stack.pop()
+            before = stack.pop()
+            if before["dur"] and to_ns(before["ts"]) + to_ns(before["dur"]) == begin:
+                out.add(lane, "%r ends where %r begins: as doubles maybe inside of it" % (before["name"], e["name"]))
         if stack:
             outer = stack[-1]
             if end > to_ns(outer["ts"]) + to_ns(outer["dur"]):

@@ -280,7 +280,7 @@ static void mcp_tracks(void **state)
 	run_init(&r, 1000);
 	for (unsigned i = 0; i < 3; i++) {
 		c.start_ns = START + (1 + i) * S;
-		c.end_ns = c.start_ns + (i ? 1 : 2) * S;
+		c.end_ns = c.start_ns + (i ? 1 : 2) * S - 1;
 		assert_int_equal(span_from_mcp(&span, &c, 42), 0);
 		assert_int_equal(spans_push(r.spans, &span), 0);
 	}
@@ -292,9 +292,9 @@ static void mcp_tracks(void **state)
 		       "M thread_sort_index 42.5100001 {\"sort_index\":210000}\n"
 		       "M thread_name 42.5100002 {\"name\":\"MCP requests (2)\"}\n"
 		       "M thread_sort_index 42.5100002 {\"sort_index\":210001}\n"
-		       "X tools/call a @1000000000+2000000000 42.5100001\n"
-		       "X tools/call a @2000000000+1000000000 42.5100002\n"
-		       "X tools/call a @3000000000+1000000000 42.5100001\n");
+		       "X tools/call a @1000000000+1999999999 42.5100001\n"
+		       "X tools/call a @2000000000+999999999 42.5100002\n"
+		       "X tools/call a @3000000000+999999999 42.5100001\n");
 	assert_nested(&r);
 	assert_named(&r);
 	run_release(&r);
@@ -323,8 +323,8 @@ static void one_call(void **state)
 		       "M thread_sort_index 42.5000001 {\"sort_index\":70000}\n"
 		       "X exec agent @1000000000+9000000000 42.42\n"
 		       "X LLM claude-test-1 @2000000000+1210000000 42.5000001\n"
-		       "X send @2000000000+2000000 42.5000001\n"
-		       "X wait @2002000000+198000000 42.5000001\n"
+		       "X send @2000000000+1999999 42.5000001\n"
+		       "X wait @2002000000+197999999 42.5000001\n"
 		       "X stream @2200000000+1009999999 42.5000001\n");
 	assert_nested(&r);
 	assert_named(&r);
@@ -404,8 +404,8 @@ static void lowest_free_lane(void **state)
 	static const struct {
 		uint64_t begin, end;
 		double tid;
-	} wanted[] = {{0, 100, 5000001},   {50, 150, 5000002},	{90, 400, 5000003}, {100, 120, 5000001},
-		      {120, 160, 5000001}, {150, 170, 5000002}, {150, 150, 5000004}};
+	} wanted[] = {{0, 100, 5000001},   {50, 150, 5000002},	{90, 400, 5000003}, {101, 120, 5000001},
+		      {121, 160, 5000001}, {150, 170, 5000004}, {151, 151, 5000002}};
 	struct slice *s;
 	struct run r;
 	size_t n;
@@ -463,8 +463,8 @@ static void network_spans_have_their_own_lanes(void **state)
 	}
 	run_write(&r);
 	log_events(&l, &r, "XC");
-	assert_log(&l, "X connection @10+40 9.5200001\nX connect @10+20 9.5200001\nX tls @30+19 9.5200001\n"
-		       "X connection @10+40 9.5200002\nX connect @10+20 9.5200002\nX tls @30+19 9.5200002\n");
+	assert_log(&l, "X connection @10+40 9.5200001\nX connect @10+19 9.5200001\nX tls @30+19 9.5200001\n"
+		       "X connection @10+40 9.5200002\nX connect @10+19 9.5200002\nX tls @30+19 9.5200002\n");
 	assert_nested(&r);
 	assert_named(&r);
 	tlog_free(&l);
@@ -988,7 +988,7 @@ static void arrows_run_forwards(void **state)
 	push_tool(&r, START + 3 * S, 0, 45, 0);
 	run_write(&r);
 	log_events(&log, &r, "sf");
-	assert_string_equal(log.text, "s spawn @4000000000 42.5400001\n"
+	assert_string_equal(log.text, "s spawn @4000000000 42.5400003\n"
 				      "s spawn @3000000000 42.5400001\n"
 				      "f spawn @4000000000 43.43\n"
 				      "f spawn @3000000000 44.44\n");
@@ -1058,10 +1058,10 @@ static void details_nest(void **state)
 	run_write(&r);
 	log_events(&log, &r, "X");
 	assert_non_null(strstr(log.text, "X stream @1200000000+1009999999 42.5000001\n"
-					 "X thinking @1200000000+300000000 42.5000001\n"
-					 "X stall: network @1300000000+199999999 42.5000001\n"
-					 "X stall: client @1500000000+100000000 42.5000001\n"
-					 "X text @1600000000+600000000 42.5000001\n"));
+					 "X thinking @1200000000+299999999 42.5000001\n"
+					 "X stall: network @1300000000+199999998 42.5000001\n"
+					 "X stall: client @1500000000+99999999 42.5000001\n"
+					 "X text @1600000000+599999999 42.5000001\n"));
 	tlog_free(&log);
 	c.segments = NULL;
 	c.stall_at = c.late_at = NULL;

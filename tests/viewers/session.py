@@ -29,6 +29,10 @@ class Session(wire.Case):
         self.next_object, self.next_pid, self.next_tool, self.set_up = 0x10000, 800, 0, set()
         self.histories = {}
 
+    def at(self, ms):
+        """No whole microseconds, as in life: viewers add times as doubles."""
+        return wire.START_NS + round(ms * 1000037)
+
     # --- connections ---------------------------------------------------------------------------------------------------------
 
     def connect(self, ms):

@@ -407,7 +407,7 @@ static uint32_t give_lanes(struct writing *w, size_t from, size_t to, uint32_t f
 	busy->count = free_lanes->count = 0;
 	for (size_t i = from; i < to; i++) {
 		const struct item *it = &w->items[i];
-		/* Half-open in ns; a slice without length still has its place for itself. */
+		/* A slice without length still has its place for itself. */
 		uint64_t end = it->end > it->begin ? it->end : it->begin + 1;
 		uint32_t lane;
 
@@ -417,7 +417,7 @@ static uint32_t give_lanes(struct writing *w, size_t from, size_t to, uint32_t f
 			heap_push(free_lanes, done, done);
 		}
 		lane = free_lanes->count ? heap_pop(free_lanes) : lanes++;
-		heap_push(busy, end, lane);
+		heap_push(busy, end + 1, lane); /* see put_phases() */
 		w->lanes[it->index] = first + lane;
 	}
 	return lanes;
@@ -781,6 +781,8 @@ static void put_lives(struct writing *w)
 /* --- spans
  * -------------------------------------------------------------------------------------------------------------- */
 
+/* A viewer adds ts and dur as doubles, and what ends in them past the next one's begin lies inside of that: between
+ * neighbours is 1 ns, as before the end of what is around them. */
 static void put_phases(struct writing *w, const struct span *s, uint32_t pid, uint32_t tid, uint64_t begin,
 		       uint64_t end)
 {
@@ -796,13 +798,15 @@ static void put_phases(struct writing *w, const struct span *s, uint32_t pid, ui
 			to = end ? end - 1 : 0;
 		if (to <= from)
 			continue;
+		at = to;
+		if (i + 1 < s->phase_count && relative(w, s->phases[i + 1].begin_ns) <= to)
+			to--;
 		put_slice(w, pid, tid, sv_of(s->phases[i].name), cat, from, to);
 		put(w, "}");
-		at = to;
 	}
 }
 
-/* What nests: each ends 1 ns before the slice around it does. */
+/* What nests: each ends 1 ns before the slice around it does, or before the next one may begin. */
 static void put_details(struct writing *w, const struct span *s, uint32_t pid, uint32_t tid)
 {
 	const struct span_phase *around = s->phase_count ? &s->phases[s->phase_count - 1] : NULL;
@@ -821,8 +825,8 @@ static void put_details(struct writing *w, const struct span *s, uint32_t pid, u
 		while (depth > 1 && ends[depth - 1] <= from)
 			depth--;
 		end = ends[depth - 1];
-		if (to >= end)
-			to = end ? end - 1 : 0;
+		to = to < end ? to : end;
+		to -= to > 0;
 		if (to <= from || depth == ARRAY_SIZE(ends))
 			continue;
 		put_slice(w, pid, tid, sv_of(s->details[i].name), "llm,content", from, to);
