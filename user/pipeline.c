@@ -118,6 +118,8 @@ static void flow_refresh(struct flow *f)
 		.srtt_us = c->srtt_us,
 		.rtt_min_us = c->rtt_min_us,
 		.retransmits = c->retransmits,
+		.reset_ns = c->reset_ns,
+		.reset_sent = c->reset_sent,
 		.late_at = c->late.at,
 		.late_count = c->late.count,
 		.network_at = c->network.at,

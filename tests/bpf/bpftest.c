@@ -368,7 +368,7 @@ static bool show_rtt;
 
 static void note_sock(const struct ev_sock *s)
 {
-	if (s->what == EV_SK_RTT && !show_rtt)
+	if ((s->what == EV_SK_RTT || s->what == EV_SK_RTT_MIN) && !show_rtt)
 		return;
 	/* Delays are what they are: an emulated machine has them anywhere. */
 	if (s->what == EV_SK_LATE || s->what == EV_SK_RESENT || s->what == EV_SK_HOLE)

@@ -108,6 +108,24 @@ def resumed(options):
     assert truth == [False, True] == found, (truth, found)
 
 
+@cases([("plain", True), ("TLS", False)])
+def reset(plain):
+    """A connection that the server resets"""
+    server = Server(*(["--plain"] if plain else []))
+    call = request("anthropic", "reset", "tokens=50&gap_ms=4&rst_at=20")
+    config = e2e.write_config(port=server.port, ca=None if plain else server.cert, block_ms=0, how="blocking", **call)
+    client = Client([PYTHON, os.path.join(CLIENTS, "late.py"), config])
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0, client.lines  # over TLS python takes it for an end
+    assert perfbpf.end() == 0, perfbpf.err()
+    trace = check_trace(perfbpf)
+    (slice_,) = call_slices(trace)
+    (instant,) = [e for e in trace["traceEvents"] if e["ph"] == "i" and e["name"] == "reset"]
+    assert slice_["args"]["reset"] == "received", slice_
+    assert slice_["ts"] <= instant["ts"] <= slice_["ts"] + slice_["dur"] and instant["tid"] == slice_["tid"], instant
+
+
 # --- a network of our own --------------------------------------------------------------------------------------------
 
 

@@ -183,6 +183,7 @@ static inline struct exchange_conn conn_default(void)
 		.conn_id = 1,
 		.fresh = true,
 		.tls_resumed = -1,
+		.reset_ns = UNKNOWN_NS,
 		.dns_begin_ns = UNKNOWN_NS,
 		.dns_end_ns = UNKNOWN_NS,
 		.connect_begin_ns = UNKNOWN_NS,

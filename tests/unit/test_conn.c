@@ -560,6 +560,11 @@ static void delays(void **state)
 	assert_int_equal(network->count, 0);
 	assert_int_equal(late->at[0].begin_ns, 10 * MS);
 	assert_int_equal(late->at[0].end_ns, 30 * MS);
+	assert_int_equal(w.last->reset_ns, UNKNOWN_NS);
+	sock(&w, 7, SOCK_RESET_RECEIVED, 0, 33);
+	sock(&w, 7, SOCK_RESET_SENT, 0, 34); /* the first counts */
+	assert_int_equal(w.last->reset_ns, 33 * MS);
+	assert_false(w.last->reset_sent);
 	sock(&w, 7, SOCK_RESENT, 33, 40);
 	sock(&w, 7, SOCK_HOLE, 41, 50);
 	assert_int_equal(network->count, 2);

@@ -1037,6 +1037,7 @@ static void on_call_socket(void *ctx, const struct call *c)
 	tlog_printf(l, "port=%u", c->peer.port);
 	put_n(l, "retransmits", c->retransmits);
 	put_n(l, "srtt", c->srtt_us);
+	put_ms(l, c->reset_sent ? "reset_sent" : "reset", c->reset_ns);
 	put_ms(l, "dns", c->dns_begin_ns);
 	put_ms(l, "answered", c->dns_end_ns);
 	put_ms(l, "connect", c->connect_begin_ns);
@@ -1076,10 +1077,13 @@ static void test_socket(void **state)
 	/* the second one, with a retransmit of its own */
 	req(&r, 2, "/v1/messages", HOST, ASK, 300);
 	r.conn.retransmits = 3;
+	r.conn.reset_ns = AT(400).ts_ns;
+	r.conn.reset_sent = true;
 	resp_end(&r, 2, 1, 400);
+	r.conn.reset_ns = UNKNOWN_NS;
 	assert_log(&l,
 		   "port=443 retransmits=2 srtt=900 dns=2 answered=9 connect=10 connected=20 tls=21 secure=50 about\n"
-		   "port=443 retransmits=1 srtt=900\n");
+		   "port=443 retransmits=1 srtt=900 reset_sent=400\n");
 	tlog_free(&l);
 	/* opened long before; not bound */
 	exchanges_conn_free(r.flow);

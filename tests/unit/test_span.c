@@ -303,6 +303,26 @@ static void name_is_cut_at_a_character(void **state)
 	call_release(&c);
 }
 
+static void reset_of_a_call(void **state)
+{
+	const uint64_t retransmit = BEGIN + 300 * MS;
+	struct span s;
+	struct call c;
+
+	(void)state;
+	make_call(&c, 1, 42, BEGIN);
+	c.reset_ns = BEGIN + 900 * MS;
+	c.reset_sent = true;
+	assert_int_equal(span_from_call(&s, &c, 42, &retransmit, 1), 0);
+	assert_int_equal(s.instant_count, 2);
+	assert_string_equal(s.instants[0].name, "retransmit");
+	assert_string_equal(s.instants[1].name, "reset");
+	assert_int_equal(s.instants[1].ts_ns, BEGIN + 900 * MS);
+	assert_non_null(strstr(s.args, "\"reset\":\"sent\""));
+	span_release(&s);
+	call_release(&c);
+}
+
 static void setup_spans(void **state)
 {
 	struct span_setup setup = {.shown_pid = 42,
@@ -697,6 +717,7 @@ int main(void)
 		cmocka_unit_test(unknown_is_left_out),
 		cmocka_unit_test(hostile_texts_stay_bounded_and_valid),
 		cmocka_unit_test(name_is_cut_at_a_character),
+		cmocka_unit_test(reset_of_a_call),
 		cmocka_unit_test(setup_spans),
 		cmocka_unit_test(lookup_spans),
 		cmocka_unit_test(mcp_spans),

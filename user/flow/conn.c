@@ -32,7 +32,9 @@ struct sock {
 	uint32_t srtt_us, rtt_min_us, retransmits;
 	char session[HELLO_SESSION_MAX]; /* that the client would go on with */
 	size_t session_len;
-	int tls_resumed;		  /* -1 unknown */
+	int tls_resumed; /* -1 unknown */
+	uint64_t reset_ns;
+	bool reset_sent;
 	struct conn_delays late, network; /* owned */
 	enum conn_end closer;		  /* LOCAL or REMOTE: who closed first; UNKNOWN: nobody did */
 	uint64_t closer_ns;
@@ -206,7 +208,7 @@ static struct sock *sock_get(struct conns *t, uint64_t cookie)
 		goto no_memory;
 	s->cookie = cookie;
 	s->tls_resumed = -1;
-	s->connect_begin_ns = s->connect_end_ns = s->closer_ns = s->closed_ns = UNKNOWN_NS;
+	s->connect_begin_ns = s->connect_end_ns = s->closer_ns = s->closed_ns = s->reset_ns = UNKNOWN_NS;
 	HASH_ADD(hh, t->socks, cookie, sizeof(s->cookie), s);
 	if (!s->hh.tbl) {
 		free(s);
@@ -262,6 +264,7 @@ static void unbind(struct entry *e)
 	e->c.srtt_us = e->c.rtt_min_us = e->c.retransmits = 0;
 	e->c.setup.connect_begin_ns = e->c.setup.connect_end_ns = UNKNOWN_NS;
 	e->c.setup.tls_resumed = -1;
+	e->c.reset_ns = UNKNOWN_NS;
 }
 
 /* What the socket has gone through so far becomes the connection's. */
@@ -272,6 +275,8 @@ static void take_sock(struct entry *e)
 	e->c.srtt_us = s->srtt_us;
 	e->c.rtt_min_us = s->rtt_min_us;
 	e->c.retransmits = s->retransmits;
+	e->c.reset_ns = s->reset_ns;
+	e->c.reset_sent = s->reset_sent;
 	e->c.late = s->late;
 	e->c.network = s->network;
 	e->c.setup.connect_begin_ns = s->connect_begin_ns;
@@ -562,7 +567,7 @@ static struct entry *entry_new(struct conns *t, const struct conn_key *k)
 	e->table = t;
 	e->c.key = *k;
 	e->c.setup = (struct conn_setup){UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, false, -1};
-	e->closer_ns = e->gone_ns = UNKNOWN_NS;
+	e->closer_ns = e->gone_ns = e->c.reset_ns = UNKNOWN_NS;
 	for (int d = DIR_TX; d <= DIR_RX; d++) {
 		e->way[d] = (struct way){e, (enum dir)d};
 		stream_init(&e->stream[d], &(struct stream_sink){&e->way[d], on_bytes, on_gap});
@@ -933,6 +938,10 @@ static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 	}
 	if (r->srtt_us && r->what != SOCK_RTT_MIN)
 		s->srtt_us = r->srtt_us;
+	if ((r->what == SOCK_RESET_SENT || r->what == SOCK_RESET_RECEIVED) && s->reset_ns == UNKNOWN_NS) {
+		s->reset_ns = r->ts_ns;
+		s->reset_sent = r->what == SOCK_RESET_SENT;
+	}
 	switch (r->what) {
 	case SOCK_CONNECTED:
 		if (r->begin_ns && r->begin_ns <= r->ts_ns) {

@@ -89,6 +89,8 @@ struct conn {
 	struct sock_addr local, remote;
 	uint32_t srtt_us, rtt_min_us;	/* last known, 0 unknown */
 	uint32_t retransmits;		/* so far, on this socket */
+	uint64_t reset_ns;		/* the first reset, UNKNOWN_NS: none */
+	bool reset_sent;		/* by the program's side */
 	struct conn_delays late;	/* received bytes lay in the kernel, and the program did not read */
 	struct conn_delays network;	/* bytes that were lost were waited for, in either direction */
 	uint64_t bytes[2];		/* plaintext positions reached, by direction */

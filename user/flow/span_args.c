@@ -100,3 +100,14 @@ int span_put_retransmits(struct span *s, const uint64_t *retransmit_ns, unsigned
 	s->instant_count = count;
 	return 0;
 }
+
+int span_put_instant(struct span *s, const char *name, uint64_t ts_ns)
+{
+	struct span_instant *more = realloc(s->instants, (s->instant_count + 1) * sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	s->instants = more;
+	s->instants[s->instant_count++] = (struct span_instant){name, ts_ns};
+	return 0;
+}

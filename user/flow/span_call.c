@@ -208,6 +208,8 @@ static void put_outcome(struct json *j, const struct call *c)
 	span_put_count(j, "response_bytes", c->response_bytes);
 	if (c->retransmits > 0)
 		json_int(j, "retransmits", c->retransmits);
+	if (known(c->reset_ns))
+		span_put_text(j, "reset", c->reset_sent ? "sent" : "received", 16);
 	span_put_count(j, "srtt_us", c->srtt_us);
 	span_put_count(j, "rtt_min_us", c->rtt_min_us);
 }
@@ -329,6 +331,8 @@ int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, c
 	err = out->name ? call_args(out, c) : -ENOMEM;
 	if (!err)
 		err = span_put_retransmits(out, retransmit_ns, retransmit_count);
+	if (!err && known(c->reset_ns))
+		err = span_put_instant(out, "reset", c->reset_ns);
 	if (!err)
 		err = add_details(out, c, retransmit_ns, retransmit_count);
 	if (err)

@@ -34,6 +34,14 @@ def request(cfg):
     return (head + f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n").encode() + body
 
 
+def receive(s):
+    try:
+        return s.recv(16384)
+    except ConnectionResetError:
+        print("reset", boot_ns(), flush=True)
+        return b""
+
+
 def blocking(cfg, context, session=None):
     """The session that a later connection may go on with."""
     s = socket.create_connection((cfg.get("host", "127.0.0.1"), cfg["port"]))
@@ -41,7 +49,7 @@ def blocking(cfg, context, session=None):
         s = context.wrap_socket(s, server_hostname="localhost", session=session)
     s.sendall(request(cfg))
     reads, last = 0, None
-    while s.recv(16384):
+    while receive(s):
         reads += 1
         now = boot_ns()
         if last and now - last > SILENCE_NS:

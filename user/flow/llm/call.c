@@ -39,6 +39,7 @@ void call_init(struct call *c)
 		.response_bytes = UNKNOWN_COUNT,
 		.request = {-1, -1, -1, -1, -1},
 		.retransmits = UNKNOWN_COUNT,
+		.reset_ns = UNKNOWN_NS,
 		.srtt_us = UNKNOWN_COUNT,
 		.rtt_min_us = UNKNOWN_COUNT,
 	};

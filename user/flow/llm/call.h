@@ -161,6 +161,8 @@ struct call {
 	int64_t request_bytes, response_bytes; /* as carried */
 	struct call_request request;
 	int64_t retransmits; /* during the call; UNKNOWN_COUNT */
+	uint64_t reset_ns;   /* its TCP connection was reset; UNKNOWN_NS: not that it was seen */
+	bool reset_sent;     /* by the program's side, else by the other one */
 	int64_t srtt_us, rtt_min_us;
 	char *text; /* visible answer, only with content; owned */
 	size_t text_len;

@@ -58,6 +58,8 @@ struct exchange_conn {
 	int tls_resumed; /* -1 unknown */
 	int32_t exit_code, exit_signal;
 	uint32_t srtt_us, rtt_min_us, retransmits; /* so far */
+	uint64_t reset_ns;			   /* UNKNOWN_NS: none */
+	bool reset_sent;			   /* by the program's side */
 	/* The newest waits on its socket, in order of time; borrowed. */
 	const struct interval *late_at, *network_at;
 	size_t late_count, network_count;

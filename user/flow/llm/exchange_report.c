@@ -118,6 +118,10 @@ static void report_socket(const struct pending *p, const struct exchange_conn *c
 		c->srtt_us = conn->srtt_us;
 	if (conn->rtt_min_us)
 		c->rtt_min_us = conn->rtt_min_us;
+	if (conn->reset_ns != UNKNOWN_NS && conn->reset_ns >= c->start_ns && conn->reset_ns <= c->end_ns) {
+		c->reset_ns = conn->reset_ns;
+		c->reset_sent = conn->reset_sent;
+	}
 	if (c->connect_begin_ns != UNKNOWN_NS) /* it paid for the set-up, and what was lost in it is its own */
 		c->retransmits = conn->retransmits;
 	else if (p->retransmits_known && conn->retransmits >= p->retransmits)
