@@ -87,7 +87,7 @@ static void tables(void **state)
 	assert_render(WHOLE, (struct report_view){.by = REPORT_PROCESS}, golden);
 	snprintf(golden, sizeof(golden),
 		 "%swaiting, 1.00ms or more at a time, summed over threads\n    5.00ms  100%%      2  futex\n"
-		 "stacks that waited\n    5.00ms  100%%      2  futex   prog: main [prog]\n",
+		 "stacks that waited\n    5.00ms  100%%      2  futex   prog[7]: main [prog]\n",
 		 head);
 	assert_render(WHOLE, (struct report_view){.by = REPORT_WAIT}, golden);
 	snprintf(golden, sizeof(golden),

@@ -85,6 +85,9 @@ struct report_sums {
 int report_sum(const struct report *r, struct report_sums *out); /* 0 or -ENOMEM */
 void report_sums_release(struct report_sums *s);
 
+/* Stacks of all threads of a process as one; NULL: no memory. Freed by the caller, the frames are the report's. */
+struct report_stack *report_join_stacks(const struct report *r, size_t *count);
+
 /* Entries by weight, heaviest first, equal ones in their order. */
 struct report_entry {
 	double weight;

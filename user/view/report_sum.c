@@ -59,6 +59,54 @@ int report_sum(const struct report *r, struct report_sums *out)
 	return 0;
 }
 
+static const struct report *joined; /* for qsort() */
+
+/* The same process, reason and functions. */
+static int compare_stacks(const void *a, const void *b)
+{
+	const struct report_stack *x = a, *y = b;
+	uint32_t p = joined->threads[x->thread].first, q = joined->threads[y->thread].first;
+
+	if (p != q)
+		return p < q ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->broken != y->broken)
+		return x->broken ? -1 : 1;
+	if (x->depth != y->depth)
+		return x->depth < y->depth ? -1 : 1;
+	for (uint32_t i = 0; i < x->depth; i++) {
+		uint32_t f = joined->frames[x->frames[i]].first, g = joined->frames[y->frames[i]].first;
+
+		if (f != g)
+			return f < g ? -1 : 1;
+	}
+	return 0;
+}
+
+struct report_stack *report_join_stacks(const struct report *r, size_t *count)
+{
+	struct report_stack *all = calloc(r->stack_count + 1, sizeof(*all));
+	size_t kept = 0;
+
+	*count = 0;
+	if (!all || !r->stack_count)
+		return all;
+	memcpy(all, r->stacks, r->stack_count * sizeof(*all));
+	joined = r;
+	qsort(all, r->stack_count, sizeof(*all), compare_stacks);
+	for (size_t i = 1; i < r->stack_count; i++) {
+		if (compare_stacks(&all[i], &all[kept])) {
+			all[++kept] = all[i];
+			continue;
+		}
+		all[kept].ns += all[i].ns;
+		all[kept].samples += all[i].samples;
+	}
+	*count = kept + 1;
+	return all;
+}
+
 static int compare_entries(const void *a, const void *b)
 {
 	const struct report_entry *x = a, *y = b;

@@ -10,7 +10,8 @@
 #include "format.h"
 #include "report_data.h"
 
-#define STACK_SHOWN 6 /* frames of a stack in a table */
+#define STACK_SHOWN	  6  /* frames of a stack in a table */
+#define STACK_FRAME_SHOWN 64 /* bytes of each */
 
 struct printing {
 	const struct report *r;
@@ -113,7 +114,7 @@ static void put_processes(struct printing *p)
 /* Innermost first, the kernel's own left out where the program's follow. */
 static void put_stack(struct printing *p, const struct report_stack *s)
 {
-	char name[REPORT_NAME_BYTES];
+	char name[REPORT_NAME_BYTES], cut[STACK_FRAME_SHOWN];
 	uint32_t from = 0, shown = 0;
 
 	while (s->kind != KIND_CPU && from < s->depth && !strcmp(p->r->frames[s->frames[from]].module, "[kernel]"))
@@ -121,24 +122,30 @@ static void put_stack(struct printing *p, const struct report_stack *s)
 	if (from == s->depth)
 		from = 0;
 	for (uint32_t i = from; i < s->depth && shown < STACK_SHOWN; i++, shown++)
-		say(p, "%s%s", shown ? " < " : "", report_frame_name(p->r, s->frames[i], name));
+		say(p, "%s%s", shown ? " < " : "",
+		    log_safe(cut, sizeof(cut), sv_of(report_frame_name(p->r, s->frames[i], name))));
 	say(p, "%s%s\n", s->depth > from + shown ? " < …" : "",
 	    s->depth ? s->broken ? " (broken)" : "" : "(stack not kept)");
 }
 
 static void put_stacks(struct printing *p, bool waits)
 {
-	struct report_entry *e = calloc(p->r->stack_count + 1, sizeof(*e));
+	struct report_stack *stacks;
+	struct report_entry *e;
 	double all = 0;
+	size_t count, n = 0;
 	char name[80];
-	size_t n = 0;
 
-	if (!e) {
+	stacks = report_join_stacks(p->r, &count);
+	e = calloc(count + 1, sizeof(*e));
+	if (!stacks || !e) {
+		free(stacks);
+		free(e);
 		p->err = -ENOMEM;
 		return;
 	}
-	for (size_t i = 0; i < p->r->stack_count; i++) {
-		const struct report_stack *s = &p->r->stacks[i];
+	for (size_t i = 0; i < count; i++) {
+		const struct report_stack *s = &stacks[i];
 
 		if (waits ? s->kind <= KIND_QUEUE : s->kind != KIND_CPU)
 			continue;
@@ -148,14 +155,16 @@ static void put_stacks(struct printing *p, bool waits)
 	report_sort(e, n);
 	say(p, "%s\n", waits ? "stacks that waited" : "stacks on a processor");
 	for (size_t i = 0; i < n && i < p->v->top; i++) {
-		const struct report_stack *s = &p->r->stacks[e[i].at];
+		const struct report_stack *s = &stacks[e[i].at];
 
-		say(p, "  %8s %5s %6s  %-7s %s: ", MS(s->ns / 1e6), SHARE(s->ns, all), COUNT(s->samples),
+		say(p, "  %8s %5s %6s  %-7s %s[%u]: ", MS(s->ns / 1e6), SHARE(s->ns, all), COUNT(s->samples),
 		    waits ? report_kind_names[s->kind] : "",
-		    log_safe(name, sizeof(name), sv_of(p->r->threads[s->thread].process)));
+		    log_safe(name, sizeof(name), sv_of(p->r->threads[s->thread].process)),
+		    p->r->threads[s->thread].pid);
 		put_stack(p, s);
 	}
 	say_rest(p, n);
+	free(stacks);
 	free(e);
 }
 
