@@ -448,6 +448,51 @@ static void mcp_spans(void **state)
 	}
 }
 
+static void database_commands(void **state)
+{
+	struct db_command c = {
+		.system = "postgresql",
+		.shape = SV("SELECT ? FROM t"),
+		.start_ns = 100,
+		.end_ns = 150,
+		.rows = 3,
+		.tid = 8,
+	};
+	struct span s;
+
+	(void)state;
+	assert_int_equal(span_from_db(&s, &c, 42), 0);
+	assert_string_equal(s.name, "postgresql SELECT");
+	assert_string_equal(s.cat, "db");
+	assert_int_equal(s.track, SPAN_DB);
+	assert_int_equal(s.begin_ns, 100);
+	assert_int_equal(s.end_ns, 150);
+	assert_string_equal(s.args, "{\"db.system.name\":\"postgresql\",\"db.query.text\":\"SELECT ? FROM t\","
+				    "\"db.response.returned_rows\":3,\"os_tid\":8}");
+	span_release(&s);
+	/* Nothing is known of it but that it failed; and it ended before it began, as two clocks may say. */
+	c = (struct db_command){
+		.system = "redis", .start_ns = 100, .end_ns = 90, .rows = -1, .error = "ERR", .unfinished = true};
+	assert_int_equal(span_from_db(&s, &c, 42), 0);
+	assert_string_equal(s.name, "redis");
+	assert_int_equal(s.end_ns, 100);
+	assert_string_equal(s.args, "{\"db.system.name\":\"redis\",\"db.response.status_code\":\"ERR\","
+				    "\"unfinished\":true,\"os_tid\":0}");
+	span_release(&s);
+	c.shape = SV("JSON.GET ?");
+	for (unsigned n = 1, hit = 1; hit; n++) {
+		int err;
+
+		fail_nth(n);
+		err = span_from_db(&s, &c, 42);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		assert_int_equal(err, hit ? -ENOMEM : 0);
+		assert_true(hit ? !s.name && !s.args : !strcmp(s.name, "redis JSON.GET"));
+		span_release(&s);
+	}
+}
+
 static void undecoded_turns(void **state)
 {
 	uint64_t retransmits[] = {150, 160};
@@ -721,6 +766,7 @@ int main(void)
 		cmocka_unit_test(setup_spans),
 		cmocka_unit_test(lookup_spans),
 		cmocka_unit_test(mcp_spans),
+		cmocka_unit_test(database_commands),
 		cmocka_unit_test(undecoded_turns),
 		cmocka_unit_test(oldest_whole_spans_go_first),
 		cmocka_unit_test(ring_wraps_many_times),

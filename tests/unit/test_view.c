@@ -510,6 +510,96 @@ static void mcp_is_counted(void **state)
 }
 
 /* Past the reservoir the percentiles are those of a fair sample, and the summary says so. */
+static void database_record(void **state)
+{
+	struct db_command c = {
+		.proc = {.tgid = 9},
+		.system = "mysql",
+		.shape = SV("SELECT \"x\"\n?"),
+		.start_ns = START + 1500000,
+		.end_ns = START + 2000000,
+		.rows = 0,
+		.tid = 10,
+	};
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(view_db_json(&out, &c, NULL, START), 0);
+	assert_string_equal(
+		buf_cstr(&out),
+		"{\"type\":\"db\",\"pid\":9,\"tid\":10,\"process\":null,\"start_ms\":1.500000,\"system\":\"mysql\","
+		"\"shape\":\"SELECT \\\"x\\\"\\n?\",\"dur_ms\":0.500000,\"rows\":0,\"error\":null,"
+		"\"complete\":true}\n");
+	buf_clear(&out);
+	/* Unknown is null; before the beginning of the trace is negative; a command never takes less than nothing. */
+	c = (struct db_command){.proc = {.tgid = 9},
+				.system = "redis",
+				.start_ns = START - 1000000,
+				.end_ns = START - 2000000,
+				.rows = -1,
+				.error = "ERR",
+				.unfinished = true};
+	assert_int_equal(view_db_json(&out, &c, NULL, START), 0);
+	assert_string_equal(
+		buf_cstr(&out),
+		"{\"type\":\"db\",\"pid\":9,\"tid\":0,\"process\":null,\"start_ms\":-1.000000,\"system\":\"redis\","
+		"\"shape\":null,\"dur_ms\":0.000000,\"rows\":null,\"error\":\"ERR\",\"complete\":false}\n");
+	buf_clear(&out);
+	for (unsigned n = 1, hit = 1; hit; n++) {
+		struct buf fresh;
+		int err;
+
+		buf_init(&fresh, 0);
+		fail_nth(n);
+		err = view_db_json(&fresh, &c, NULL, START);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		assert_int_equal(err, hit ? -ENOMEM : 0);
+		assert_true(!hit || !fresh.len);
+		buf_release(&fresh);
+	}
+	buf_release(&out);
+}
+
+/* Those that took longest together come first; what is no text of ours stays off the terminal. */
+static void database_table(void **state)
+{
+	struct db_table *t = db_table_new();
+	struct db_command c = {.system = "redis", .rows = -1, .end_ns = 2000000};
+	char text[16];
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(db_table_render(t, &out), 0);
+	assert_int_equal(out.len, 0);
+	db_table_push(t, &c);
+	c.shape = SV("GET\x1b?");
+	c.end_ns = 1500000;
+	db_table_push(t, &c);
+	strcpy(c.error, "ERR");
+	c.rows = 7;
+	db_table_push(t, &c);
+	assert_int_equal(db_table_render(t, &out), 0);
+	assert_string_equal(buf_cstr(&out), "3 database commands\n"
+					    "     count      p50    total     rows  errors  shape\n"
+					    "         2   1.56ms   3.00ms        7       1  redis GET\xef\xbf\xbd?\n"
+					    "         1   1.96ms   2.00ms        -       0  redis -\n");
+	buf_clear(&out);
+	for (unsigned i = 0; i < 2 * DB_TABLE_SHAPES; i++) {
+		snprintf(text, sizeof(text), "X%u ?", i);
+		c.shape = sv_of(text);
+		db_table_push(t, &c);
+	}
+	assert_int_equal(db_table_render(t, &out), 0);
+	assert_non_null(strstr(buf_cstr(&out), "2051 database commands\n"));
+	assert_non_null(strstr(buf_cstr(&out), " 1026   1.56ms    1.54s    7.18k    1026  other\n"));
+	assert_non_null(strstr(buf_cstr(&out), "  and 1015 more shapes\n"));
+	buf_release(&out);
+	db_table_free(t);
+}
+
 static void many_calls_are_sampled(void **state)
 {
 	struct lost lost = {0};
@@ -627,6 +717,8 @@ int main(void)
 		cmocka_unit_test(percentiles_leave_out_what_failed),
 		cmocka_unit_test(few_calls_are_interpolated),
 		cmocka_unit_test(mcp_is_counted),
+		cmocka_unit_test(database_record),
+		cmocka_unit_test(database_table),
 		cmocka_unit_test(many_calls_are_sampled),
 		cmocka_unit_test(losses_and_coverage_are_named),
 		cmocka_unit_test(no_memory_is_reported),
