@@ -21,7 +21,7 @@
 static __always_inline void settle(struct sock *sk, struct sock_info *info, struct tcp_sock *tp)
 {
 	__u64 since = info->resent_ns, now = bpf_ktime_get_boot_ns();
-	__u64 there = info->again_ns + (__u64)sock_rtt_min_us(sk) * 1000;
+	__u64 there = info->again_ns + (__u64)rtt_min_us(tp) * 1000;
 
 	if (!since || info->ca_state >= TCP_CA_RECOVERY || tp->snd_una == info->resent_una || now < there)
 		return;

@@ -13,32 +13,28 @@ static __always_inline void delay_tell(struct sock *sk, struct sock_info *info, 
 }
 
 /* A receive ended; it brought bytes, or did not. What it leaves waits from its end on: the program was there. */
-static __always_inline void delay_read(struct sock *sk, bool brought)
+static __always_inline void delay_read(struct sock *sk, struct sock_info *info, struct tcp_sock *tp, bool brought,
+				       __u64 now)
 {
-	struct sock_info *info = bpf_sk_storage_get(&socks, sk, NULL, 0);
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	__u64 since;
+	__u64 since = info->unread_ns;
 
-	if (!info || !tp)
-		return;
-	since = info->unread_ns;
 	info->unread_ns = 0;
 	if (tp->copied_seq != tp->rcv_nxt) {
 		info->unread_seq = tp->copied_seq;
-		info->unread_ns = bpf_ktime_get_boot_ns();
+		info->unread_ns = now;
 	}
-	if (brought)
+	if (brought && since && (__s64)(now - since) >= (__s64)LIMIT_DELAY_NS)
 		delay_tell(sk, info, EV_SK_LATE, since);
 }
 
 /* The program sent `len` bytes. */
-static __always_inline void delay_sent(struct sock *sk, struct sock_info *info, __u32 len)
+static __always_inline void delay_sent(struct sock *sk, struct sock_info *info, __u32 len, __u64 now)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
 	if (!tp || (__s32)(tp->snd_una - (tp->write_seq - len)) < 0)
 		return;
-	info->sent_ns = bpf_ktime_get_boot_ns();
+	info->sent_ns = now;
 	info->resent_ns = 0;
 }
 

@@ -14,9 +14,11 @@ __u32 last_gen = 0;	 /* generations are numbered from 1, over all processes */
  */
 __u32 ignored[LIMIT_IGNORED] = {};
 
-/* Not 0: a process of this number, or of one with the same lowest bits, was a target once. Most programs of the machine
- * never were, and pay for a load instead of a look into a hash table. */
-__u8 target_hints[LIMIT_TARGET_HINTS] = {};
+/*
+ * HINT_* of processes with these lowest bits of their number, set once and never taken back. Most programs of the
+ * machine have none, and pay for a load instead of a look into a hash table.
+ */
+__u32 target_hints[LIMIT_TARGET_HINTS] = {};
 
 /* When the last probe of a file was set; 0: not all of them are. User space writes. */
 __u64 attached_ns[LIMIT_PROBED_FILES] = {};

@@ -63,10 +63,13 @@ struct tls_call {
 	__u32 inside; /* bit per direction: a socket call ran inside */
 	__u32 file;   /* TLS_COOKIE_FILE() */
 	__u32 flags;  /* CALL_* */
+	union {
+		__u32 salt;  /* TLS_ABI_AEAD: see struct conn_state */
+		__u32 bound; /* others, with `inside`: lowest bits of the cookie of the socket */
+	};
 	/* Of TLS_ABI_AEAD: */
 	__u16 wire; /* length of the record, framing included */
 	__u16 type; /* of the record; CALL_INNER: not known yet */
-	__u32 salt; /* see struct conn_state */
 };
 #define CALL_UNFREED  1
 #define CALL_GO	      2
@@ -297,7 +300,7 @@ extern const volatile struct config cfg;
 extern __u32 last_gen;
 extern __u64 wire_since_ns;
 extern __u32 ignored[LIMIT_IGNORED];
-extern __u8 target_hints[LIMIT_TARGET_HINTS];
+extern __u32 target_hints[LIMIT_TARGET_HINTS];
 extern __u64 attached_ns[LIMIT_PROBED_FILES];
 extern const __u8 no_calls[sizeof(struct open_calls)];
 extern struct ring_map rb SEC(".maps");
@@ -328,13 +331,24 @@ static __always_inline void stat_add(__u32 id, __u64 n)
 		__sync_fetch_and_add(value, n);
 }
 
+static __always_inline bool is_hinted(__u32 tgid, __u32 hints)
+{
+	return target_hints[tgid & (LIMIT_TARGET_HINTS - 1)] & hints;
+}
+
+static __always_inline void hint(__u32 tgid, __u32 hints)
+{
+	if ((target_hints[tgid & (LIMIT_TARGET_HINTS - 1)] & hints) != hints)
+		__sync_fetch_and_or(&target_hints[tgid & (LIMIT_TARGET_HINTS - 1)], hints);
+}
+
 /* The entry of a traced process, NULL for all others. The start time guards against a reused pid. */
 static __always_inline struct target *target_of(struct task_struct *task)
 {
 	__u32 tgid = task->tgid;
 	struct target *t;
 
-	if (!target_hints[tgid & (LIMIT_TARGET_HINTS - 1)] || tgid == cfg.self_tgid)
+	if (!is_hinted(tgid, HINT_TARGET) || tgid == cfg.self_tgid)
 		return NULL;
 	t = bpf_map_lookup_elem(&targets, &tgid);
 	if (!t || t->start_ns != task->group_leader->start_boottime)
@@ -345,7 +359,7 @@ static __always_inline struct target *target_of(struct task_struct *task)
 /* Children of targets, and programs that may become ones. 0 or -errno. */
 static __always_inline long target_add(__u32 tgid, const struct target *t)
 {
-	target_hints[tgid & (LIMIT_TARGET_HINTS - 1)] = 1;
+	hint(tgid, HINT_TARGET);
 	return bpf_map_update_elem(&targets, &tgid, t, BPF_ANY);
 }
 EV_ASSERT((LIMIT_TARGET_HINTS & (LIMIT_TARGET_HINTS - 1)) == 0);

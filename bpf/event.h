@@ -473,6 +473,13 @@ struct stdio_head {
 #define STDIO_NEVER	  2
 #define STDIO_ENDED	  3
 
+/* What target_hints[] says of a process: it was a target once; a Go function of it was probed; it holds the parent's
+ * ends of pipes to a child, or is such a child (or its child, which may read in its place). */
+#define HINT_TARGET 1
+#define HINT_GO	    2
+#define HINT_PARENT 4
+#define HINT_CHILD  8
+
 /* Value of the `targets` map (key: tgid). */
 struct target {
 	__u64 start_ns;

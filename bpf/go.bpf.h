@@ -71,6 +71,7 @@ static __always_inline void go_call_begin(struct pt_regs *ctx, struct task_struc
 		call_refused(&call, ST_FAULT);
 		return;
 	}
+	hint(key.tgid, HINT_GO);
 	if (!cfg.sock_length)
 		sockets_ns = call.entry_ns;
 	call.sp = PT_REGS_SP(ctx) - stack.hi;
@@ -110,6 +111,8 @@ static __always_inline struct tls_call *go_call_around(struct task_struct *task)
 	struct go_stack stack;
 	struct go_key key;
 
+	if (!is_hinted(task->tgid, HINT_GO))
+		return NULL;
 	go_key_fill(&key, task, GO_G_CORE(regs));
 	open = bpf_map_lookup_elem(&go_calls, &key);
 	if (!open || !open->depth || !go_stack_read(key.g, &stack))

@@ -4,8 +4,7 @@
 
 /* Sizes that the kernel side and the user side agree on. Plain integer macros: both compilers read them. */
 
-/* Processes are looked for in a table of bytes by the lowest bits of their number, before the map is asked: a power of
- * two. */
+/* Slots of the table of what is known of processes by the lowest bits of their number (HINT_*): a power of two. */
 #define LIMIT_TARGET_HINTS 65536
 
 /* Bytes of plaintext in one DATA record: a TLS record carries at most 2^14 (RFC 8446 section 5.1), so nearly

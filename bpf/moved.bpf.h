@@ -216,7 +216,6 @@ static __always_inline void plain_moved(struct sock *sk, struct called *c, struc
 
 	if (info->plain == PLAIN_NEVER)
 		return;
-	m->now = bpf_ktime_get_boot_ns();
 	m->cookie = info->cookie;
 	plain_find(m);
 	if (info->plain == PLAIN_UNDECIDED && stdio_any && !m->tcp)
@@ -337,19 +336,14 @@ static __noinline int handshake_before(struct conn_state *state, const struct co
 	return 0;
 }
 
-static __noinline int bind_inside(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len)
+static __noinline int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len)
 {
-	__u64 now = bpf_ktime_get_boot_ns();
 	struct ev_conn_sock what = {};
 	struct conn_state *state;
 	struct conn_map_key key;
 	bool known, begins;
 
 	dir &= 1;
-	info->tls = TLS_INSIDE;
-	call->inside |= 1u << dir;
-	if (dir == EV_DIR_RX)
-		call->recv_ns = now;
 	begins = call->role == TLS_ROLE_HANDSHAKE || (!info->tied && conn_is_new(info->begin_ns, call->file));
 	conn_key(&key, bpf_get_current_task_btf(), call->obj);
 	state = conn_of_call(&key, call, begins);
@@ -377,6 +371,23 @@ static __noinline int bind_inside(struct tls_call *call, struct sock_info *info,
 	what.how = EV_SOCK_INSIDE;
 	what.dir = dir;
 	return conn_emit_sock(&key, &what);
+}
+
+/* The socket was used inside the call. What is known since an earlier use in it is not looked for again. */
+static __always_inline void bind_inside(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len,
+					__u64 now)
+{
+	__u32 bit = 1u << (dir & 1);
+
+	if (dir == EV_DIR_RX)
+		call->recv_ns = now;
+	if ((call->inside & bit) && call->bound == (__u32)info->cookie && info->tls == TLS_INSIDE && info->tied)
+		return;
+	info->plain = PLAIN_NEVER;
+	info->tls = TLS_INSIDE;
+	call->inside |= bit;
+	bind_look(call, info, dir, wire_len);
+	call->bound = (__u32)info->cookie;
 }
 
 /* The first send after a TLS write carries it, as a rule: a vote. */
@@ -420,7 +431,7 @@ static __always_inline void note_recv(struct thread *t, struct sock_info *info, 
 
 /* Bytes of a TLS connection, perhaps. */
 static __always_inline void tls_moved(struct task_struct *task, struct thread *t, struct sock_info *info, __u32 dir,
-				      __u32 wire_len)
+				      __u32 wire_len, __u64 now)
 {
 	struct tls_call *call = call_around(task, t);
 
@@ -429,8 +440,7 @@ static __always_inline void tls_moved(struct task_struct *task, struct thread *t
 	if (call && dir == EV_DIR_TX && t->write.obj && t->write.ts_ns > call->entry_ns)
 		call = NULL;
 	if (call) {
-		info->plain = PLAIN_NEVER;
-		bind_inside(call, info, dir, wire_len);
+		bind_inside(call, info, dir, wire_len, now);
 	} else if (dir == EV_DIR_TX) {
 		records_sent(t, info, wire_len);
 		vote_send(t, info, wire_len);
@@ -448,23 +458,21 @@ static __always_inline bool turns_to_tls(struct task_struct *task, const struct 
 }
 
 /* Bytes of a TLS connection, if it is one. */
-static __always_inline void tls_or_nothing(struct sock_info *info, __u32 dir, __u32 len)
+static __always_inline void tls_or_nothing(struct sock_info *info, __u32 dir, __u32 len, __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct tls_call *call = go_call_around(task);
 	struct thread *t = call ? NULL : thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 
-	if (call) {
-		info->plain = PLAIN_NEVER;
-		bind_inside(call, info, dir, len);
-	} else if (t) {
-		tls_moved(task, t, info, dir, len);
-	}
+	if (call)
+		bind_inside(call, info, dir, len, now);
+	else if (t)
+		tls_moved(task, t, info, dir, len, now);
 	if (!info->tied && info->established_ns)
-		info->moved_ns = bpf_ktime_get_boot_ns();
+		info->moved_ns = now;
 }
 
-/* Bytes moved over a socket of a target in a system call of the current thread. */
+/* Bytes moved over a socket of a target in a system call of the current thread, at m->now. */
 static __always_inline void bytes_moved(struct sock *sk, struct called *c, struct sock_info *info, struct plain_move *m)
 {
 	if (info->plain == PLAIN_NEVER && !m->tcp)
@@ -480,7 +488,7 @@ static __always_inline void bytes_moved(struct sock *sk, struct called *c, struc
 	if (info->plain == PLAIN_HTTP)
 		info->established_ns = 0;
 	else if (m->tcp)
-		tls_or_nothing(info, m->dir, m->len);
+		tls_or_nothing(info, m->dir, m->len, m->now);
 }
 
 #endif

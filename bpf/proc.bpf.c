@@ -29,6 +29,8 @@ int BPF_PROG(proc_fork, struct task_struct *parent, struct task_struct *child)
 	born.provisional = t ? t->provisional : 0;
 	if (target_add(tgid, &born))
 		stat_add(ST_STATE_FULL, 1);
+	if (is_hinted(parent->tgid, HINT_CHILD))
+		hint(tgid, HINT_CHILD);
 	r = emit_reserve(sizeof(*r));
 	if (!r)
 		return 0;

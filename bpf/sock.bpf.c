@@ -54,7 +54,6 @@ static __always_inline void wire_note(struct sock *sk, struct sock_info *info, s
 		info->tls = TLS_YES;
 	if (!info->tls || info->tls == TLS_TUNNEL || !m->len)
 		return;
-	m->now = bpf_ktime_get_boot_ns();
 	w = bpf_sk_storage_get(&wires, sk, NULL, 0);
 	if (!w) {
 		wire_make(sk, info, m);
@@ -173,32 +172,96 @@ int BPF_PROG(sock_reset_received, struct sock *sk)
 	return sock_event(sk, EV_SK_RESET_RECEIVED);
 }
 
-/* As the tracepoints of the socket tell it. */
-static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __u32 flags)
+/* --- round trip -------------------------------------------------------------------------------------------------- */
+
+static __always_inline bool differs(__u32 now, __u32 before)
+{
+	return !before || (now > before ? now - before : before - now) >= before / 10 + 1;
+}
+
+/* Tells a change that is worth it. */
+static __always_inline void rtt_look(struct sock *sk, struct sock_info *info, struct tcp_sock *tp, __u64 now)
+{
+	__u32 srtt_us = tp->srtt_us >> 3, min_us = rtt_min_us(tp);
+
+	if (min_us && differs(min_us, info->rtt_min_us)) {
+		info->rtt_min_us = min_us;
+		emit_sock(info, sk, EV_SK_RTT_MIN, 0, min_us);
+	}
+	if (!srtt_us || now - info->rtt_ns < RTT_MIN_INTERVAL_NS || !differs(srtt_us, info->srtt_us))
+		return;
+	info->srtt_us = srtt_us;
+	info->rtt_ns = now;
+	emit_sock(info, sk, EV_SK_RTT, 0, srtt_us);
+}
+
+/* At least receives bind; and user space should look at system calls again. */
+static __always_inline void received_unseen(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct plain_move m = {.len = len, .dir = dir, .flags = flags, .tcp = is_tcp(sk)};
+	__u64 at = (__u64)sk;
+	struct sock_info *info;
+	struct called *c;
+
+	if (!target_of(task))
+		return;
+	c = bpf_map_lookup_elem(&called, &at);
+	if (!c || c->info.plain != PLAIN_NEVER)
+		sockets_wanted();
+	info = sock_own(sk, task->tgid);
+	if (!info)
+		return;
+	if (!info->addr.family)
+		addr_read(&info->addr, sk);
+	tls_or_nothing(info, EV_DIR_RX, 0, bpf_ktime_get_boot_ns());
+}
+
+/* Where sock_received does not see receives. Runs in the reader's own context too, and is rarer than tcp_probe, which
+ * runs once a packet. */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(sock_rtt, struct sock *sk)
+{
+	struct sock_info *info;
+	struct tcp_sock *tp;
+
+	if (!sk)
+		return 0;
+	if (!syscalls_seen && sk->sk_protocol == IPPROTO_TCP)
+		received_unseen(sk);
+	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	tp = info ? bpf_skc_to_tcp_sock(sk) : NULL;
+	if (tp)
+		rtt_look(sk, info, tp, bpf_ktime_get_boot_ns());
+	return 0;
+}
+
+/* --- bytes ------------------------------------------------------------------------------------------------------- */
+
+/* As the tracepoints of the socket tell it. now 0: not known yet. */
+static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __u32 flags, bool tcp, __u64 now)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct plain_move m = {.len = len, .dir = dir, .flags = flags, .tcp = tcp};
 	struct sock_info *info;
 
 	if (!target_of(task))
 		return;
 	info = sock_own(sk, task->tgid);
-	if (info && m.tcp && dir == EV_DIR_TX)
-		delay_sent(sk, info, len);
-	if (info)
-		bytes_moved(sk, NULL, info, &m);
-	if (info && m.tcp)
+	if (!info)
+		return;
+	m.now = now ? now : bpf_ktime_get_boot_ns();
+	if (tcp && dir == EV_DIR_TX)
+		delay_sent(sk, info, len, m.now);
+	bytes_moved(sk, NULL, info, &m);
+	if (tcp)
 		wire_note(sk, info, &m);
 }
 
 /* The other end of a Unix socket is gone: its last bytes were read, and nothing can be written any more. */
-static __always_inline void unix_ended(struct sock *sk)
+static __always_inline void unix_ended(struct sock *sk, struct sock_info *info)
 {
-	struct sock_info *info;
-
 	if (!is_unix_stream(sk) || sk->sk_shutdown != SHUTDOWN_MASK)
 		return;
-	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	if (info && info->plain == PLAIN_HTTP)
 		plain_end(plain_of(sk, NULL));
 	if (info && info->plain == PLAIN_STDIO)
@@ -208,30 +271,54 @@ static __always_inline void unix_ended(struct sock *sk)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_sent, struct sock *sk, int ret)
 {
+	bool tcp;
+
 	if (!sk)
 		return 0;
+	tcp = is_tcp(sk);
 	if (ret <= 0)
 		plain_call_ended();
-	else if (is_tcp(sk) || is_unix_stream(sk))
-		sock_moved(sk, EV_DIR_TX, ret, 0);
+	else if (tcp || is_unix_stream(sk))
+		sock_moved(sk, EV_DIR_TX, ret, 0, tcp, 0);
 	else if (is_udp(sk))
 		dns_moved(sk, EV_DIR_TX, ret);
 	return 0;
 }
 
+/* A receive of a TCP socket ended. The time, 0: the socket is nobody's. */
+static __always_inline __u64 tcp_received(struct sock *sk, struct sock_info *info, int ret)
+{
+	struct tcp_sock *tp = info ? bpf_skc_to_tcp_sock(sk) : NULL;
+	__u64 now;
+
+	if (!tp)
+		return 0;
+	now = bpf_ktime_get_boot_ns();
+	delay_read(sk, info, tp, ret > 0, now);
+	if (ret > 0)
+		rtt_look(sk, info, tp, now);
+	return now;
+}
+
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 {
+	struct sock_info *info;
+	__u64 now = 0;
+	bool tcp;
+
 	if (!sk || (flags & (MSG_PEEK | MSG_OOB)))
 		return 0;
-	if (is_tcp(sk))
-		delay_read(sk, ret > 0);
+	tcp = is_tcp(sk);
+	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	if (tcp)
+		now = tcp_received(sk, info, ret);
 	if (ret <= 0)
 		plain_call_ended();
 	if (ret == 0)
-		unix_ended(sk);
-	else if (ret > 0 && (is_tcp(sk) || is_unix_stream(sk)))
-		sock_moved(sk, EV_DIR_RX, ret, flags);
+		unix_ended(sk, info);
+	else if (ret > 0 && (tcp || is_unix_stream(sk)))
+		sock_moved(sk, EV_DIR_RX, ret, flags, tcp, now);
 	else if (ret > 0 && is_udp(sk))
 		dns_moved(sk, EV_DIR_RX, ret);
 	return 0;
@@ -281,63 +368,5 @@ int plain_list(struct bpf_iter__task_file *ctx)
 	plain = cfg.sock_length ? bpf_sk_storage_get(&plains, sk, NULL, 0) : called_plain((__u64)sk);
 	if (plain)
 		bpf_seq_write(ctx->meta->seq, &plain->key.obj, sizeof(plain->key.obj));
-	return 0;
-}
-
-/* --- round trip -------------------------------------------------------------------------------------------------- */
-
-/* At least receives bind; and user space should look at system calls again. */
-static __always_inline void received_unseen(struct sock *sk)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 at = (__u64)sk;
-	struct sock_info *info;
-	struct called *c;
-
-	if (!target_of(task))
-		return;
-	c = bpf_map_lookup_elem(&called, &at);
-	if (!c || c->info.plain != PLAIN_NEVER)
-		sockets_wanted();
-	info = sock_own(sk, task->tgid);
-	if (!info)
-		return;
-	if (!info->addr.family)
-		addr_read(&info->addr, sk);
-	tls_or_nothing(info, EV_DIR_RX, 0);
-}
-
-static __always_inline bool differs(__u32 now, __u32 before)
-{
-	return !before || (now > before ? now - before : before - now) >= before / 10 + 1;
-}
-
-/* Runs in the reader's own context, once a receive: rarer than tcp_probe, which runs once a packet. */
-SEC("tp_btf/tcp_rcv_space_adjust")
-int BPF_PROG(sock_rtt, struct sock *sk)
-{
-	struct sock_info *info;
-	__u32 srtt_us, min_us;
-	__u64 now;
-
-	if (!sk)
-		return 0;
-	if (!cfg.sock_length && !syscalls_seen && sk->sk_protocol == IPPROTO_TCP)
-		received_unseen(sk);
-	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
-	if (!info)
-		return 0;
-	now = bpf_ktime_get_boot_ns();
-	srtt_us = sock_srtt_us(sk);
-	min_us = sock_rtt_min_us(sk);
-	if (min_us && differs(min_us, info->rtt_min_us)) {
-		info->rtt_min_us = min_us;
-		emit_sock(info, sk, EV_SK_RTT_MIN, 0, min_us);
-	}
-	if (!srtt_us || now - info->rtt_ns < RTT_MIN_INTERVAL_NS || !differs(srtt_us, info->srtt_us))
-		return 0;
-	info->srtt_us = srtt_us;
-	info->rtt_ns = now;
-	emit_sock(info, sk, EV_SK_RTT, 0, srtt_us);
 	return 0;
 }

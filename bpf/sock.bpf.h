@@ -30,10 +30,9 @@ static __always_inline __u32 sock_srtt_us(struct sock *sk)
 }
 
 /* Without what the other side takes to acknowledge, which is in most others: the kernel keeps it for some minutes. */
-static __always_inline __u32 sock_rtt_min_us(struct sock *sk)
+static __always_inline __u32 rtt_min_us(struct tcp_sock *tp)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	__u32 us = tp ? tp->rtt_min.s[0].v : 0;
+	__u32 us = tp->rtt_min.s[0].v;
 
 	return us == ~0u ? 0 : us;
 }

@@ -164,9 +164,12 @@ int stdio_note(__u64 files, __u64 parent_files, const struct conn_map_key *paren
 	if (!in.ino)
 		return 0;
 	end_of(&out, files, 1, FMODE_WRITE);
-	if (!out.ino || !holds_others(parent_files, in.ino, out.ino))
+	if (!out.ino || !holds_others(parent_files, in.ino, out.ino) || !add_pair(parent, &in, &out, running))
 		return 0;
-	return add_pair(parent, &in, &out, running);
+	hint(parent->tgid, HINT_PARENT);
+	if (!running)
+		hint(bpf_get_current_pid_tgid() >> 32, HINT_CHILD);
+	return 1;
 }
 
 /* --- what they say ------------------------------------------------------------------------------------------------ */

@@ -17,8 +17,8 @@
 
 #include "plain.bpf.h"
 
-/* A child runs a program (running: is found to do so). Both descriptor tables (struct files_struct *), and the identity
- * of the parent, obj left out. 1: a pair that needs syscall.bpf.c. */
+/* A child runs a program, as the current process (running: is found to do so). Both descriptor tables (struct
+ * files_struct *), and the identity of the parent, obj left out. 1: a pair that needs syscall.bpf.c. */
 int stdio_note(__u64 files, __u64 parent_files, const struct conn_map_key *parent, __u32 running);
 /* The current thread moved bytes over a socket that is the parent's end, or the child's (by_child). STDIO_*: what is
  * known of the pair then, STDIO_NEVER: the socket is of no interest any more. m->cookie: they are to be copied. */

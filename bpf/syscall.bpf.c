@@ -68,6 +68,7 @@ static __always_inline int sock_called(struct file *file, struct plain_move *m)
 		return 0;
 	if (!m->len)
 		return called_ended(sk, c, m);
+	m->now = bpf_ktime_get_boot_ns();
 	bytes_moved(sk, c, &c->info, m);
 	if (c->info.plain != PLAIN_NEVER)
 		sockets_wanted();
@@ -101,7 +102,8 @@ int BPF_PROG(call_returned, struct pt_regs *regs, long ret)
 	if (ret < 0)
 		return 0;
 	dir = call_dir(call_number(regs));
-	if (dir < 0 || !target_of(task) || is_32_bit(task, regs))
+	if (dir < 0 || (cfg.sock_length && !is_hinted(task->tgid, HINT_PARENT | HINT_CHILD)) || !target_of(task) ||
+	    is_32_bit(task, regs))
 		return 0;
 	m.len = ret;
 	m.dir = dir;

@@ -238,7 +238,7 @@ static void find_features(struct probes *p, const struct btf *btf)
 	f->sock_length = !p->cfg.force_no_sock_length && has_tracepoint(btf, "sock_send_length") &&
 			 has_tracepoint(btf, "sock_recv_length");
 	f->prepare_exec = has_tracepoint(btf, "sched_prepare_exec");
-	f->tcp_rtt = has_tracepoint(btf, "tcp_rcv_space_adjust");
+	f->tcp_rtt = f->sock_length || has_tracepoint(btf, "tcp_rcv_space_adjust");
 	f->tcp_retransmit = has_tracepoint(btf, "tcp_retransmit_skb");
 	f->tcp_reset = has_tracepoint(btf, "tcp_send_reset") && has_tracepoint(btf, "tcp_receive_reset");
 	f->tcp_late = f->sock_length && has_tracepoint(btf, "sk_data_ready");
@@ -292,7 +292,7 @@ static void prepare(struct probes *p)
 	bpf_program__set_autoload(skel->progs.sock_sent, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_received, f->sock_length);
 	bpf_program__set_autoload(skel->progs.wire_list, f->sock_length);
-	bpf_program__set_autoload(skel->progs.sock_rtt, f->tcp_rtt);
+	bpf_program__set_autoload(skel->progs.sock_rtt, f->tcp_rtt && !f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_retransmit, f->tcp_retransmit);
 	bpf_program__set_autoload(skel->progs.sock_reset_sent, f->tcp_reset);
 	bpf_program__set_autoload(skel->progs.sock_reset_received, f->tcp_reset);
@@ -876,6 +876,12 @@ int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *
 	return err ? err : found.start_ns ? 0 : -ESRCH;
 }
 
+/* The kernel sets others of them at the same time. */
+static void hint_target(struct probes *p, uint32_t tgid)
+{
+	__atomic_fetch_or(&p->skel->bss->target_hints[tgid % LIMIT_TARGET_HINTS], HINT_TARGET, __ATOMIC_SEQ_CST);
+}
+
 int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns)
 {
 	struct target t = {0};
@@ -891,7 +897,7 @@ int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns)
 	if (start_ns && (exact_ns > start_ns ? exact_ns - start_ns : start_ns - exact_ns) > START_TOLERANCE_NS)
 		return -ESRCH; /* the pid was given to another process */
 	t.start_ns = exact_ns;
-	p->skel->bss->target_hints[key % LIMIT_TARGET_HINTS] = 1;
+	hint_target(p, key);
 	syscalls_expect(p->syscalls, clock_boot_ns());
 	syscalls_update(p->syscalls, clock_boot_ns());
 	return bpf_map_update_elem(bpf_map__fd(p->skel->maps.targets), &key, &t, BPF_ANY) ? -errno : 0;
@@ -911,7 +917,7 @@ static bool add_listed(void *ctx, const struct proc_identity *id)
 
 	if (id->tgid == (uint32_t)getpid())
 		return false;
-	a->p->skel->bss->target_hints[id->tgid % LIMIT_TARGET_HINTS] = 1;
+	hint_target(a->p, id->tgid);
 	if (bpf_map_update_elem(bpf_map__fd(a->p->skel->maps.targets), &id->tgid, &t, BPF_ANY)) {
 		a->err = -errno;
 		return true;
