@@ -56,6 +56,16 @@ static __always_inline bool conn_ignored(__u32 gen)
 }
 EV_ASSERT((LIMIT_IGNORED & (LIMIT_IGNORED - 1)) == 0);
 
+static __noinline int conn_want(__u32 gen)
+{
+	__u32 answers = ignored_answers[gen & (LIMIT_IGNORED - 1)];
+
+	__sync_val_compare_and_swap(&ignored[gen & (LIMIT_IGNORED - 1)], gen, 0);
+	if (answers)
+		__sync_val_compare_and_swap(&ignored[answers & (LIMIT_IGNORED - 1)], answers, 0);
+	return 0;
+}
+
 #define H2_FRAME_HEADER 9     /* RFC 9113 section 4.1 */
 #define H2_LOOK_LENGTH	16384 /* no client begins a request with a longer frame */
 #define H2_LOOK_FRAMES	4     /* a window update or two, a ping, then the request */
@@ -173,7 +183,7 @@ static __noinline __u64 run_begin(struct conn_state *state, const struct conn_ma
 	run->head.h.flags |= conn_record_flags(state->flags);
 	conn_pay_gap(state, key, dir, run->head.h.ts_ns);
 	if (skip && dir == EV_DIR_TX && may_call(run->buf, len)) {
-		__sync_val_compare_and_swap(&ignored[state->gen & (LIMIT_IGNORED - 1)], state->gen, 0);
+		conn_want(state->gen);
 		skip = false;
 	}
 	run->head.pos = __sync_fetch_and_add(&state->pos[dir], len);

@@ -134,9 +134,10 @@ static void on_wanted(void *ctx, bool wanted)
 	struct flow *f = ctx;
 
 	wires_ignore(f->p->wires, f->conn->cookie, !wanted);
-	/* Each half has a generation of its own: the kernel goes on copying them all. */
-	if (f->p->cfg.on_interest && !f->conn->halves)
-		f->p->cfg.on_interest(f->p->cfg.interest_ctx, &f->conn->key, wanted);
+	if (f->conn->halves) /* each has a generation of its own */
+		halves_ignore(f->p->halves, f->conn->key.obj, !wanted);
+	else if (f->p->cfg.on_interest)
+		f->p->cfg.on_interest(f->p->cfg.interest_ctx, &f->conn->key, 0, wanted);
 }
 
 static void flow_free(struct flow *f)
@@ -689,6 +690,14 @@ static void on_unpaired(void *ctx, const struct conn_key *key, enum dir dir)
 				   "which socket its TLS records use was not learned");
 }
 
+static void on_half_ignored(void *ctx, const struct conn_key *key, uint32_t answers, bool ignored)
+{
+	struct pipeline *p = ctx;
+
+	if (p->cfg.on_interest)
+		p->cfg.on_interest(p->cfg.interest_ctx, key, answers, !ignored);
+}
+
 /* --- adaptors: wire -> span, coverage and the session ---------------------------------------------------------------
  */
 
@@ -1023,6 +1032,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_handshake = on_whole_handshake,
 		.on_conn_sock = on_whole_conn_sock,
 		.on_unpaired = on_unpaired,
+		.on_ignored = on_half_ignored,
 	};
 	struct conn_sink conn_sink = {
 		.ctx = p,

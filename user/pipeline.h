@@ -34,9 +34,10 @@ struct pipeline_config {
 	void (*on_mcp)(void *ctx, const struct mcp_call *c);
 	/* A database command ended. p may be NULL. */
 	void (*on_db)(void *ctx, const struct db_command *c, const struct proc *p);
-	/* A connection carries nothing of interest any more (false), or does again (true). */
+	/* A connection, or half of one, carries nothing of interest any more (false), or does again (true). answers:
+	 * the generation that its answers come on, 0: its own, or none. */
 	void *interest_ctx;
-	void (*on_interest)(void *interest_ctx, const struct conn_key *conn, bool wanted);
+	void (*on_interest)(void *interest_ctx, const struct conn_key *conn, uint32_t answers, bool wanted);
 	/* Plaintext should come and does not: once a process and state of its files. why: text, p may be NULL. */
 	void (*on_silent)(void *interest_ctx, const struct wire_conn *c, const struct proc *p, const char *why);
 };

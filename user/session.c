@@ -135,11 +135,11 @@ static void tap_sample(void *ctx, const struct rec_sample *r)
 		symbols_push_sample(s->symbols, r);
 }
 
-static void on_interest(void *ctx, const struct conn_key *conn, bool wanted)
+static void on_interest(void *ctx, const struct conn_key *conn, uint32_t answers, bool wanted)
 {
 	struct session *s = ctx;
 
-	if (!probes_ignore(s->probes, conn->gen, !wanted))
+	if (!probes_ignore(s->probes, conn->gen, answers, !wanted))
 		log_debug("pid %u: connection %u is %s", conn->tgid, conn->gen, wanted ? "read again" : "ignored");
 }
 

@@ -2117,11 +2117,11 @@ static void ignore_this(const struct ev_data *d)
 {
 	if (d->len < 6 || memcmp(d->bytes, "GET /i", 6) != 0 || *ignore_step)
 		return;
-	if (probes_ignore(probes, d->conn.gen, true) || probes_ignore(probes, d->conn.gen, true))
+	if (probes_ignore(probes, d->conn.gen, 0, true) || probes_ignore(probes, d->conn.gen, 0, true))
 		note("IGNORE FAILED\n");
-	if (probes_ignore(probes, d->conn.gen + LIMIT_IGNORED, true) != -EBUSY)
+	if (probes_ignore(probes, d->conn.gen + LIMIT_IGNORED, 0, true) != -EBUSY)
 		note("TWO IN ONE PLACE\n");
-	if (probes_ignore(probes, d->conn.gen + LIMIT_IGNORED, false))
+	if (probes_ignore(probes, d->conn.gen + LIMIT_IGNORED, 0, false))
 		note("NOT ITS OWN\n");
 	*ignore_step = 1;
 }

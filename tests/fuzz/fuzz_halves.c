@@ -77,6 +77,13 @@ static void on_unpaired(void *ctx, const struct conn_key *key, enum dir dir)
 	((struct world *)ctx)->unpaired[key->gen] = true;
 }
 
+static void on_ignored(void *ctx, const struct conn_key *key, uint32_t answers, bool ignored)
+{
+	(void)ctx;
+	(void)ignored;
+	must(key->gen < GENS && answers < GENS);
+}
+
 static void step(struct world *w, const uint8_t op[8])
 {
 	static const uint8_t zeros[256];
@@ -86,7 +93,7 @@ static void step(struct world *w, const uint8_t op[8])
 	uint64_t pos = op[2] & 2 ? (1ull << 56) - op[3] : op[3], cookie = op[4] & 7;
 
 	w->now += (uint64_t)op[7] * op[7] * 100000;
-	switch (op[0] % 10) {
+	switch (op[0] % 11) {
 	case 0:
 	case 1:
 		w->pushed += op[5] + (uint32_t)op[6];
@@ -134,8 +141,11 @@ static void step(struct world *w, const uint8_t op[8])
 		else
 			halves_push_exec(w->t, &(struct rec_exec){.proc = {k.tgid, k.exec_id + 1, 5}, .ts_ns = w->now});
 		break;
-	default:
+	case 9:
 		halves_tick(w->t, w->now);
+		break;
+	default:
+		halves_ignore(w->t, cookie, op[3] & 1);
 	}
 }
 
@@ -145,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	bool any = false;
 
 	w.t = halves_new(&w.lost, &(struct halves_sink){&w, on_open, on_data, on_gap, on_pos, on_handshake,
-							on_conn_sock, on_unpaired});
+							on_conn_sock, on_unpaired, on_ignored});
 	if (!w.t)
 		return 0;
 	for (; len >= 8; bytes += 8, len -= 8)

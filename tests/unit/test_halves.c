@@ -68,11 +68,16 @@ static void on_unpaired(void *ctx, const struct conn_key *key, enum dir dir)
 	PRINT("unpaired gen %u %s\n", key->gen, dir == DIR_TX ? "tx" : "rx");
 }
 
+static void on_ignored(void *ctx, const struct conn_key *key, uint32_t answers, bool ignored)
+{
+	PRINT("gen %u %s, answers on %u\n", key->gen, ignored ? "ignored" : "wanted", answers);
+}
+
 static bool open_world(struct world *w)
 {
 	*w = (struct world){0};
 	w->t = halves_new(&w->lost, &(struct halves_sink){w, on_open, on_data, on_gap, on_pos, on_handshake,
-							  on_conn_sock, on_unpaired});
+							  on_conn_sock, on_unpaired, on_ignored});
 	return w->t != NULL;
 }
 
@@ -352,12 +357,54 @@ static void many(void **state)
 	close_world(&w);
 }
 
+/* A connection of no interest is that with all of its halves, and with those that come later; until its socket is
+ * forgotten, or user space wants it again. Halves of other sockets are not touched. */
+static void ignored(void **state)
+{
+	struct world w;
+
+	(void)state;
+	assert_true(open_world(&w));
+	tie(&w, 1, DIR_TX, 77); /* the handshake's */
+	tie(&w, 2, DIR_TX, 77);
+	tie(&w, 9, DIR_TX, 78);
+	halves_ignore(w.t, 77, true);
+	tie(&w, 3, DIR_RX, 77);
+	tie(&w, 4, DIR_RX, 77);
+	halves_ignore(w.t, 77, false);
+	tie(&w, 5, DIR_RX, 77);
+	halves_ignore(w.t, 79, true);
+	halves_ignore(w.t, 77, true);
+	halves_push_sock(w.t, &(struct rec_sock){.cookie = 77, .what = SOCK_CLOSED, .ts_ns = 9 * MS});
+	halves_tick(w.t, 9 * MS + HALVES_LINGER_NS);
+	expect_end(&w,
+		   "open 42/1 sock 77 gen 1 fresh\n"
+		   "gen 1 is socket 77 port 443\n"
+		   "open 42/1 sock 78 gen 9 fresh\n"
+		   "gen 9 is socket 78 port 443\n"
+		   "gen 2 ignored, answers on 0\n"
+		   "gen 2 wanted, answers on 0\n"
+		   "gen 2 ignored, answers on 3\n"
+		   "gen 3 ignored, answers on 0\n"
+		   "gen 2 wanted, answers on 3\n"
+		   "gen 3 wanted, answers on 0\n"
+		   "gen 2 ignored, answers on 4\n"
+		   "gen 4 ignored, answers on 0\n"
+		   "gen 2 wanted, answers on 4\n"
+		   "gen 4 wanted, answers on 0\n"
+		   "gen 2 ignored, answers on 5\n"
+		   "gen 5 ignored, answers on 0\n"
+		   "gen 2 wanted, answers on 5\n"
+		   "gen 5 wanted, answers on 0\n",
+		   0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(life),	    cmocka_unit_test(no_memory), cmocka_unit_test(two_connections),
 		cmocka_unit_test(given_up), cmocka_unit_test(ends),	 cmocka_unit_test(held_too_long),
-		cmocka_unit_test(many),
+		cmocka_unit_test(many),	    cmocka_unit_test(ignored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

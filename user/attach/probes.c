@@ -964,10 +964,15 @@ void probes_drop_target(struct probes *p, pid_t tgid)
 
 /* --- connections of no interest ----------------------------------------------------------------------------------- */
 
-int probes_ignore(struct probes *p, uint32_t gen, bool on)
+int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on)
 {
 	uint32_t *slot = &p->skel->bss->ignored[gen % LIMIT_IGNORED];
 	uint32_t from = on ? 0 : gen;
+
+	if (on && *slot && *slot != gen)
+		return -EBUSY;
+	if (on)
+		__atomic_store_n(&p->skel->bss->ignored_answers[gen % LIMIT_IGNORED], answers, __ATOMIC_SEQ_CST);
 
 	/* The kernel writes there too, at the same time. */
 	if (__atomic_compare_exchange_n(slot, &from, on ? gen : 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))

@@ -93,9 +93,9 @@ void probes_drop_target(struct probes *p, pid_t tgid);
 int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id);
 
 /* The connection generation carries nothing of interest, or does again: what is copied of it, see LIMIT_IGNORED_* in
- * limits.h. The kernel takes it back by itself at an HTTP/1 request that may be a call. 0, -EBUSY (another one is in
- * its place: it goes on being copied). */
-int probes_ignore(struct probes *p, uint32_t gen, bool on);
+ * limits.h. The kernel takes it back by itself at a request that may be a call, also of the generation that its answers
+ * come on (0: this one). 0, -EBUSY (another one is in its place: it goes on being copied). */
+int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on);
 
 /* Whether the end of every system call is traced now (attach/syscalls.h says when). */
 bool probes_sees_syscalls(const struct probes *p);

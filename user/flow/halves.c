@@ -42,6 +42,7 @@ struct sock {
 	uint64_t end[2];    /* positions of the connection that were told */
 	uint32_t newest[2]; /* generation of the half that told data last */
 	uint64_t forget_ns; /* 0: open */
+	bool ignored;
 	struct half *halves;
 	UT_hash_handle hh;
 };
@@ -215,9 +216,24 @@ no_memory:
 /* --- sockets --------------------------------------------------------------------------------------------------------
  */
 
+/* Each direction's latest half: the ones before carry nothing any more. */
+static void tell_ignored(struct halves *t, const struct sock *s, bool ignored)
+{
+	struct half *h;
+
+	if (!t->sink.on_ignored)
+		return;
+	DL_FOREACH (s->halves, h) {
+		if (h->key.gen == s->newest[h->dir])
+			t->sink.on_ignored(t->sink.ctx, &h->key, h->dir == DIR_TX ? s->newest[DIR_RX] : 0, ignored);
+	}
+}
+
 /* Without a word: a connection on it is the conn stage's business. */
 static void sock_forget(struct halves *t, struct sock *s)
 {
+	if (s->ignored)
+		tell_ignored(t, s, false);
 	while (s->halves)
 		half_end(t, s->halves);
 	HASH_DEL(t->socks, s);
@@ -277,13 +293,27 @@ static bool same_program(const struct conn_key *a, const struct conn_key *b)
 	return a->tgid == b->tgid && a->start_ns == b->start_ns && a->exec_id == b->exec_id;
 }
 
+void halves_ignore(struct halves *t, uint64_t cookie, bool ignored)
+{
+	struct sock *s = sock_find(t, cookie);
+
+	if (!s)
+		return;
+	s->ignored = ignored;
+	tell_ignored(t, s, ignored);
+}
+
 /* The half's bytes are the next ones of their direction. */
 static void take_place(struct halves *t, struct half *h, struct sock *s)
 {
+	if (s->ignored)
+		tell_ignored(t, s, false);
 	h->sock = s;
 	DL_APPEND(s->halves, h);
 	s->newest[h->dir] = h->key.gen;
 	h->base = s->end[h->dir];
+	if (s->ignored)
+		tell_ignored(t, s, true);
 	tell_held(t, h);
 }
 

@@ -15,6 +15,7 @@
  *     was told of its direction already (its socket was learned too late) is given up.
  *   - A half on two sockets is a contradiction: from then on it is given up.
  *   - What is given up is counted (LOST_UNPAIRED_BYTES) and told once a half.
+ *   - A connection of no interest is so with all its halves, also those that come later.
  */
 
 #include "record.h"
@@ -37,6 +38,9 @@ struct halves_sink {
 	void (*on_conn_sock)(void *ctx, const struct rec_conn_sock *r);
 	/* A half that carried data was given up, with all that follows on it. `key` is the half's. */
 	void (*on_unpaired)(void *ctx, const struct conn_key *key, enum dir dir);
+	/* The half is ignored from now on, or is not any more; NULL: nobody wants to know. Its answers come on the half
+	 * `answers`, a generation: 0 not known, or it is no request's. May be said again. */
+	void (*on_ignored)(void *ctx, const struct conn_key *key, uint32_t answers, bool ignored);
 };
 
 struct halves;
@@ -50,6 +54,8 @@ void halves_push_gap(struct halves *t, const struct rec_gap *r);
 void halves_push_pos(struct halves *t, const struct rec_pos *r);
 void halves_push_handshake(struct halves *t, const struct rec_handshake *r);
 void halves_push_conn_sock(struct halves *t, const struct rec_conn_sock *r);
+/* What the connection on this socket carries is of no interest any more, or is again. */
+void halves_ignore(struct halves *t, uint64_t cookie, bool ignored);
 /* Any. */
 void halves_push_sock(struct halves *t, const struct rec_sock *r);
 void halves_push_exec(struct halves *t, const struct rec_exec *r); /* the program before is gone, with its halves */
