@@ -949,6 +949,44 @@ static void test_crowd(void)
 	expect("200 threads wait in one connection (BR-039)", golden);
 }
 
+/* BR-038: thousands of connections lie idle, and the state of the one that goes on stays. */
+#define IDLE	   10000
+#define IDLE_STEPS 100
+
+static void case_idle_crowd(void)
+{
+	static char idle[IDLE][16];
+	int i;
+
+	fake_new(A);
+	for (i = 0; i < IDLE; i++) {
+		do_read(idle[i], text, 1);
+		if (i % (IDLE / IDLE_STEPS) == 0)
+			do_write(A, text, 10);
+	}
+	do_write(A, text, 7);
+	fake_free(A);
+}
+
+static void test_idle_crowd(void)
+{
+	uint64_t full = stat_of(ST_STATE_FULL), lost = stat_of(ST_RING_RECORDS);
+	char closed[64];
+	bool ok;
+
+	snprintf(closed, sizeof(closed), "close A1 tx=%u rx=0\n", 10 * IDLE_STEPS + 7);
+	quiet_data = true;
+	run_child(case_idle_crowd, true);
+	quiet_data = false;
+	ok = data_bytes == IDLE + 10 * IDLE_STEPS + 7 && strstr(got, closed) && !strstr(got, "gap") &&
+	     stat_of(ST_STATE_FULL) == full && stat_of(ST_RING_RECORDS) == lost;
+	verdict(ok, "10,000 idle connections cost the busy one nothing (BR-038)");
+	if (!ok)
+		printf("# %llu bytes, %llu without state, %llu lost\n", (unsigned long long)data_bytes,
+		       (unsigned long long)(stat_of(ST_STATE_FULL) - full),
+		       (unsigned long long)(stat_of(ST_RING_RECORDS) - lost));
+}
+
 /* --- cases: sockets ---------------------------------------------------------------------------------------------- */
 
 static int listener;
@@ -2973,6 +3011,7 @@ static void run_conn_tests(void)
 	      case_handshake_in_read);
 	check("fork, exec, exit", golden_processes, case_processes);
 	test_crowd();
+	test_idle_crowd();
 	test_identity();
 	test_reclaim("kernel state is reclaimed", case_closing, 1);
 }
