@@ -666,6 +666,61 @@ def silent_too_long():
     return c
 
 
+def running_counts():
+    c = Case("counts so far in every event: the last ones count, never their sum; a stream that says none has none")
+    c.send(0, chat_request(stream_options={"include_usage": True, "continuous_usage_stats": True}))
+    c.receive(50, stream_head())
+    for i, word in enumerate(("one ", "two ", "three"), 1):
+        counts = {"prompt_tokens": 30, "completion_tokens": 7 * i, "total_tokens": 30 + 7 * i}
+        c.receive(50 + 50 * i, chunk(chat_chunk({"content": word}, "stop" if i == 3 else None, usage=counts)))
+    c.receive(220, chunk(event("[DONE]")) + LAST)
+    c.expect(**dict(GOOD, path="/v1/chat/completions", host="api.openai.com", provider="openai", model=GPT, ttft_ms=100,
+                    last_token_ms=200, text="one two three", usage={"input_total": 30, "output_total": 21, "source": "reported"}))
+    path, host = "/v1beta/models/gemini-golden:streamGenerateContent?alt=sse", "generativelanguage.googleapis.com"
+    c.ssl = 0x6600
+    c.send(1000, request(path, {"contents": [{"role": "user", "parts": [{"text": "hello"}]}]}, host=host))
+    c.receive(1050, stream_head())
+    for ms, text, thought, said, thoughts in ((1200, "hm", True, 0, 90), (1300, "so", False, 2, 210), (1400, " be it", False, 6, 210)):
+        part = {"text": text, "thought": True} if thought else {"text": text}
+        counts = {"promptTokenCount": 50, "cachedContentTokenCount": 40, "thoughtsTokenCount": thoughts,
+                  "candidatesTokenCount": said, "totalTokenCount": 50 + said + thoughts}
+        candidate = {"content": {"role": "model", "parts": [part]}, "index": 0}
+        if ms == 1400:
+            candidate["finishReason"] = "STOP"
+        c.receive(ms, chunk(event({"candidates": [candidate], "usageMetadata": counts, "modelVersion": "gemini-golden"}, end="\r\n\r\n")))
+    c.receive(1410, LAST)
+    c.expect(**dict(GOOD, path=path, host=host, provider="gcp.gemini", model="gemini-golden", ttft_ms=200, ttft_visible_ms=300,
+                    text="so be it", usage={"input_uncached": 10, "cache_read": 40, "input_total": 50, "output_total": 216,
+                                            "reasoning": 210, "source": "reported"}))
+    c.ssl = 0x7700
+    c.send(2000, chat_request())
+    c.receive(2100, stream_head() + chunk(chat_chunk({"role": "assistant", "content": ""}) + chat_chunk({"content": "hi"})))
+    c.receive(2200, chunk(chat_chunk({}, "stop") + event("[DONE]")) + LAST)
+    c.expect(**dict(GOOD, path="/v1/chat/completions", host="api.openai.com", provider="openai", model=GPT, ttft_ms=100,
+                    text="hi", usage=None))
+    return c
+
+
+def large_last_event():
+    c = Case("the event that ends a stream repeats the whole answer before the counts, and is larger than a read")
+    c.send(0, request("/v1/responses", {"model": GPT, "stream": True, "input": "tell me all"}, host="api.openai.com"))
+    c.receive(40, stream_head() + chunk(event({"type": "response.created", "response": {"model": GPT, "status": "in_progress"}},
+                                              "response.created")))
+    c.receive(150, chunk(event({"type": "response.output_text.delta", "delta": "all"}, "response.output_text.delta")))
+    said = {"type": "message", "content": [{"type": "output_text", "text": "é all" * 4500}]}
+    answer = {"model": GPT, "status": "completed", "output": [said],
+              "usage": {"input_tokens": 80, "input_tokens_details": {"cached_tokens": 60}, "output_tokens": 40,
+                        "output_tokens_details": {"reasoning_tokens": 15}}}
+    last = chunk(event({"type": "response.completed", "response": answer}, "response.completed")) + LAST
+    for i in range(0, len(last), 8192):
+        c.receive(250, last[i : i + 8192])
+    c.expect(**dict(GOOD, path="/v1/responses", host="api.openai.com", provider="openai", model=GPT, ttft_ms=150, end_ms=250,
+                    text="all", stop_reason="completed",
+                    usage={"input_uncached": 20, "cache_read": 60, "input_total": 80, "output_total": 40, "reasoning": 15,
+                           "source": "reported"}))
+    return c
+
+
 ALL = {
     "keepalive-two-calls": keepalive_two_calls, "send-in-pieces": send_in_pieces, "lost-chunk": lost_chunk,
     "two-lost-in-a-row": two_lost_in_a_row, "reordered": reordered, "late-delivery": late_delivery,
@@ -677,6 +732,7 @@ ALL = {
     "tool-call-first": tool_call_first, "concurrent": concurrent, "close-delimited": close_delimited,
     "empty-reads": empty_reads, "hostile-names": hostile_names, "mcp-stdio": mcp_stdio,
     "mcp-http": mcp_http, "long-pings": long_pings, "silent-too-long": silent_too_long,
+    "running-counts": running_counts, "large-last-event": large_last_event,
 }
 
 
