@@ -193,7 +193,8 @@ static int check_targets(const struct options *o, struct check *c)
 	for (size_t i = 0; i < o->pid_count && !err; i++) {
 		err = target_tree(o->pids[i], check_process, c);
 		if (err)
-			log_error("pid %d: %s", o->pids[i], err == -ENOENT ? "no such process" : strerror(-err));
+			log_error("pid %d: %s", o->pids[i],
+				  err == -ENOENT ? target_why_none(o->pids[i]) : strerror(-err));
 	}
 	if (o->name) {
 		err = target_filter_init(&filter, o->name, why, sizeof(why));

@@ -342,13 +342,13 @@ static bool on_every(void *ctx, const struct proc_stat *p)
 	return true;
 }
 
-static const char *why_not(int err)
+static const char *why_not(pid_t pid, int err)
 {
 	switch (err) {
 	case 0:
 	case -ENOENT:
 	case -ESRCH:
-		return "no such process";
+		return target_why_none(pid);
 	case -EINVAL:
 		return "that is perfbpf itself";
 	default:
@@ -368,7 +368,7 @@ static int add_pids(struct session *s)
 
 		err = err ? err : a.err;
 		if (err || !targets_has(s->targets, (uint32_t)s->o->pids[i])) {
-			log_error("pid %d: %s", s->o->pids[i], why_not(err));
+			log_error("pid %d: %s", s->o->pids[i], why_not(s->o->pids[i], err));
 			return err ? err : -ESRCH;
 		}
 		/* Once more, for a child that was made while its parent was not yet followed. */
@@ -831,7 +831,7 @@ static int prepare(struct session *s)
 	}
 	for (size_t i = 0; i < s->o->pid_count; i++)
 		if (!target_alive(s->o->pids[i])) {
-			log_error("pid %d: no such process", s->o->pids[i]);
+			log_error("pid %d: %s", s->o->pids[i], target_why_none(s->o->pids[i]));
 			return -ESRCH;
 		}
 	err = open_probes(s);

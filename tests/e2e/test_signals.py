@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 
 import e2e
@@ -263,6 +264,17 @@ def no_target():
         status, err = run("-o", out, "-p", pid)
         assert status == 1, (status, err)
         check_one_line(err, f"pid {pid}")
+        assert "no such process" in err, err
+    zombie = e2e.start(["true"])
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    thread = threading.Thread(target=time.sleep, args=(5,), daemon=True)
+    thread.start()
+    wrong = [(zombie.pid, "it has ended"), (thread.native_id, "that is a thread, not a process")]
+    if e2e.read_text("/proc/2/comm") == "kthreadd\n":
+        wrong.append((2, "that is a kernel thread"))
+    for pid, why in wrong:
+        status, err = run("-o", out, "-p", pid)
+        assert status == 1 and f"pid {pid}: {why}" in err, (pid, why, status, err)
     assert not os.path.exists(out)
 
 

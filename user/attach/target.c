@@ -247,6 +247,25 @@ bool target_alive(pid_t pid)
 	return !read_stat(pid, &p) && p.state != 'Z' && p.state != 'X';
 }
 
+const char *target_why_none(pid_t pid)
+{
+	char status[4096];
+	ssize_t len = read_proc(pid, "status", status, sizeof(status) - 1);
+	const char *tgid, *memory;
+
+	if (len <= 0)
+		return "no such process";
+	status[len] = '\0';
+	/* The first line holds a name that the process chose, but no newline of it (proc(5)). */
+	tgid = strstr(status, "\nTgid:\t");
+	memory = strstr(status, "\nVmSize:");
+	if (tgid && atoi(tgid + 7) != (int)pid)
+		return "that is a thread, not a process";
+	if (!target_alive(pid))
+		return "it has ended";
+	return memory ? "no such process" : "that is a kernel thread";
+}
+
 static pid_t pid_of_name(const char *name)
 {
 	char *end;

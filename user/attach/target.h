@@ -32,6 +32,8 @@ bool target_start_matches(const struct proc_stat *p, uint64_t exact_start_ns);
 int target_parse_stat(struct sv text, struct proc_stat *out);
 /* Does it run (or wait)? A zombie, which kill(2) still finds, does not. */
 bool target_alive(pid_t pid);
+/* Why it is no target, for a user who asked for it: static text. */
+const char *target_why_none(pid_t pid);
 /*
  * CODEX_TOOL_CALL_ID of its environment, if it is the child of a program whose name begins with "codex", and still the
  * process that started at `start_ns`. Nothing else of the environment leaves this function. 0; -ENOENT: none, or the
