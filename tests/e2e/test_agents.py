@@ -3,6 +3,7 @@
 """Agents that play a script: sessions, turns, tools, sub-agents and the verdict against what really happened."""
 import json
 import os
+import subprocess
 
 import e2e
 from e2e import HERE, Client, Perfbpf, Server, case, cases, check_nothing_lost, check_trace
@@ -618,6 +619,28 @@ def busy_agent():
     """an agent that works itself between two calls"""
     steps = [HUMAN, call("a", 100, tool("Edit", "inner", 400), tool("Edit", "compute", 1700), tool("Read", "inner", 300)), call("b", 100)]
     play([{"client": "claude", "id": SESSIONS[0], "steps": steps}], lambda run, truth: None)
+
+
+@cases([("Claude Code", "claude"), ("Codex", "codex")])
+def replayed(client):
+    """a replay of the capture says the same"""
+    capture = os.path.join(e2e.directory(), "agent.cap")
+    steps = [*two_turns(), HUMAN, *with_sub_agents("agent")[1:]]
+    names = {"a": "x", "b": "y"}
+    steps[-2:] = [{**step, "name": names[step["name"]]} for step in steps[-2:]]
+    run = Run([{"client": client, "id": SESSIONS[0], "steps": steps}], "--record", capture, "--content")
+    path = os.path.join(e2e.directory(), "again.json")
+    subprocess.run([e2e.PERFBPF, "replay", capture, "-q", "-o", path], check=True, stderr=subprocess.DEVNULL)
+    with open(path, encoding="utf-8") as f:
+        again = json.load(f)
+    live, replay = run.trace["metadata"], again["metadata"]
+    assert live["agent_count"] == replay["agent_count"] == 2
+    assert [live["verdict"][k] for k in ("turns", "steps", "tools")] == [replay["verdict"][k] for k in ("turns", "steps", "tools")]
+    off = differences("the replay", replay["verdict"]["parts_ms"], live["verdict"]["parts_ms"])
+    assert not off, off
+    for cat in ("turn", "tool"):
+        told = sorted((e["ts"], json.dumps(e["args"])) for e in again["traceEvents"] if e["ph"] == "X" and e.get("cat") == cat)
+        assert told == sorted((e["ts"], json.dumps(e["args"])) for e in run.spans(cat)), (cat, told, run.spans(cat))
 
 
 if __name__ == "__main__":
