@@ -328,8 +328,10 @@ static bool flow_push_db(struct flow *f, enum dir dir, const uint8_t *ptr, size_
 		return false;
 	if (db_push(f->db, dir, ptr, len, at))
 		f->p->lost.n[LOST_NO_MEMORY]++;
-	if (db_status(f->db) == DB_READ)
+	if (db_status(f->db) == DB_READ) {
+		interest_finish(&f->interest); /* it may have been found to be nothing before */
 		return true;
+	}
 	if (db_status(f->db) != DB_SERVED &&
 	    (db_status(f->db) == DB_NONE || (kind != PROTO_UNDECIDED && kind != PROTO_OTHER))) {
 		db_free(f->db);

@@ -49,14 +49,23 @@ static void on_files(void *ctx, const struct rec_files *r)
 	read_all(r->reason.ptr, r->reason.len);
 }
 
+static void on_sqlite_text(void *ctx, const struct rec_sqlite_text *r)
+{
+	(void)ctx;
+	read_all(r->text.ptr, r->text.len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
 	struct lost lost = {0};
 	struct record r;
 
 	record_init(&r, &lost,
-		    &(struct record_sink){
-			    .on_data = on_data, .on_exec = on_exec, .on_hello = on_hello, .on_files = on_files});
+		    &(struct record_sink){.on_data = on_data,
+					  .on_exec = on_exec,
+					  .on_hello = on_hello,
+					  .on_files = on_files,
+					  .on_sqlite_text = on_sqlite_text});
 	while (len) {
 		long size = record_size(bytes, len);
 		uint8_t *copy;

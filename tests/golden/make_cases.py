@@ -9,6 +9,7 @@ import base64
 import gzip
 import json
 import os
+import struct
 import sys
 import zlib
 
@@ -721,6 +722,105 @@ def large_last_event():
     return c
 
 
+# --- databases --------------------------------------------------------------------------------------------------------------
+
+
+def pg(kind, body=b""):
+    return kind + struct.pack(">I", len(body) + 4) + body
+
+
+PG_READY = pg(b"Z", b"I")
+
+
+def pg_bind(name, value):
+    return pg(b"B", b"\0" + name + b"\0" + struct.pack(">HHI", 0, 1, len(value)) + value + b"\0\0") + pg(b"E", b"\0" * 5) + pg(b"S")
+
+
+def db_postgres():
+    c = Case("PostgreSQL: startup, simple and extended protocol; a lost piece costs what was prepared, and no more")
+    c.object("ssl_new", 0)
+    c.send(1, struct.pack(">II", 17, 0x30000) + b"user\0me\0\0")
+    c.receive(2, pg(b"R", b"\0" * 4) + pg(b"S", b"standard_conforming_strings\0on\0") + PG_READY)
+    c.send(10, pg(b"Q", b"SELECT * FROM t WHERE a IN (1, 2) AND b = 'VALUE\\' -- VALUE\0"))
+    c.receive(15, pg(b"T", b"\0\0") + pg(b"D", b"\0\0"))
+    c.receive(17, pg(b"C", b"SELECT 1\0") + PG_READY)
+    c.send(20, pg(b"P", b"s1\0UPDATE t SET a = $1\0\0\0") + pg_bind(b"s1", b"VALUE"))
+    c.receive(26, pg(b"1") + pg(b"2") + pg(b"C", b"UPDATE 7\0") + PG_READY)
+    c.send(30, pg_bind(b"s1", b"VALUE"))
+    c.receive(33, pg(b"2") + pg(b"E", b"SERROR\0C22P02\0MVALUE\0\0") + PG_READY)
+    c.send(40, pg_bind(b"s1", b"VALUE"), lost=True)
+    c.receive(44, pg(b"2") + pg(b"C", b"UPDATE 1\0") + PG_READY)
+    c.send(50, pg_bind(b"s1", b"VALUE"))
+    c.receive(52, pg(b"2") + pg(b"C", b"UPDATE 2\0") + PG_READY)
+    c.send(60, pg_bind(b"s1", b"VALUE"))
+    c.receive(65, pg(b"2") + pg(b"C", b"UPDATE 3\0") + PG_READY)
+    c.more["db"] = [
+        {"system": "postgresql", "shape": "SELECT * FROM t WHERE a IN (?) AND b = ?", "start_ms": 10, "dur_ms": 7, "rows": 1, "error": None},
+        {"shape": "UPDATE t SET a = $1", "start_ms": 20, "dur_ms": 6, "rows": 7, "error": None},
+        {"shape": "UPDATE t SET a = $1", "start_ms": 30, "dur_ms": 3, "rows": None, "error": "22P02", "complete": True},
+        # Whether the client spoke before the lost piece or behind it was not seen until now.
+        {"shape": None, "start_ms": 60, "dur_ms": 5, "rows": 3, "error": None},
+    ]
+    return c
+
+
+def my(number, body):
+    return struct.pack("<I", len(body))[:3] + bytes([number]) + body
+
+
+def db_mariadb():
+    c = Case("MariaDB, met in the middle: a query, a prepared statement, an error, and an end during a command")
+    end = b"\xfe\0\0\2\0"
+    c.send(0, my(0, b"\3SELECT \"VALUE\", `a` FROM t LIMIT 10"))
+    c.receive(4, my(1, b"\1") + my(2, b"\3def") + my(3, end) + my(4, b"\1x"))
+    c.receive(5, my(5, b"\1y") + my(6, end))
+    c.send(10, my(0, b"\x16DELETE FROM t WHERE a = ?"))
+    c.receive(11, my(1, b"\0\5\0\0\0\0\0\1\0\0\0\0") + my(2, b"\3def") + my(3, end))
+    c.send(20, my(0, b"\x17\5\0\0\0\0\1\0\0\0\0\1\xfe\0\5VALUE"))
+    c.receive(23, my(1, b"\0\x0c\0\2\0\0\0"))
+    c.send(30, my(0, b"\3SELECT VALUE("))
+    c.receive(31, my(1, b"\xff\x28\x04#42000near 'VALUE('"))
+    c.send(40, my(0, b"\3SELECT SLEEP(9)"))
+    c.other("exit", 60, code=0, signal=9)
+    c.more["db"] = [
+        {"system": "mysql", "shape": "SELECT ?, `a` FROM t LIMIT ?", "start_ms": 0, "dur_ms": 5, "rows": 2, "error": None},
+        {"shape": "DELETE FROM t WHERE a = ?", "start_ms": 20, "dur_ms": 3, "rows": 12, "error": None},
+        {"shape": "SELECT VALUE(", "start_ms": 30, "dur_ms": 1, "rows": None, "error": "1064"},
+        {"shape": "SELECT SLEEP(?)", "start_ms": 40, "dur_ms": 20, "rows": None, "error": None, "complete": False},
+    ]
+    return c
+
+
+def resp(*words):
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+
+
+def db_redis():
+    c = Case("Redis: a pipeline, an error, a nested answer; a lost piece makes it one that is met in the middle")
+    c.object("ssl_new", 0)
+    c.send(1, resp(b"SET", b"VALUE", b"VALUE") + resp(b"client", b"info") + resp(b"GET", b"VALUE"))
+    c.receive(3, b"+OK\r\n$5\r\nVA")
+    c.receive(5, b"LUE\r\n-WRONGTYPE VALUE\r\n")
+    c.send(10, resp(b"XREAD", b"VALUE"))
+    c.receive(12, b"*1\r\n*2\r\n+a\r\n*1\r\n:1\r\n")
+    c.send(20, resp(b"PING"))
+    c.receive(21, b"+PONG\r\n", lost=True)
+    c.send(30, resp(b"PING"))
+    c.receive(31, b"+PONG\r\n")
+    c.send(40, resp(b"PING"))
+    c.receive(41, b"+PONG\r\n")
+    c.send(50, resp(b"INCR", b"VALUE"))
+    c.receive(52, b":1\r\n")
+    c.more["db"] = [
+        {"system": "redis", "shape": "SET ?", "start_ms": 1, "dur_ms": 2, "rows": None, "error": None},
+        {"shape": "CLIENT INFO", "start_ms": 1, "dur_ms": 4},
+        {"shape": "GET ?", "start_ms": 1, "dur_ms": 4, "error": "WRONGTYPE"},
+        {"shape": "XREAD ?", "start_ms": 10, "dur_ms": 2, "error": None},
+        {"shape": "INCR ?", "start_ms": 50, "dur_ms": 2, "error": None},
+    ]
+    return c
+
+
 ALL = {
     "keepalive-two-calls": keepalive_two_calls, "send-in-pieces": send_in_pieces, "lost-chunk": lost_chunk,
     "two-lost-in-a-row": two_lost_in_a_row, "reordered": reordered, "late-delivery": late_delivery,
@@ -733,6 +833,7 @@ ALL = {
     "empty-reads": empty_reads, "hostile-names": hostile_names, "mcp-stdio": mcp_stdio,
     "mcp-http": mcp_http, "long-pings": long_pings, "silent-too-long": silent_too_long,
     "running-counts": running_counts, "large-last-event": large_last_event,
+    "db-postgres": db_postgres, "db-mariadb": db_mariadb, "db-redis": db_redis,
 }
 
 

@@ -114,6 +114,13 @@ static void other_commands(void **state)
 	(void)state;
 	parse(&o, room, "perfbpf replay x.cap -c - --content");
 	assert_int_equal(o.command, COMMAND_REPLAY);
+	assert_false(o.db);
+	options_release(&o);
+	parse(&o, room, "perfbpf -p 1 --db");
+	assert_true(o.db);
+	options_release(&o);
+	parse(&o, room, "perfbpf replay x.cap --db");
+	assert_true(o.db);
 	assert_string_equal(o.capture, "x.cap");
 	options_release(&o);
 	parse(&o, room, "perfbpf check -n node");
@@ -164,6 +171,7 @@ static void usage_errors(void **state)
 		"perfbpf -p 1 --cpu=4001",
 		"perfbpf -p 1 --cpu=x",
 		"perfbpf -p 1 --off-cpu=1",
+		"perfbpf -p 1 --db=x",
 		"perfbpf -p 1 -f a:b",
 		"perfbpf -p 1 --frob",
 		"perfbpf replay",
