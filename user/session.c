@@ -923,9 +923,9 @@ static int finish(struct session *s)
 		probes_detach(s->probes);
 	probes_consume(s->probes);
 	push_stats(s);
-	if (s->symbols)
-		symbols_finish(s->symbols);
 	now_ns = clock_boot_ns();
+	if (s->symbols)
+		symbols_finish(s->symbols, now_ns);
 	pipeline_finish(s->pipeline, now_ns);
 	pipeline_count_lost(s->pipeline, LOST_TARGETS, s->untraced);
 	write_trace(s);

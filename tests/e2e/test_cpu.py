@@ -4,12 +4,11 @@
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 
 import e2e
-from e2e import BUILD, PERFBPF, Client, Perfbpf, Skip, case, directory, note, until
+from e2e import BUILD, PERFBPF, Client, Perfbpf, Skip, case, directory, note
 
 HOTSPOT = os.path.join(BUILD, "tests", "hotspot")
 BARE = os.path.join(BUILD, "tests", "hotspot-bare")
@@ -166,6 +165,24 @@ def made_code():
     got = share_of(stacks(perfbpf.trace_path), "made_function")
     note(f"made_function: {got:.1f} %")
     assert got > 90
+
+
+@case
+def node():
+    """node: code of its compiler, named by the map that it writes when it is asked to"""
+    if not shutil.which("node"):
+        raise Skip("no node")
+    script = os.path.join(e2e.HERE, "clients", "hot.mjs")
+    for option, name in (("--perf-basic-prof", "plantedHot"), ("--no-warnings", "[jit]")):
+        perfbpf = Perfbpf(HZ, calls=False, command=["node", option, script], cwd=directory(), stdout=subprocess.DEVNULL)
+        assert perfbpf.end() == 0, perfbpf.err()
+        for pid in {thread[0] for thread in perfbpf.trace()["otherData"]["profile"]["threads"]}:
+            if os.path.exists(f"/tmp/perf-{pid}.map"):
+                os.unlink(f"/tmp/perf-{pid}.map")
+        folded = stacks(perfbpf.trace_path)
+        got = 100 * sum(ns for f, ns in folded if name in f[-1]) / sum(ns for _, ns in folded)
+        note(f"{option}: {name} {got:.1f} %")
+        assert got > 70, folded[:20]
 
 
 @case

@@ -146,6 +146,27 @@ static void named_later(void **state)
 	profile_free(p);
 }
 
+/* What lay outside of code, too. */
+static void broken_later(void **state)
+{
+	static const uint64_t one[] = {0x100, 0x901, 0x201};
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost);
+
+	(void)state;
+	begin(p, 10, 0);
+	frame(p, 0x100, REC_FRAME_NATIVE, "leaf", "prog");
+	frame(p, 0x200, REC_FRAME_NATIVE, "main", "prog");
+	frame(p, 0x900, REC_FRAME_PENDING, "", "[unknown]");
+	push(p, REC_SAMPLE_CPU, 10, one, 0, 3);
+	frame(p, 0x900, REC_FRAME_NOWHERE, "", "");
+	assert_json(p, "{\"format\":1,\"window_ns\":1000,\"cpu\":{\"period_ns\":10,\"samples\":1,\"total_ns\":10,"
+		       "\"deep_samples\":0,\"broken_samples\":1,\"broken_ns\":10},\"samples_without_stack\":0,"
+		       "\"lost_samples\":0,\"threads\":[\n[42,43,\"prog\",\"worker\"]\n],\"frames\":[\n"
+		       "[\"leaf\",\"prog\"]\n],\"stacks\":[\n[\"cpu\",0,10,1,\"broken\",[0]]\n]}");
+	profile_free(p);
+}
+
 static void what_waited(void **state)
 {
 	static const uint64_t lock[] = {0x1000, 0x1010, 0x100}, call[] = {0x100};
@@ -261,9 +282,9 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_asked), cmocka_unit_test(what_ran),	   cmocka_unit_test(broken_stacks),
-		cmocka_unit_test(named_later),	 cmocka_unit_test(what_waited),	   cmocka_unit_test(reasons),
-		cmocka_unit_test(too_many),	 cmocka_unit_test(without_memory),
+		cmocka_unit_test(nothing_asked), cmocka_unit_test(what_ran),	 cmocka_unit_test(broken_stacks),
+		cmocka_unit_test(named_later),	 cmocka_unit_test(broken_later), cmocka_unit_test(what_waited),
+		cmocka_unit_test(reasons),	 cmocka_unit_test(too_many),	 cmocka_unit_test(without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -287,7 +287,11 @@ static void this_process(void **state)
 	symbols_push_sample(s, &sample);
 	symbols_push_sample(s, &sample); /* each address once */
 	assert_int_equal(told.count, 2);
-	assert_log(&told.log, "1 a_function_of_this_test\n5 \n");
+	frames[1] = 33;
+	sample.ts_ns += 1000; /* too soon to look again: later */
+	symbols_push_sample(s, &sample);
+	symbols_tick(s, sample.ts_ns + 2000000000);
+	assert_log(&told.log, "1 a_function_of_this_test\n5 \n4 \n5 \n");
 	symbols_exit(s, &sample.proc);
 	symbols_free(s);
 	tlog_free(&told.log);

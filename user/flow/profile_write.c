@@ -83,10 +83,21 @@ static bool is_beginning(const struct symbol *s, bool alone)
 	       (sv_starts(module, SV("libc.")) || sv_starts(module, SV("libc-")) || sv_starts(module, SV("ld-")));
 }
 
+/* The words of a stack up to where it is broken: what lies outside of code may be known later than the sample. */
+static uint32_t length_of(const struct profile *p, const struct stack *s)
+{
+	for (uint32_t i = WORDS + s->words[WORD_KERNEL] + 1; i < s->len; i++)
+		if (symbol_at(p, s, i)->source == REC_FRAME_NOWHERE)
+			return i;
+	return s->len;
+}
+
 static enum profile_state state_of(const struct profile *p, const struct stack *s)
 {
 	uint32_t user = WORDS + s->words[WORD_KERNEL];
 
+	if (length_of(p, s) < s->len)
+		return PROFILE_BROKEN;
 	if (s->words[WORD_STATE] != PROFILE_WHOLE || s->len <= user)
 		return (enum profile_state)s->words[WORD_STATE];
 	return is_beginning(symbol_at(p, s, s->len - 1), s->len == user + 1) ? PROFILE_WHOLE : PROFILE_BROKEN;
@@ -96,7 +107,9 @@ static enum profile_state state_of(const struct profile *p, const struct stack *
 
 static void show_symbols(struct writing *w, const struct stack *s)
 {
-	for (uint32_t i = WORDS; i < s->len; i++) {
+	uint32_t len = length_of(w->p, s);
+
+	for (uint32_t i = WORDS; i < len; i++) {
 		uint32_t id = symbol_at(w->p, s, i)->id;
 
 		if (!w->shown[id])
@@ -238,6 +251,7 @@ static void put_stack(struct writing *w, struct json *j, uint32_t kind, uint32_t
 		      uint64_t samples, const struct stack *s)
 {
 	static const char *const states[] = {"whole", "deep", "broken"};
+	uint32_t len = s ? length_of(w->p, s) : 0;
 
 	row(w, j);
 	json_string(j, NULL, sv_of(profile_kind_name((enum profile_kind)kind)));
@@ -246,7 +260,7 @@ static void put_stack(struct writing *w, struct json *j, uint32_t kind, uint32_t
 	json_uint(j, NULL, samples);
 	json_string(j, NULL, sv_of(s ? states[state_of(w->p, s)] : states[PROFILE_WHOLE]));
 	json_array(j, NULL);
-	for (uint32_t i = WORDS; s && i < s->len; i++)
+	for (uint32_t i = WORDS; i < len; i++)
 		json_uint(j, NULL, w->shown[symbol_at(w->p, s, i)->id] - 1);
 	json_end_array(j);
 	json_end_array(j);

@@ -108,8 +108,10 @@ struct process {
 	struct mapping *maps; /* by address */
 	size_t map_count, map_room;
 	uint64_t read_ns; /* 0: never */
-	struct addresses told, pending;
-	int jit_fd; /* -1: none, yet */
+	struct addresses told;
+	struct addresses pending;  /* code of a runtime without a name */
+	struct addresses unmapped; /* in no mapping, when what there is was last read a while ago */
+	int jit_fd;		   /* -1: none, yet */
 	off_t jit_size;
 	struct symtab jit;
 	UT_hash_handle hh;
@@ -301,8 +303,8 @@ static void add_other(struct process *p, const struct map_entry *e, struct sv li
 	add_mapping(p, &m);
 }
 
-/* A process that is gone keeps what is known of it. */
-static void read_maps(struct symbols *s, struct process *p, uint64_t now_ns)
+/* A process that is gone keeps what is known of it: false. */
+static bool read_maps(struct symbols *s, struct process *p, uint64_t now_ns)
 {
 	char path[64], *line = NULL;
 	struct map_entry e;
@@ -315,7 +317,7 @@ static void read_maps(struct symbols *s, struct process *p, uint64_t now_ns)
 	snprintf(path, sizeof(path), "/proc/%u/maps", p->tgid);
 	f = fopen(path, "re");
 	if (!f)
-		return;
+		return false;
 	while ((len = getline(&line, &size, f)) > 0) {
 		struct sv text = {line, (size_t)len - (line[len - 1] == '\n')};
 		int kind = maps_parse_line(text.ptr, text.len, &e);
@@ -330,6 +332,7 @@ static void read_maps(struct symbols *s, struct process *p, uint64_t now_ns)
 	}
 	free(line);
 	fclose(f);
+	return any;
 }
 
 /* --- processes --------------------------------------------------------------------------------------------------- */
@@ -340,6 +343,7 @@ static void reset(struct symbols *s, struct process *p)
 	free(p->maps);
 	drop_addresses(&p->told);
 	drop_addresses(&p->pending);
+	drop_addresses(&p->unmapped);
 	symtab_release(&p->jit);
 	if (p->jit_fd >= 0)
 		close(p->jit_fd);
@@ -447,16 +451,13 @@ static bool is_memory(const char *path)
 	return sv_starts(name, SV("/memfd:")) || sv_starts(name, SV("/dev/zero")) || sv_starts(name, SV("/SYSV"));
 }
 
-static void tell_user(struct symbols *s, struct process *p, uint64_t addr, uint64_t now_ns)
+/* As mapped at last reading. */
+static void tell_mapped(struct symbols *s, struct process *p, uint64_t addr)
 {
 	const struct mapping *m = mapping_at(p, addr);
 	struct sv name = SV_NONE;
 	uint64_t vaddr;
 
-	if (!m && (!p->read_ns || now_ns - p->read_ns >= REREAD_NS)) {
-		read_maps(s, p, now_ns);
-		m = mapping_at(p, addr);
-	}
 	if (!m) {
 		tell(s, &p->key, addr, REC_FRAME_NOWHERE, SV_NONE, SV_NONE);
 		return;
@@ -474,6 +475,32 @@ static void tell_user(struct symbols *s, struct process *p, uint64_t addr, uint6
 	if (vaddr_of(m->module, addr - m->begin + m->offset, &vaddr))
 		name = symtab_find(&m->module->symbols, vaddr);
 	tell(s, &p->key, addr, REC_FRAME_NATIVE, name, base_name(m->module->path));
+}
+
+/* Those that waited for it. */
+static void tell_unmapped(struct symbols *s, struct process *p)
+{
+	struct addresses all = p->unmapped;
+
+	p->unmapped = (struct addresses){0};
+	for (size_t i = 0; i < all.room; i++)
+		if (all.slots[i])
+			tell_mapped(s, p, all.slots[i]);
+	drop_addresses(&all);
+}
+
+static void tell_user(struct symbols *s, struct process *p, uint64_t addr, uint64_t now_ns)
+{
+	if (!mapping_at(p, addr) && p->read_ns != now_ns) { /* else: read for this very sample */
+		if (p->read_ns && now_ns - p->read_ns < REREAD_NS) {
+			add_address(&p->unmapped, addr);
+			tell(s, &p->key, addr, REC_FRAME_PENDING, SV_NONE, SV("[unknown]"));
+			return;
+		}
+		if (read_maps(s, p, now_ns))
+			tell_unmapped(s, p);
+	}
+	tell_mapped(s, p, addr);
 }
 
 static void push_kernel(struct symbols *s, uint64_t addr)
@@ -553,16 +580,19 @@ void symbols_tick(struct symbols *s, uint64_t now_ns)
 {
 	if (now_ns < s->jit_ns + JIT_TICK_NS)
 		return;
-	s->jit_ns = now_ns;
-	symbols_finish(s);
+	symbols_finish(s, now_ns);
 }
 
-void symbols_finish(struct symbols *s)
+void symbols_finish(struct symbols *s, uint64_t now_ns)
 {
 	struct process *p, *tmp;
 
-	HASH_ITER (hh, s->processes, p, tmp)
+	s->jit_ns = now_ns;
+	HASH_ITER (hh, s->processes, p, tmp) {
+		if (p->unmapped.count && read_maps(s, p, now_ns))
+			tell_unmapped(s, p);
 		name_pending(s, p);
+	}
 }
 
 /* --- what happens to processes ----------------------------------------------------------------------------------- */

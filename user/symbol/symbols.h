@@ -35,8 +35,9 @@ void symbols_exec(struct symbols *s, const struct proc_key *key, uint64_t now_ns
 void symbols_fork(struct symbols *s, const struct rec_fork *r);
 void symbols_map(struct symbols *s, pid_t pid, const struct map_entry *m);
 void symbols_exit(struct symbols *s, const struct proc_key *key);
-void symbols_tick(struct symbols *s, uint64_t now_ns); /* maps of runtimes that have grown */
-void symbols_finish(struct symbols *s);		       /* the same, once more */
+/* What was mapped since, and maps of runtimes that have grown: looked at now and then, and at last. */
+void symbols_tick(struct symbols *s, uint64_t now_ns);
+void symbols_finish(struct symbols *s, uint64_t now_ns);
 
 /* Files that have no names because of a cap, and whether the kernel hides its own. */
 unsigned symbols_unread(const struct symbols *s);
