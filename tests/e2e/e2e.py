@@ -33,6 +33,10 @@ def crowd():
     return min(8.0, max(1.0, max(float(words[0]), running) / (os.cpu_count() or 1)))
 
 
+def slack():
+    return SLACK_MS * crowd()
+
+
 def loaded():
     return os.getloadavg()[0] > 0.75 * (os.cpu_count() or 1)
 

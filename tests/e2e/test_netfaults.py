@@ -108,7 +108,7 @@ def between(values, a, b):
 
 
 def allowed(ms):
-    return max(e2e.SLACK_MS, 0.02 * ms)
+    return max(e2e.slack(), 0.02 * ms)
 
 
 def network_ms(agent, server):
