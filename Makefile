@@ -49,7 +49,7 @@ SKEL := $(O)/gen/perfbpf.skel.h
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-cases check-fuzz check-unit check-viewers bench install \
+.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-scenarios check-cases check-fuzz check-unit check-viewers bench install \
 	uninstall format man FORCE
 
 all: $(O)/perfbpf ## build build/perfbpf
@@ -349,6 +349,9 @@ check-headers: ## each header compiles alone
 
 check-layers: ## includes against the layer table of doc/design.md
 	$(Q)tests/tools/check-layers
+
+check-scenarios: ## the tests that tests/scenarios.md names exist
+	$(Q)$(PYTHON) tests/tools/check_scenarios.py
 
 check-arm64: ## the BPF side compiles for arm64
 	$(Q)mkdir -p $(O)/arm64 && for f in $(BPF_SRCS); do \
