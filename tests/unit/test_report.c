@@ -101,6 +101,12 @@ static void tables(void **state)
 		 "       1      1    4.00ms    4.00ms   4.00ms   4.00ms  Bash\n",
 		 head);
 	assert_render(WHOLE, (struct report_view){.by = REPORT_TOOL}, golden);
+	assert_render(BEGIN "{\"ph\":\"X\",\"dur\":2000.0,\"name\":\"postgresql SELECT\",\"cat\":\"db\",\"args\":{"
+			    "\"db.system.name\":\"postgresql\",\"db.query.text\":\"select ?\","
+			    "\"db.response.status_code\":\"42P01\"}}\n],\"metadata\":{}}\n",
+		      (struct report_view){.by = REPORT_DB},
+		      "database commands\n   count errors     total       p50      p95      max\n"
+		      "       1      1    2.00ms    2.00ms   2.00ms   2.00ms  select ? @ postgresql\n");
 	assert_render(BEGIN OTHERS "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_FUNCTION},
 		      "this trace was taken without --cpu\n");
 }

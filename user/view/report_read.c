@@ -160,7 +160,10 @@ static void row_free(struct report_row *row)
 
 static bool is_error(const cJSON *args)
 {
-	return text(json_get(args, "error")).len || member(args, "status", 0) >= 400 || json_get_true(args, "is_error");
+	const cJSON *code = json_get(args, "db.response.status_code");
+
+	return text(json_get(args, "error")).len || text(code).len || cJSON_IsNumber(code) ||
+	       member(args, "status", 0) >= 400 || json_get_true(args, "is_error");
 }
 
 static int add_model(struct report *r, struct report_row *row, const cJSON *args)
@@ -195,7 +198,11 @@ static enum report_table table_of(const cJSON *e, const cJSON *args, char name[5
 		table = TABLE_MCP;
 		more = server;
 	} else if (sv_eq(cat, SV("db"))) {
+		struct sv shape = text(json_get(args, "db.query.text"));
+
 		table = TABLE_DB;
+		n = shape.len ? shape : n;
+		more = text(json_get(args, "db.system.name"));
 	} else {
 		return TABLES;
 	}
