@@ -308,9 +308,9 @@ def play(sessions, check, idle="user", attempts=3):
 
 
 def is_small(line):
-    """On a loaded machine: off by less than so many milliseconds."""
+    """On a loaded machine, where the agent itself reads late: off by less than so many milliseconds."""
     numbers = [float(word) for word in line.replace(" ms", "").replace(",", "").split() if word.replace(".", "", 1).isdigit()]
-    return abs(numbers[-1] - numbers[-2]) < 25 * PART_MS
+    return abs(numbers[-1] - numbers[-2]) < 100 * PART_MS
 
 
 # --- the cases -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include "base/quantile.h"
 #include "charge.h"
 #include "held.h"
+#include "load.h"
 #include "toolwait.h"
 
 #define KEY_BYTES	448
@@ -33,12 +34,6 @@ struct agent_entry {
 	struct agent_entry *up; /* whose sub-agent it is; NULL: a main agent */
 	uint64_t up_lane;	/* number of the conversation that waits for it */
 	UT_hash_handle hh;
-};
-
-/* How much of a stretch of time a process had, or wanted, a processor. */
-struct load {
-	struct interval at;
-	uint64_t busy_ns;
 };
 
 /* One conversation. */
@@ -923,28 +918,6 @@ void agents_push_call(struct agents *t, const struct call *c, const struct proc 
 /* --- time goes on ---------------------------------------------------------------------------------------------------
  */
 
-static bool is_full(const struct load *l)
-{
-	return l->busy_ns >= (l->at.end_ns - l->at.begin_ns) / 10 * 8;
-}
-
-/* When the process was busy in the middle one of three stretches of time that follow each other: an agent that starts
- * or stops to work does so at any moment. Less than half of the time, alone, is no work that anybody waits for. */
-static struct interval busy_in(const struct load *before, const struct load *l, const struct load *after)
-{
-	uint64_t whole_ns = l->at.end_ns - l->at.begin_ns, busy_ns = l->busy_ns < whole_ns ? l->busy_ns : whole_ns;
-	bool follows = before->at.end_ns == l->at.begin_ns && is_full(before);
-	bool goes_on = after->at.begin_ns == l->at.end_ns && is_full(after);
-
-	if (is_full(l) || (follows && goes_on))
-		return l->at;
-	if (!follows && !goes_on && busy_ns < whole_ns / 2)
-		return (struct interval){0};
-	if (goes_on)
-		return (struct interval){l->at.end_ns - busy_ns, l->at.end_ns};
-	return (struct interval){l->at.begin_ns, l->at.begin_ns + busy_ns};
-}
-
 static void push_busy(struct agents *t, struct lane *l, const struct interval *at)
 {
 	struct held_turn *h;
@@ -964,7 +937,7 @@ static void finish_lane(struct agents *t, struct lane *l, uint64_t until_ns)
 	struct interval busy;
 
 	tell_idle(t, l, end_ns);
-	busy = busy_in(&l->load[0], &l->load[1], &(struct load){0});
+	busy = load_busy(&l->load[0], &l->load[1], &(struct load){0});
 	push_busy(t, l, &busy);
 	push_wall(t, t->run_wall, RANK_CLIENT, PART_CLIENT, busy.begin_ns, busy.end_ns);
 	close_lane(t, l, end_ns > l->last_end_ns ? end_ns : l->last_end_ns);
@@ -1002,7 +975,7 @@ void agents_push_cpu(struct agents *t, const struct proc_key *p, const struct in
 	DL_FOREACH (t->oldest, l) {
 		if (l->proc.tgid != p->tgid || l->proc.start_ns != p->start_ns)
 			continue;
-		at_last = busy_in(&l->load[0], &l->load[1], &now);
+		at_last = load_busy(&l->load[0], &l->load[1], &now);
 		push_busy(t, l, &at_last);
 		if (at_last.end_ns - at_last.begin_ns > busy.end_ns - busy.begin_ns)
 			busy = at_last;
