@@ -141,6 +141,7 @@ UNIT_writer := user/flow/writer.c
 UNIT_view := $(wildcard user/view/*.c) user/flow/agent/verdict.c user/flow/agent/walltime.c user/flow/llm/call.c user/flow/llm/mcp_call.c user/flow/coverage.c
 UNIT_symbol := $(wildcard user/symbol/*.c) user/attach/maps.c user/attach/debugdata.c user/attach/elf.c
 UNIT_perfmap := user/symbol/perfmap.c user/symbol/symtab.c
+UNIT_demangle := user/symbol/demangle.c
 UNIT_profile := $(wildcard user/flow/profile*.c) user/flow/record.c
 UNIT_report := $(wildcard user/view/report*.c) user/view/format.c
 UNIT_coverage := user/flow/coverage.c

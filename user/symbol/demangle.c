@@ -21,7 +21,8 @@ static void append(const char *s, size_t len, void *ctx)
 	bool fits = len <= room;
 
 	len = fits ? len : room;
-	memcpy(t->out + t->len, s, len);
+	if (len)
+		memcpy(t->out + t->len, s, len);
 	t->len += len;
 	if (!fits)
 		longjmp(t->full, 1);
