@@ -42,6 +42,9 @@ __u32 syscalls_seen = 0;
 __u64 sockets_ns = 0;
 __u32 sockets_open = 0;
 
+/* Bytes that waited in the ring at most. A race may lose the very highest of two at once. */
+__u64 ring_peak = 0;
+
 struct ring_map rb SEC(".maps");
 struct targets_map targets SEC(".maps");
 struct conns_map conns SEC(".maps");

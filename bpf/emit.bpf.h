@@ -304,6 +304,7 @@ extern __u32 ignored_answers[LIMIT_IGNORED];
 extern __u32 target_hints[LIMIT_TARGET_HINTS];
 extern __u64 attached_ns[LIMIT_PROBED_FILES];
 extern const __u8 no_calls[sizeof(struct open_calls)];
+extern __u64 ring_peak;
 extern struct ring_map rb SEC(".maps");
 extern struct targets_map targets SEC(".maps");
 extern struct conns_map conns SEC(".maps");
@@ -393,6 +394,8 @@ static __always_inline __u64 emit_wake(__u64 size)
 	__u64 used = bpf_ringbuf_query(&rb, BPF_RB_AVAIL_DATA);
 	__u64 before = used - ((size + 8 + 7) & ~7ull); /* 8: the ring's own header */
 
+	if (used > ring_peak)
+		ring_peak = used;
 	if ((used >= ring / 2 && before < ring / 2) || (used >= ring / 4 * 3 && before < ring / 4 * 3))
 		return BPF_RB_FORCE_WAKEUP;
 	return BPF_RB_NO_WAKEUP;

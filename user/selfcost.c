@@ -35,6 +35,20 @@ static void add_file(void *ctx, const struct probes_file *f)
 	json_end_object(j);
 }
 
+static void add_ns(void *ctx, const struct progcost_program *p)
+{
+	*(uint64_t *)ctx += p->ns;
+}
+
+/* Of one CPU, while the account was kept. */
+static double share_of(const struct progcost *c, uint64_t *sampled_ns)
+{
+	uint64_t ns = 0;
+
+	*sampled_ns = progcost_each(c, add_ns, &ns);
+	return *sampled_ns ? (double)ns / (double)*sampled_ns : 0;
+}
+
 int selfcost_attach_json(struct buf *out, const struct probes *p)
 {
 	struct json j;
@@ -62,27 +76,90 @@ static int64_t anonymous_bytes(void)
 	return kib < 0 ? -1 : kib * 1024;
 }
 
-int selfcost_json(struct buf *out, const struct probes *p, uint32_t ring_bytes, uint64_t held_ns)
+struct programs {
+	struct json *j;
+	uint64_t ns;
+};
+
+static void add_program(void *ctx, const struct progcost_program *p)
+{
+	struct programs *all = ctx;
+
+	all->ns += p->ns;
+	json_object(all->j, NULL);
+	json_string(all->j, "name", sv_of(p->name));
+	json_uint(all->j, "runs", p->runs);
+	json_double(all->j, "ns_per_run", (double)p->ns / (double)p->runs, 1);
+	json_end_object(all->j);
+}
+
+/* Nothing where the kernel keeps no account. */
+static void add_programs(struct json *j, const struct progcost *c)
+{
+	struct programs all = {j, 0};
+	uint64_t sampled_ns;
+
+	if (!share_of(c, &sampled_ns) && !sampled_ns)
+		return;
+	json_object(j, "bpf");
+	json_double(j, "sampled_ms", (double)sampled_ns / 1e6, 3);
+	json_array(j, "programs");
+	progcost_each(c, add_program, &all);
+	json_end_array(j);
+	json_double(j, "cpu_share", (double)all.ns / (double)sampled_ns, 6);
+	json_end_object(j);
+}
+
+static double own_cpu_s(void)
+{
+	struct rusage u;
+
+	if (getrusage(RUSAGE_SELF, &u))
+		return 0;
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+void selfcost_begin(struct selfcost *c, uint64_t now_ns)
+{
+	c->began_ns = now_ns;
+	c->start_cpu_s = own_cpu_s();
+}
+
+int selfcost_json(struct buf *out, const struct probes *p, const struct selfcost *c)
 {
 	static const char *const modes[] = {"uprobe.session", "uprobe.multi", "perf uprobe"};
 	const struct probes_features *f = probes_features(p);
 	int64_t anonymous = anonymous_bytes();
-	struct rusage u;
 	struct json j;
 
 	json_init(&j, out);
 	json_object(&j, NULL);
 	json_string(&j, "attach", sv_of(modes[f->mode]));
-	json_uint(&j, "ring_bytes", ring_bytes);
-	if (held_ns)
-		json_double(&j, "exec_held_ms", (double)held_ns / 1e6, 3);
+	json_uint(&j, "ring_bytes", c->ring_bytes);
+	json_uint(&j, "ring_peak_bytes", probes_ring_peak(p));
+	add_programs(&j, probes_cost(p));
+	if (c->held_ns)
+		json_double(&j, "exec_held_ms", (double)c->held_ns / 1e6, 3);
 	if (anonymous >= 0)
 		json_int(&j, "anonymous_bytes", anonymous);
-	if (!getrusage(RUSAGE_SELF, &u))
-		json_double(&j, "cpu_ms",
-			    (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e3 +
-				    (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e3,
-			    3);
+	json_double(&j, "cpu_ms", own_cpu_s() * 1e3, 3);
+	if (c->began_ns)
+		json_double(&j, "start_cpu_ms", c->start_cpu_s * 1e3, 3);
 	json_end_object(&j);
 	return j.err;
+}
+
+void selfcost_line(char *line, size_t size, const struct probes *p, const struct selfcost *c, uint64_t now_ns)
+{
+	double run_s = now_ns > c->began_ns ? (double)(now_ns - c->began_ns) / 1e9 : 1;
+	uint64_t sampled_ns;
+	double share = share_of(probes_cost(p), &sampled_ns);
+	char programs[64] = "probes not measured";
+
+	if (sampled_ns)
+		snprintf(programs, sizeof(programs), "probes %.2f%% of a CPU (sampled)", 100 * share);
+	snprintf(line, size, "tracing cost: %s; perfbpf %.2f%%, %.2f s to start, %.1f MiB; ring at most %.0f%% full",
+		 programs, 100 * (own_cpu_s() - c->start_cpu_s) / run_s, c->start_cpu_s,
+		 (double)anonymous_bytes() / (1 << 20), 100 * (double)probes_ring_peak(p) / (double)c->ring_bytes);
 }

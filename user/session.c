@@ -44,6 +44,7 @@ struct session {
 	bool path_fixed; /* by -o or PERFBPF_TRACE */
 	char command[COMMAND_TEXT_BYTES];
 	struct capture_info info;
+	struct selfcost cost;
 	struct target_filter filter;
 	bool filter_ready;
 	struct targets *targets;
@@ -578,6 +579,16 @@ static void on_stats(void *ctx)
 		targets_each(s->targets, drop_if_gone, s);
 }
 
+static void report_cost(const struct session *s, uint64_t now_ns)
+{
+	char line[256];
+
+	if (!s->cost.began_ns || s->o->quiet)
+		return;
+	selfcost_line(line, sizeof(line), s->probes, &s->cost, now_ns);
+	log_info("%s", line);
+}
+
 static void write_trace(struct session *s)
 {
 	struct buf attach, self;
@@ -585,7 +596,8 @@ static void write_trace(struct session *s)
 	buf_init(&attach, 0);
 	buf_init(&self, 0);
 	selfcost_attach_json(&attach, s->probes);
-	selfcost_json(&self, s->probes, s->o->ring_bytes, s->cmd.held_ns);
+	s->cost.held_ns = s->cmd.held_ns;
+	selfcost_json(&self, s->probes, &s->cost);
 	output_trace(s->output, s->pipeline, clock_boot_ns(), (struct sv){attach.ptr, attach.len},
 		     (struct sv){self.ptr, self.len});
 	buf_release(&attach);
@@ -856,6 +868,8 @@ static void announce(struct session *s)
 	const struct probes_features *f = probes_features(s->probes);
 	static const char *const modes[] = {"uprobe session links", "uprobe multi links", "perf uprobes"};
 
+	s->cost.ring_bytes = s->o->ring_bytes;
+	selfcost_begin(&s->cost, clock_boot_ns());
 	log_verbose("%s; records %s; sockets %s", modes[f->mode],
 		    f->read_dynptr ? "of actual length" : "in size classes",
 		    f->sock_length ? "bound" : "by system calls");
@@ -942,6 +956,7 @@ static int finish(struct session *s)
 		err = err ? err : capture_err;
 	}
 	report_symbols(s);
+	report_cost(s, now_ns);
 	if (s->cmd.held_ns)
 		log_info("%s was held %.1f ms in its exec, while its files were probed", s->o->argv[0],
 			 (double)s->cmd.held_ns / 1e6);

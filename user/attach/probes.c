@@ -59,6 +59,7 @@ struct probes {
 	struct probes_features features;
 	struct perfbpf_bpf *skel;
 	struct ring_buffer *ring;
+	struct progcost *cost;
 	struct file *files; /* newest first */
 	struct reclaim *reclaim;
 	struct tails *tails;
@@ -410,6 +411,7 @@ static int load(struct probes *p)
 	p->reclaim = reclaim_new(bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.targets),
 				 bpf_map__fd(p->skel->maps.go_calls));
 	p->tails = tails_new(bpf_map__fd(p->skel->maps.tails));
+	p->cost = progcost_new(p->skel->obj);
 	p->syscalls = syscalls_new(&(struct syscalls_config){
 		.program = p->skel->progs.call_returned,
 		.stdios_fd = bpf_map__fd(p->skel->maps.stdios),
@@ -481,6 +483,7 @@ static void file_free(struct file *f)
 
 void probes_detach(struct probes *p)
 {
+	progcost_stop(p->cost, clock_boot_ns());
 	/* First: what detaching costs the targets is none of the sampled time. */
 	sampling_stop(p->sampling);
 	p->sampling = NULL;
@@ -505,6 +508,7 @@ void probes_close(struct probes *p)
 	ring_buffer__free(p->ring);
 	sampling_stop(p->sampling);
 	syscalls_free(p->syscalls);
+	progcost_free(p->cost);
 	perfbpf_bpf__destroy(p->skel);
 	reclaim_free(p->reclaim);
 	tails_free(p->tails);
@@ -1045,6 +1049,16 @@ int probes_consume(struct probes *p)
 	return n;
 }
 
+const struct progcost *probes_cost(const struct probes *p)
+{
+	return p->cost;
+}
+
+uint64_t probes_ring_peak(const struct probes *p)
+{
+	return p->skel->bss->ring_peak;
+}
+
 void probes_stats(struct probes *p, uint64_t *stats)
 {
 	int fd = bpf_map__fd(p->skel->maps.stats), i;
@@ -1117,6 +1131,7 @@ static void sweep_unix(struct probes *p, uint64_t now_ns)
 
 void probes_tick(struct probes *p, uint64_t now_ns)
 {
+	progcost_tick(p->cost, now_ns);
 	reclaim_tick(p->reclaim, now_ns);
 	if (reclaim_unix_count(p->reclaim))
 		syscalls_expect(p->syscalls, now_ns);

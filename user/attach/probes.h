@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "progcost.h"
 #include "tlsfind.h"
 
 enum probes_mode { PROBES_SESSION, PROBES_MULTI, PROBES_PERF };
@@ -53,6 +54,8 @@ void probes_detach(struct probes *p); /* every probe is removed; the ring and th
 void probes_close(struct probes *p);  /* detaches everything; NULL is fine */
 
 const struct probes_features *probes_features(const struct probes *p);
+const struct progcost *probes_cost(const struct probes *p);
+uint64_t probes_ring_peak(const struct probes *p); /* bytes that waited in the ring at most */
 
 /* Makes e->dev and e->ino those of the inode that probes end up on: on overlayfs stat(2) tells those of one mount's
  * view. Left as they are where the kernel does not tell. */
