@@ -29,14 +29,12 @@ struct progcost *progcost_new(struct bpf_object *programs)
 	struct progcost *c;
 	unsigned count = 0;
 
-	bpf_object__for_each_program(program, programs)
-		count++;
+	bpf_object__for_each_program(program, programs) count++;
 	c = calloc(1, sizeof(*c) + count * sizeof(c->entries[0]));
 	if (!c)
 		return NULL;
 	c->fd = -1;
-	bpf_object__for_each_program(program, programs)
-		c->entries[c->count++].program = program;
+	bpf_object__for_each_program(program, programs) c->entries[c->count++].program = program;
 	return c;
 }
 
