@@ -170,12 +170,15 @@ def check(perfbpf, want, system):
 
 
 def check_durations(have, server_ms):
-    """The client waits for what the server spends: not less, and no more than 5 % or 0.2 ms, and what the machine adds."""
+    """The client waits for what the server spends: never less, and as a rule no more than 5 % or 0.2 ms; what a busy machine
+    adds, it adds to single ones."""
     assert len(have) == len(server_ms), (len(have), server_ms)
     over = [r["dur_ms"] - ms for r, ms in zip(have, server_ms)]
     for r, ms, more in zip(have, server_ms, over):
-        assert -max(0.05 * ms, 0.2) <= more <= max(0.05 * ms, 0.2) + SLACK_MS, f"{r}: by the server {ms} ms"
+        assert -max(0.05 * ms, 0.2) <= more <= 20 * SLACK_MS, f"{r}: by the server {ms} ms"
+    beyond = sorted(more - max(0.05 * ms, 0.2) for more, ms in zip(over, server_ms))
     e2e.note("the client waits", " ".join(f"{ms:+.3f}" for ms in over), "ms more than the server says")
+    assert beyond[(len(beyond) - 1) // 2] <= SLACK_MS / 5, over
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------------
@@ -204,6 +207,25 @@ SIMPLE_WANT = [
     ("SELECT g, ? || repeat(?, ?) FROM generate_series(?, ?) g", 5000, None),
     ("BEGIN; SELECT ?; DELETE FROM t; COMMIT", 6, None),
 ]
+
+
+@case
+def postgres_large():
+    """PostgreSQL: a statement and a COPY that are longer than what is captured of a request"""
+    server = Postgres()
+    steps = [
+        ["query", "CREATE TABLE t (a text)"],
+        ["query", f"INSERT INTO t VALUES ('{CANARY * 200000}')"],
+        ["copy_in", "COPY t FROM STDIN", f"{CANARY}\n" * 200000],
+        ["query", "SELECT count(*) FROM t"],
+    ]
+    want = [
+        ("CREATE TABLE t (a text)", None, None),
+        (None, 1, None),
+        ("COPY t FROM STDIN", 200000, None),
+        ("SELECT count(*) FROM t", 1, None),
+    ]
+    check(trace("psycopg2", server.connect(False), steps, modules=["psycopg2"]), want, "postgresql")
 
 
 def without_errors(have):

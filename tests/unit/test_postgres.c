@@ -144,6 +144,20 @@ static void test_lost(void **state)
 		  60,
 		  "20+2 postgresql 1 - -\n"
 		  "30+2 postgresql 1 - SELECT ?\n");
+	/* What was asked before the client's bytes went missing is still answered. */
+	db_expect((struct feed)FEED(met,
+				    TX(11, "Q\0\0\0\x16"
+					   "COPY t FROM STDIN\0"),
+				    RX(12, "G\0\0\0\x07\0\0\0"), TX(13, "d\0\0\0\x0csec"), LOST_TX(14, 100000),
+				    TX(15, "xxS\0\0\0\4"),
+				    RX(17, "C\0\0\0\x0b"
+					   "COPY 9\0" READY),
+				    TX(21, SELECT_1), RX(22, DONE("1") READY)),
+		  60, "10+7 postgresql 9 - COPY t FROM STDIN\n20+2 postgresql 1 - SELECT ?\n");
+	db_expect((struct feed)FEED(met, LOST_TX(9, 10), TX(11, SELECT_1), LOST_TX(12, UINT64_MAX),
+				    RX(13, DONE("1") READY), RX(14, DONE("1") READY), TX(21, SELECT_1),
+				    RX(22, DONE("1") READY)),
+		  60, "10+3 postgresql 1 - SELECT ?\n20+2 postgresql 1 - SELECT ?\n");
 	/* What makes no sense is counted, and not told. */
 	db_expect((struct feed)FEED(met, TX(11, SELECT_1 "x\0\0\0\4"), RX(12, DONE("1") READY), TX(21, SELECT_1),
 				    RX(22, DONE("1") READY)),

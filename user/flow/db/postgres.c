@@ -55,6 +55,8 @@ struct postgres {
 	int err; /* -ENOMEM */
 	unsigned errors;
 	struct frame_reader tx, rx;
+	bool tx_lost; /* only the client's bytes are out of step: what it asked before is still answered */
+	bool ready;   /* the server's latest message was ReadyForQuery */
 	struct names statements, portals;
 	/* The client's message at hand. */
 	char target;   /* of Close and Describe: 'S' or 'P' */
@@ -156,7 +158,17 @@ static void lose(struct postgres *p, bool senseless)
 	names_clear(&p->statements);
 	names_clear(&p->portals);
 	p->latest_len = 0;
+	p->tx_lost = false;
 	p->phase = p->errors > ERRORS_MAX ? OVER : LOST;
+}
+
+/* What the client says from here on is not known; a COPY of more than is captured of a request is the usual case. */
+static void lose_client(struct postgres *p)
+{
+	names_clear(&p->statements);
+	names_clear(&p->portals);
+	p->tx_lost = true;
+	p->ready = false;
 }
 
 static int grow(struct postgres *p)
@@ -384,6 +396,7 @@ static int64_t on_server_head(void *ctx, const struct frame_reader *r)
 	uint32_t len = be32(r->head + 1);
 
 	p->kept_len = 0;
+	p->ready = false;
 	if (len < 4 || len > LENGTH_MAX || !r->head[0] || !strchr("RSKZTtDCE123nsINAGHWVdcv", r->head[0]))
 		return -1;
 	if ((strchr("123nsIc", r->head[0]) && len != 4) || (r->head[0] == 'Z' && len != 5))
@@ -498,7 +511,7 @@ static void on_complete(struct postgres *p, int64_t rows, bool lost, const struc
 	} else if (op && op->kind == OP_QUERY) {
 		add_rows(op, rows, lost);
 		op->done = *at;
-	} else {
+	} else if (op || !p->tx_lost) {
 		lose(p, true);
 	}
 }
@@ -523,7 +536,7 @@ static void answered(struct postgres *p, enum op_kind kind)
 {
 	if (p->op_count && front(p)->kind == kind)
 		pop(p);
-	else
+	else if (p->op_count || !p->tx_lost)
 		lose(p, true);
 }
 
@@ -574,6 +587,7 @@ static void on_answer(struct postgres *p, const struct frame_reader *r, const st
 		on_parameter(p);
 		return;
 	case 'Z':
+		p->ready = true;
 		on_ready(p, at);
 		return;
 	}
@@ -660,6 +674,14 @@ static size_t push_some(struct postgres *p, enum dir dir, const uint8_t *ptr, si
 		push_lost(p, dir, ptr, len);
 		return len;
 	}
+	if (p->tx_lost && dir == DIR_TX) {
+		p->tx_lost = !p->ready || p->op_count;
+		p->ready = false;
+		p->group.ts_ns = 0;
+		frame_init(&p->tx, 5);
+		if (p->tx_lost)
+			return len;
+	}
 	if (p->phase == OVER || (p->phase == ANSWER && dir == DIR_TX) || (p->phase == STARTUP && dir == DIR_RX))
 		return len;
 	if (p->phase == ANSWER) {
@@ -697,10 +719,12 @@ void postgres_gap(struct postgres *p, enum dir dir, uint64_t len, const struct s
 	if (p->phase != MESSAGES)
 		err = -EBADMSG;
 	else if (dir == DIR_TX)
-		err = frame_gap(&p->tx, &client, len, at);
+		err = p->tx_lost ? -EBADMSG : frame_gap(&p->tx, &client, len, at);
 	else
 		err = frame_gap(&p->rx, &server, len, at);
-	if (err == -EBADMSG)
+	if (err == -EBADMSG && dir == DIR_TX && p->phase == MESSAGES)
+		lose_client(p);
+	else if (err == -EBADMSG)
 		lose(p, false);
 }
 

@@ -13,9 +13,10 @@
  *   - After an error of the extended protocol the server passes over all up to the next Sync: nothing of that is told.
  *   - What follows a granted request for encryption is not read: TLS has its own connection.
  *
- * Missing bytes inside of a message cost that message: its text or its row count is unknown. Otherwise the connection
- * is read on from the first bytes that the client sends right behind a ReadyForQuery, and what was prepared is
- * forgotten.
+ * Missing bytes inside of a message cost that message: its text or its row count is unknown. Otherwise what was asked
+ * before is told when it was the client's bytes that are missing (a COPY is longer than what is captured), the
+ * connection is read on from the first bytes that the client sends right behind a ReadyForQuery, and what was prepared
+ * is forgotten.
  */
 
 #include "command.h"
