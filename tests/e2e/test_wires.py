@@ -579,10 +579,10 @@ def websocket_mid_attach(cfg, path):
         e2e.check_times(call, truth, COLD_MS)
 
 
-# What may be told of a call that cannot be read: who spoke and when.
+# What may be told of a call that cannot be read: who spoke and when, and the slice of a turn that it is drawn under.
 UNREAD = ("type", "id", "pid", "tid", "process", "exe", "ppid", "start_ms", "start_time", "protocol", "method", "class", "peer")
 UNREAD += ("send_ms", "ttfb_ms", "end_ms", "complete", "lossy", "mid_attach", "undecoded", "request_truncated", "attempt")
-UNREAD += ("request_bytes", "response_bytes", "retransmits", "srtt_us", "lost_bytes", "request", "tool_calls")
+UNREAD += ("turn", "request_bytes", "response_bytes", "retransmits", "srtt_us", "lost_bytes", "request", "tool_calls")
 
 
 @case
