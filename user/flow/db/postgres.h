@@ -26,7 +26,8 @@
 
 struct postgres;
 
-/* fresh: it begins with a startup message. proc is copied into each command. NULL: ENOMEM. */
+/* startup: it begins with a startup message, or a request for encryption. proc of its commands is left to the owner.
+ * NULL: ENOMEM. */
 struct postgres *postgres_new(bool startup, const struct db_sink *sink);
 void postgres_free(struct postgres *p);
 int postgres_push(struct postgres *p, enum dir dir, const uint8_t *ptr, size_t len,
