@@ -273,8 +273,12 @@ int scatter_step(struct scatter *s)
 
 static __noinline long scatter_turn(__u32 index, struct scatter *s)
 {
+	long end;
+
 	(void)index;
-	return scatter_step(s) ? 1 : 0;
+	end = scatter_step(s);
+	asm volatile("" : "+r"(end)); /* what a compiler knows of a global function's result, the verifier does not */
+	return end ? 1 : 0;
 }
 
 int plain_copy(struct plain *plain, const struct plain_move *m)

@@ -172,7 +172,7 @@ def named_probes():
     return text.splitlines()
 
 
-@cases([("links of many, 10 times", "--attach=multi", 10), ("perf events, twice", "--attach=perf", 2)])
+@cases([("links of many, 4 times", "--attach=multi", 4), ("perf events, twice", "--attach=perf", 2)])
 def killed_outright(how, times):
     """SIGKILL: no probe is left, the traced program goes on, and the next run sees its calls"""
     server = Server()
