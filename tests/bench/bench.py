@@ -5,8 +5,8 @@
 A client and a server do nothing but TLS over loopback (tlsbench): 512-byte ping-pong, and 16 KiB records in bulk. Each round
 runs them untraced, with empty programs at entry and return of the places that perfbpf probes, and with perfbpf, in random
 order; the ratios are of runs of the same round. A ratio is the median of the rounds with a 95 % bootstrap interval. Then:
-a program that only downloads, under system-wide tracing (its server is on this machine, and traced too); memory, processor
-time and start-up of perfbpf itself."""
+a program that only downloads (its server is on this machine, and traced too by system-wide tracing); an untraced one that
+shares its library with a traced one; model calls that stream; memory, processor time and start-up of perfbpf itself."""
 import argparse
 import json
 import math
@@ -22,6 +22,14 @@ import time
 
 SHAPES = {"ping 512 B": ("ping", 512, 6000), "bulk 16 KiB": ("bulk", 16384, 12000)}
 STATES = ("untraced", "bare", "perfbpf")
+# Model calls that stream: connections, milliseconds between the events of each, events of each.
+STREAMS = {
+    "100 events/s": (1, 10, 400),
+    "1,000 events/s": (1, 1, 4000),
+    "the same, 50 streams": (50, 50, 80),
+    "the same, 500 streams": (500, 500, 8),
+    "10,000 events/s": (10, 1, 4000),
+}
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -34,6 +42,14 @@ class Peer:
             [program, "client", str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )
         self.pid = int(self.child.stdout.readline().split()[1])
+
+    def cpu_ns(self):
+        """Of all its threads: what other programs take of the machine does not move it."""
+        total = 0
+        for thread in os.listdir(f"/proc/{self.pid}/task"):
+            with open(f"/proc/{self.pid}/task/{thread}/schedstat", encoding="utf-8") as f:
+                total += int(f.read().split()[0])
+        return total
 
     def run(self, mode, size, count):
         self.child.stdin.write(f"{mode} {count} {size}\n")
@@ -170,27 +186,123 @@ def summarise(times):
     return result
 
 
+def ratio(values, base):
+    middle, low, high = interval([a / b for a, b in zip(values, base)])
+    return {"ratio": round(middle, 3), "ratio_95": [round(low, 3), round(high, 3)]}
+
+
 def download(peer, make, rounds, gib):
-    """Throughput of `gib` GiB in 16 KiB records, against that of the untraced run of the same round."""
+    """`gib` GiB in 16 KiB records, against the untraced run of the same round: throughput, and work per second of the
+    program's own CPU time (which other programs on the machine do not move)."""
     count = int(gib * 2**30) // 16384
-    speed = {state: [] for state in make}
+    speed, work = {state: [] for state in make}, {state: [] for state in make}
     chooser = random.Random(11)
     order = list(make)
     for _ in range(rounds):
         chooser.shuffle(order)
         for state in order:
             tracer = make[state]()
-            peer.run("bulk", 16384, count // 50)
+            peer.run("bulk", 16384, max(count // 50, 100))
+            before = peer.cpu_ns()
             us, _ = peer.run("bulk", 16384, count)
+            work[state].append(count / (peer.cpu_ns() - before))
             speed[state].append(gib * 1024 / (us / 1e6))
             if tracer:
                 tracer.stop()
-    row = {"gib": gib, "mib_s_untraced": round(statistics.median(speed["untraced"]), 1)}
-    for state in order:
-        if state != "untraced":
-            middle, low, high = interval([a / b for a, b in zip(speed[state], speed["untraced"])])
-            row[state] = {"throughput": round(middle, 3), "throughput_95": [round(low, 3), round(high, 3)]}
+    row = {
+        "gib": gib,
+        "mib_s_untraced": round(statistics.median(speed["untraced"]), 1),
+        "cpu_ns_a_record_untraced": round(1 / statistics.median(work["untraced"])),
+    }
+    for state in make:
+        if state == "untraced":
+            continue
+        through, done = (ratio(values[state], values["untraced"]) for values in (speed, work))
+        row[state] = {
+            "throughput": through["ratio"],
+            "throughput_95": through["ratio_95"],
+            "work_per_cpu": done["ratio"],
+            "work_per_cpu_95": done["ratio_95"],
+        }
     return row
+
+
+def neighbour(peer, make, rounds):
+    """The peer is traced by nobody, and uses the library of a process that is: CPU time a ping-pong."""
+    cost = {state: [] for state in make}
+    chooser = random.Random(13)
+    order = list(make)
+    _, size, count = SHAPES["ping 512 B"]
+    for _ in range(rounds):
+        chooser.shuffle(order)
+        for state in order:
+            tracer = make[state]()
+            peer.run("ping", size, count // 10)
+            before = peer.cpu_ns()
+            peer.run("ping", size, count)
+            cost[state].append((peer.cpu_ns() - before) / count)
+            if tracer:
+                tracer.stop()
+    row = {"cpu_ns_untraced": round(statistics.median(cost["untraced"]))}
+    row.update({state: ratio(cost[state], cost["untraced"]) for state in make if state != "untraced"})
+    return row
+
+
+def stream(build, folder, cert, port, connections, gap_ms, events):
+    """perfbpf's own CPU while a client's model calls stream, what it writes at the end included: share of a CPU, and time
+    an event."""
+    client = subprocess.Popen(
+        [os.path.join(build, "tests", "modelclient"), "--port", port, "--cacert", cert, "--threads", str(connections)]
+        + ["--wait", "--quiet", "--knobs", f"tokens={events}&gap_ms={gap_ms}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    pid = client.stdout.readline().split()[1]
+    tracer = Tracer(os.path.join(build, "perfbpf"), ["-p", pid], folder)
+    begin = time.monotonic()
+    client.stdin.write("\n")
+    client.stdin.flush()
+    time.sleep(events * gap_ms / 1e3 * 0.9)
+    rss = tracer.status("RssAnon")
+    client.communicate(timeout=60)
+    seconds = time.monotonic() - begin
+    if tracer.child.wait(60):
+        sys.exit("bench: perfbpf failed")
+    with open(tracer.trace, encoding="utf-8") as f:
+        metadata = json.load(f)["metadata"]
+    cpu_ms = metadata["self"]["cpu_ms"] - metadata["self"]["start_cpu_ms"]
+    return {
+        "events_per_s": connections * events / seconds,
+        "cpu_share": cpu_ms / 1e3 / seconds,
+        "cpu_us_an_event": cpu_ms * 1e3 / (connections * events),
+        "rss_anon_kib": rss,
+        "calls": metadata["call_count"],
+        "lost": {k: v for k, v in metadata["lost"].items() if v},
+    }
+
+
+def streams(build, folder, rounds):
+    cert = os.path.join(folder, "cert.pem")
+    server = subprocess.Popen(
+        [os.path.join(build, "tests", "modelserver"), "--cert-out", cert], stdout=subprocess.PIPE, text=True
+    )
+    found = {name: [] for name in STREAMS}
+    try:
+        port = server.stdout.readline().split()[1]
+        for _ in range(rounds):
+            for name, shape in STREAMS.items():
+                found[name].append(stream(build, folder, cert, port, *shape))
+    finally:
+        server.kill()
+    rows = {}
+    for name, runs in found.items():
+        rows[name] = {"connections": STREAMS[name][0], "calls": [r["calls"] for r in runs], "lost": [r["lost"] for r in runs]}
+        for key in ("events_per_s", "cpu_share", "cpu_us_an_event", "rss_anon_kib"):
+            values = [r[key] for r in runs]
+            rows[name][key] = round(statistics.median(values), 4)
+            rows[name][key + "_range"] = [round(min(values), 4), round(max(values), 4)]
+    return rows
 
 
 def footprint(perfbpf, pid, folder):
@@ -230,11 +342,23 @@ def table(report):
             f" {100 * row['perfbpf']['cpu_share']:>5.0f}%"
         )
     d = report["download"]
-    print(f"download of {d['gib']:g} GiB, {d['mib_s_untraced']:.0f} MiB/s untraced; throughput of that:", end="")
-    for state in ("bare", "system-wide"):
-        low, high = d[state]["throughput_95"]
-        print(f" {state} {d[state]['throughput']:.3f} ({low:.3f}..{high:.3f})", end="")
-    print()
+    print(f"download of {d['gib']:g} GiB that calls no model, {d['mib_s_untraced']:.0f} MiB/s untraced; of that:")
+    for state in ("bare", "one process", "system-wide"):
+        r = d[state]
+        (low, high), (w_low, w_high) = r["throughput_95"], r["work_per_cpu_95"]
+        print(
+            f"  {state:12} throughput {r['throughput']:.3f} ({low:.3f}..{high:.3f}), work per CPU second"
+            f" {r['work_per_cpu']:.3f} ({w_low:.3f}..{w_high:.3f})"
+        )
+    n = report["neighbour"]["another process"]
+    low, high = n["ratio_95"]
+    print(f"an untraced process beside one with the same library: CPU {n['ratio']:.3f} ({low:.3f}..{high:.3f})")
+    for name, r in report["streams"].items():
+        low, high = r["cpu_us_an_event_range"]
+        print(
+            f"{name:22} {r['events_per_s']:6.0f}/s, perfbpf's CPU {100 * r['cpu_share']:.2f}%, {r['cpu_us_an_event']:.1f} us an event ({low:.1f}..{high:.1f}),"
+            f" {r['rss_anon_kib'] / 1024:.1f} MiB anonymous"
+        )
     f = report["footprint"]
     print(
         f"perfbpf idle: {f['rss_anon_kib'] / 1024:.1f} MiB anonymous, ring {(f['ring_bytes'] or 0) / 2**20:.0f} MiB, CPU"
@@ -250,8 +374,11 @@ def measure(args, folder):
     pinned = (os.cpu_count() or 1) > 1
     env = {**os.environ, **({"TLSBENCH_CPU": "1"} if pinned else {})}
     server = subprocess.Popen([tlsbench, "server"], stdout=subprocess.PIPE, text=True, env=env)
+    peers = []
     try:
-        peer = Peer(tlsbench, server.stdout.readline().split()[1], pinned)
+        port = server.stdout.readline().split()[1]
+        peers.extend(Peer(tlsbench, port, pinned) for _ in range(2))
+        peer, other = peers
         path, offsets, classes = sites(perfbpf, peer.pid)
         make = {
             "untraced": lambda: None,
@@ -281,15 +408,29 @@ def measure(args, folder):
             "lost": lost,
             "download": download(
                 peer,
-                {"untraced": make["untraced"], "bare": make["bare"], "system-wide": lambda: Tracer(perfbpf, ["-a"], folder)},
+                {
+                    "untraced": make["untraced"],
+                    "bare": make["bare"],
+                    "one process": make["perfbpf"],
+                    "system-wide": lambda: Tracer(perfbpf, ["-a"], folder),
+                },
                 args.download_rounds,
                 args.download_gib,
             ),
+            "neighbour": neighbour(
+                peer,
+                {
+                    "untraced": make["untraced"],
+                    "another process": lambda: Tracer(perfbpf, ["-p", str(other.pid)], folder),
+                },
+                args.rounds,
+            ),
+            "streams": streams(args.build, folder, args.stream_rounds),
             "footprint": footprint(perfbpf, peer.pid, folder),
         }
     finally:
-        if "peer" in locals():
-            peer.child.kill()
+        for client in peers:
+            client.child.kill()
         server.kill()
 
 
@@ -299,6 +440,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--download-rounds", type=int, default=5)
     parser.add_argument("--download-gib", type=float, default=2)
+    parser.add_argument("--stream-rounds", type=int, default=3)
     parser.add_argument("--out", default="bench.json")
     args = parser.parse_args()
     if os.geteuid():
