@@ -527,7 +527,7 @@ static void retransmits_lie_in_the_slice(void **state)
 	run_write(&r);
 	log_events(&l, &r, "i");
 	assert_log(&l, "i retransmit @1500000000 42.5000001\ni retransmit @1000000000 42.5000001\n"
-		       "i retransmit @2210000000 42.5000001\n");
+		       "i retransmit @2209999999 42.5000001\n");
 	assert_named(&r);
 	tlog_free(&l);
 	call_release(&c);

@@ -842,7 +842,8 @@ static void put_instants(struct writing *w, const struct span *s, uint32_t pid, 
 	for (unsigned i = 0; i < s->instant_count; i++) {
 		uint64_t at = relative(w, s->instants[i].ts_ns);
 
-		at = at < begin ? begin : at > end ? end : at;
+		/* inside the slice, so that a viewer draws it there */
+		at = at < begin ? begin : at >= end && end > begin ? end - 1 : at > end ? end : at;
 		begin_event(w);
 		put(w,
 		    "{\"ph\":\"i\",\"s\":\"t\",\"pid\":%u,\"tid\":%u,\"ts\":" US_FORMAT
