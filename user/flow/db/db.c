@@ -215,46 +215,36 @@ static int decide_by_server(struct db *d)
 	return 0;
 }
 
-static void first_add(struct db *d, enum dir dir, const uint8_t *ptr, size_t len)
-{
-	size_t room = FIRST_BYTES - d->first_len[dir], n = len < room ? len : room;
-
-	memcpy(d->first[dir] + d->first_len[dir], ptr, n);
-	d->first_len[dir] += n;
-}
-
-/* One piece of at most what is missing in the first bytes. */
-static int push_first(struct db *d, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
+/* One byte: how the input was cut must not decide what it is. */
+static int push_first(struct db *d, enum dir dir, const uint8_t *ptr, const struct stamp *at)
 {
 	int err;
 
 	/* What the server said before, on a connection met in the middle, is no beginning. */
 	if (dir == DIR_TX && !d->first_len[DIR_TX] && d->first_len[DIR_RX] && !d->fresh)
 		drop_held(d);
-	first_add(d, dir, ptr, len);
-	err = buf_push(&d->held, ptr, len);
+	d->first[dir][d->first_len[dir]++] = *ptr;
+	err = buf_push(&d->held, ptr, 1);
 	if (err)
 		return err;
-	d->runs[d->run_count++] = (struct hold_run){*at, dir, len};
+	d->runs[d->run_count++] = (struct hold_run){*at, dir, 1};
 	return d->first_len[DIR_TX] ? decide_by_client(d) : decide_by_server(d);
 }
 
 int db_push(struct db *d, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	while (len && d->status == DB_UNDECIDED) {
-		size_t room = FIRST_BYTES - d->first_len[dir];
-		size_t n = len < room ? len : room;
 		int err;
 
-		if (!n) { /* the other side has to speak first, and does not */
+		if (d->first_len[dir] == FIRST_BYTES) { /* the other side has to speak first, and does not */
 			give_up(d, DB_NONE);
 			break;
 		}
-		err = push_first(d, dir, ptr, n, at);
+		err = push_first(d, dir, ptr, at);
 		if (err)
 			return err;
-		ptr += n;
-		len -= n;
+		ptr++;
+		len--;
 	}
 	return d->status == DB_READ && len ? d->parser->push(d->state, dir, ptr, len, at) : 0;
 }
