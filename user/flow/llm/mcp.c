@@ -458,7 +458,7 @@ void mcp_message(struct mcp *t, const struct mcp_place *at, const struct mcp_mes
 {
 	switch (m->kind) {
 	case MCP_REQUEST:
-		if (m->id.type)
+		if (m->id.type && m->method[0]) /* one without a name is none */
 			on_request(t, at, m);
 		break;
 	case MCP_RESPONSE:
