@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "mysql.h"
 #include "postgres.h"
 #include "redis.h"
@@ -58,10 +57,10 @@ ADAPT(postgres);
 ADAPT(mysql);
 ADAPT(redis);
 
-struct hold_run {
+struct held_byte {
 	struct stamp at;
 	enum dir dir;
-	size_t len;
+	uint8_t byte;
 };
 
 struct db {
@@ -73,9 +72,8 @@ struct db {
 	void *state;
 	uint8_t first[2][FIRST_BYTES];
 	size_t first_len[2];
-	struct buf held;
-	struct hold_run runs[HOLD_BYTES];
-	size_t run_count;
+	struct held_byte held[HOLD_BYTES]; /* in the order in which they came */
+	size_t held_count;
 };
 
 static void on_command(void *ctx, const struct db_command *c)
@@ -97,7 +95,6 @@ struct db *db_new(bool fresh, const struct proc_key *proc, const struct db_sink 
 	d->own = (struct db_sink){d, on_command};
 	d->proc = *proc;
 	d->fresh = fresh;
-	buf_init(&d->held, HOLD_BYTES);
 	return d;
 }
 
@@ -107,7 +104,6 @@ void db_free(struct db *d)
 		return;
 	if (d->parser)
 		d->parser->release(d->state);
-	buf_release(&d->held);
 	free(d);
 }
 
@@ -144,7 +140,6 @@ static void *parser_new(struct db *d, const struct parser *parser, bool greets)
 
 static int start(struct db *d, const struct parser *parser, bool greets)
 {
-	const uint8_t *ptr = (const uint8_t *)d->held.ptr;
 	int err = 0;
 
 	d->status = DB_READ;
@@ -154,27 +149,14 @@ static int start(struct db *d, const struct parser *parser, bool greets)
 		return -ENOMEM;
 	}
 	d->parser = parser;
-	for (size_t i = 0; i < d->run_count && !err; i++) {
-		const struct hold_run *r = &d->runs[i];
-
-		err = parser->push(d->state, r->dir, ptr, r->len, &r->at);
-		ptr += r->len;
-	}
-	buf_release(&d->held);
+	for (size_t i = 0; i < d->held_count && !err; i++)
+		err = parser->push(d->state, d->held[i].dir, &d->held[i].byte, 1, &d->held[i].at);
 	return err;
-}
-
-static void give_up(struct db *d, enum db_status status)
-{
-	d->status = status;
-	buf_release(&d->held);
-	d->run_count = 0;
 }
 
 static void drop_held(struct db *d)
 {
-	buf_clear(&d->held);
-	d->run_count = 0;
+	d->held_count = 0;
 	d->first_len[DIR_TX] = d->first_len[DIR_RX] = 0;
 }
 
@@ -188,7 +170,7 @@ static int decide_by_client(struct db *d)
 		return start(d, parser, greets);
 	server = is == 0 ? mysql_look_at_server(d->first[DIR_TX], d->first_len[DIR_TX]) : -1;
 	if (server >= 0)
-		give_up(d, server ? DB_SERVED : DB_NONE);
+		d->status = server ? DB_SERVED : DB_NONE;
 	return 0;
 }
 
@@ -207,27 +189,22 @@ static int decide_by_server(struct db *d)
 	if (client < 0)
 		return 0;
 	if (client > 0 && (greets || d->fresh || (parser == &postgres_parser && strchr("QPB", d->first[DIR_RX][0]))))
-		give_up(d, DB_SERVED);
+		d->status = DB_SERVED;
 	else if (d->fresh)
-		give_up(d, DB_NONE);
+		d->status = DB_NONE;
 	else
 		drop_held(d); /* the end of something that was asked before */
 	return 0;
 }
 
 /* One byte: how the input was cut must not decide what it is. */
-static int push_first(struct db *d, enum dir dir, const uint8_t *ptr, const struct stamp *at)
+static int push_first(struct db *d, enum dir dir, uint8_t byte, const struct stamp *at)
 {
-	int err;
-
 	/* What the server said before, on a connection met in the middle, is no beginning. */
 	if (dir == DIR_TX && !d->first_len[DIR_TX] && d->first_len[DIR_RX] && !d->fresh)
 		drop_held(d);
-	d->first[dir][d->first_len[dir]++] = *ptr;
-	err = buf_push(&d->held, ptr, 1);
-	if (err)
-		return err;
-	d->runs[d->run_count++] = (struct hold_run){*at, dir, 1};
+	d->first[dir][d->first_len[dir]++] = byte;
+	d->held[d->held_count++] = (struct held_byte){*at, dir, byte};
 	return d->first_len[DIR_TX] ? decide_by_client(d) : decide_by_server(d);
 }
 
@@ -237,10 +214,10 @@ int db_push(struct db *d, enum dir dir, const uint8_t *ptr, size_t len, const st
 		int err;
 
 		if (d->first_len[dir] == FIRST_BYTES) { /* the other side has to speak first, and does not */
-			give_up(d, DB_NONE);
+			d->status = DB_NONE;
 			break;
 		}
-		err = push_first(d, dir, ptr, at);
+		err = push_first(d, dir, *ptr, at);
 		if (err)
 			return err;
 		ptr++;
