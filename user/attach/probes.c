@@ -729,11 +729,20 @@ static uint32_t free_slot(const struct probes *p)
 	return 0;
 }
 
+/* A file takes up to some 200 ms to be looked through and probed, in which the ring waits. A new child and its parent
+ * do not: they may speak over pipes by then. (What was needed and is not any more has time.) */
+static void keep_up(struct probes *p)
+{
+	if (!syscalls_attached(p->syscalls))
+		syscalls_update(p->syscalls, clock_boot_ns());
+}
+
 void probes_real_file(struct probes *p, struct elf *e)
 {
 	uint64_t dev, ino;
 	int err = fileid_read(p->skel->progs.file_list, e, &dev, &ino);
 
+	keep_up(p);
 	if (err) {
 		log_debug("the kernel does not tell which file is mapped: %s", strerror(-err));
 		return;
@@ -747,6 +756,7 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
 {
 	struct file *f;
 
+	keep_up(p);
 	if (has_stack(p, e, found->stack))
 		return 0;
 	if (found->count > TLSFIND_MAX)
