@@ -38,6 +38,8 @@ enum {
 	KEY_SELF,
 	KEY_TOTAL,
 	KEY_FOLDED,
+	KEY_LAST,
+	KEY_JSON,
 	KEY_FAIL_ON,
 	KEY_OFF_CPU,
 	KEY_DB,
@@ -76,14 +78,16 @@ static const struct argp_option axis_options[] = {
 };
 
 static const struct argp_option table_options[] = {
+	{"by", KEY_BY, "WHAT", 0, "only one table:" REPORT_WORDS, 2},
 	{"top", KEY_TOP, "N", 0, "rows of a table (25)", 2},
+	{"last", KEY_LAST, "SEC", 0, "only what ended in the last SEC seconds", 2},
+	{"self", KEY_SELF, NULL, 0, "functions by what they took themselves (the default)", 2},
+	{"total", KEY_TOTAL, NULL, 0, "functions by what they and their callees took", 2},
+	{"json", KEY_JSON, NULL, 0, "one JSON object instead of text", 2},
 	{0},
 };
 
 static const struct argp_option report_options[] = {
-	{"by", KEY_BY, "WHAT", 0, "only process, function, stack, wait, model, tool, mcp or db", 2},
-	{"self", KEY_SELF, NULL, 0, "functions by what they took themselves (the default)", 2},
-	{"total", KEY_TOTAL, NULL, 0, "functions by what they and their callees took", 2},
 	{"folded", KEY_FOLDED, NULL, 0, "stacks as input of flame graphs; with --by wait those that waited", 2},
 	{0},
 };
@@ -270,34 +274,41 @@ static error_t parse_table(int key, char *arg, struct argp_state *state)
 	struct options *o = state->input;
 	uint64_t n;
 
-	if (key != KEY_TOP)
-		return ARGP_ERR_UNKNOWN;
-	if (!parse_uint(arg, 1000000, &n) || n == 0)
-		argp_error(state, "--top wants a number from 1 to 1000000, not '%s'", arg);
-	o->top = (unsigned)n;
-	return 0;
+	switch (key) {
+	case KEY_BY:
+		o->by = (int)report_by_of(arg);
+		if (o->by == REPORT_BYS)
+			argp_error(state, "--by wants one of%s, not '%s'", REPORT_WORDS, arg);
+		return 0;
+	case KEY_TOP:
+		if (!parse_uint(arg, 1000000, &n) || n == 0)
+			argp_error(state, "--top wants a number from 1 to 1000000, not '%s'", arg);
+		o->top = (unsigned)n;
+		return 0;
+	case KEY_LAST:
+		if (!parse_seconds(arg, false, &o->last_s))
+			argp_error(state, "--last wants seconds, not '%s'", arg);
+		return 0;
+	case KEY_SELF:
+	case KEY_TOTAL:
+		o->total = key == KEY_TOTAL;
+		return 0;
+	case KEY_JSON:
+		o->json = true;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
 }
 
 static error_t parse_report(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
 
-	switch (key) {
-	case KEY_BY:
-		o->by = (int)report_by_of(arg);
-		if (o->by == REPORT_BYS)
-			argp_error(state, "--by wants process, function, stack, wait, model, tool, mcp or db, not '%s'",
-				   arg);
-		return 0;
-	case KEY_SELF:
-	case KEY_TOTAL:
-		o->total = key == KEY_TOTAL;
-		return 0;
-	case KEY_FOLDED:
-		o->folded = true;
-		return 0;
-	}
-	return ARGP_ERR_UNKNOWN;
+	(void)arg;
+	if (key != KEY_FOLDED)
+		return ARGP_ERR_UNKNOWN;
+	o->folded = true;
+	return 0;
 }
 
 static error_t parse_diff(int key, char *arg, struct argp_state *state)
@@ -447,6 +458,8 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
 				   o->command == COMMAND_DIFF ? "which traces? Two, before and after" : "which trace?");
 		if (o->command != COMMAND_REPLAY && !reads_trace(o))
 			check_target(o, state);
+		if (o->folded && o->json)
+			argp_error(state, "--folded and --json are two forms of output");
 		check_outputs(o, state);
 		return 0;
 	}
@@ -534,9 +547,9 @@ int options_parse(struct options *o, int argc, char **argv, int *status)
 
 	*o = (struct options){
 		.ring_bytes = RING_BYTES_DEFAULT,
-		.max_events = 100000,
-		.stale_s = 1800,
-		.sweep_s = 60,
+		.max_events = OPTIONS_MAX_EVENTS,
+		.stale_s = OPTIONS_STALE_S,
+		.sweep_s = OPTIONS_SWEEP_S,
 		.attach_mode = 0,
 		.top = TOP_DEFAULT,
 	};

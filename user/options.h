@@ -9,6 +9,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Defaults that a capture is also reported by. */
+#define OPTIONS_MAX_EVENTS 100000
+#define OPTIONS_STALE_S	   1800
+#define OPTIONS_SWEEP_S	   60
+
 enum command { COMMAND_RECORD, COMMAND_REPLAY, COMMAND_CHECK, COMMAND_REPORT, COMMAND_DIFF };
 
 struct options {
@@ -27,8 +32,9 @@ struct options {
 	bool off_cpu;
 	int by; /* report --by: enum report_by */
 	unsigned top;
-	bool total, folded;
-	bool fail_on; /* diff --fail-on */
+	bool total, folded, json;
+	double last_s; /* 0: all of it */
+	bool fail_on;  /* diff --fail-on */
 	double fail_percent;
 	uint64_t max_events;
 	double stale_s, sweep_s, write_interval_s;

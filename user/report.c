@@ -2,82 +2,13 @@
 #include "report.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
-#include "view/report.h"
+#include "report_input.h"
 
 #define EXIT_REGRESSION 4
-
-/* NULL, said why. Opened without waiting: a FIFO has nothing to say to us. */
-static FILE *open_trace(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct stat st;
-	FILE *f = NULL;
-
-	if (fd < 0 || fstat(fd, &st)) {
-		log_error("%s: %s", path, strerror(errno));
-	} else if (!S_ISREG(st.st_mode)) {
-		log_error("%s: no regular file", path);
-	} else if ((unsigned long long)st.st_size > REPORT_FILE_BYTES) {
-		log_error("%s: larger than 1 GiB", path);
-	} else {
-		f = fdopen(fd, "r");
-		if (!f)
-			log_error("%s: %s", path, strerror(errno));
-	}
-	if (!f && fd >= 0)
-		close(fd);
-	return f;
-}
-
-/* Lines of at most REPORT_LINE_BYTES; a longer one is handed on one byte too long, to be refused. 0 or -errno. */
-static int read_lines(FILE *f, struct report *r)
-{
-	size_t len = 0;
-	char *line = malloc(REPORT_LINE_BYTES + 1);
-	int err = line ? 0 : -ENOMEM, c = 0;
-
-	while (!err && (c = getc_unlocked(f)) != EOF) {
-		if (c != '\n')
-			line[len++] = (char)c;
-		if (c != '\n' && len <= REPORT_LINE_BYTES)
-			continue;
-		err = report_line(r, (struct sv){line, len});
-		len = 0;
-	}
-	if (!err && ferror(f))
-		err = -EIO;
-	if (!err && len)
-		err = report_line(r, (struct sv){line, len});
-	free(line);
-	return err ? err : report_end(r);
-}
-
-/* NULL, said why. */
-static struct report *read_trace(const char *path)
-{
-	FILE *f = open_trace(path);
-	struct report *r;
-	int err;
-
-	if (!f)
-		return NULL;
-	r = report_new();
-	err = r ? read_lines(f, r) : -ENOMEM;
-	fclose(f);
-	if (!err)
-		return r;
-	log_error("%s: %s", path, err == -EBADMSG ? report_why(r) : strerror(-err));
-	report_free(r);
-	return NULL;
-}
 
 /* 0, or 1, said why. A reader that went away has what it wanted. */
 static int print(const struct buf *out, int err)
@@ -97,12 +28,12 @@ static int print(const struct buf *out, int err)
 
 static struct report_view view_of(const struct options *o)
 {
-	return (struct report_view){.by = (enum report_by)o->by, .top = o->top, .total = o->total};
+	return (struct report_view){.by = (enum report_by)o->by, .top = o->top, .total = o->total, .json = o->json};
 }
 
 int report_run(const struct options *o)
 {
-	struct report *r = read_trace(o->traces[0]);
+	struct report *r = report_input_read(o->traces[0], o->last_s);
 	struct report_view view = view_of(o);
 	struct buf out;
 	int err;
@@ -111,7 +42,7 @@ int report_run(const struct options *o)
 		return 1;
 	buf_init(&out, 0); /* bounded by what is kept of the trace */
 	if (o->folded)
-		err = report_folded(r, view.by == REPORT_WAIT, &out);
+		err = report_folded(r, view.by == REPORT_WAIT || view.by == REPORT_WAIT_STACK, &out);
 	else
 		err = report_render(r, &view, &out);
 	err = print(&out, err);
@@ -122,8 +53,8 @@ int report_run(const struct options *o)
 
 int diff_run(const struct options *o)
 {
-	struct report *before = read_trace(o->traces[0]);
-	struct report *after = before ? read_trace(o->traces[1]) : NULL;
+	struct report *before = report_input_read(o->traces[0], o->last_s);
+	struct report *after = before ? report_input_read(o->traces[1], o->last_s) : NULL;
 	struct report_view view = view_of(o);
 	bool regressed = false;
 	int status = 1, err;

@@ -2,6 +2,8 @@
 /* Reports and comparisons of small traces, and of what is none. */
 #include <errno.h>
 
+#include <cjson/cJSON.h>
+
 #include "harness.h"
 
 #include "view/report.h"
@@ -11,6 +13,7 @@
 	"{\"ph\":\"X\",\"pid\":1,\"tid\":5000001,\"ts\":0.000,\"dur\":" #ms                                            \
 	"000.000,\"name\":\"LLM m1\",\"cat\":\"llm\",\"args\":{\"host\":\"api\",\"ttft_ms\":10.000,"                   \
 	"\"input_tokens\":100,\"output_tokens\":7,\"parts_ms\":{\"first_token\":30.0,\"generation\":10.0}}},\n"
+#define NAME "{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"agent\"}},\n"
 #define OTHERS                                                                                                         \
 	"{\"ph\":\"X\",\"pid\":1,\"tid\":5000001,\"ts\":0.000,\"dur\":9.000,\"name\":\"send\",\"cat\":\"llm,phase\"}," \
 	"\n"                                                                                                           \
@@ -28,7 +31,7 @@
 #define CPU	 "\"cpu\":{\"period_ns\":1000000,\"samples\":100,\"broken_ns\":60000000},"
 #define OFF	 "\"off_cpu\":{\"min_ns\":1000000},"
 #define METADATA "{\"duration_ms\":1000.0,\"lost\":{\"a\":0},\"verdict\":{\"verdict\":\"slow\"}}}\n"
-#define WHOLE	 BEGIN CALL(40) CALL(60) OTHERS PROFILE(40, CPU OFF) METADATA
+#define WHOLE	 BEGIN NAME CALL(40) CALL(60) OTHERS PROFILE(40, CPU OFF) METADATA
 
 static int read_text(struct report *r, const char *text, size_t len)
 {
@@ -62,53 +65,170 @@ static void assert_render(const char *text, struct report_view v, const char *go
 	report_free(r);
 }
 
+#define HEAD                                                                                                           \
+	"slow\n100 samples on a processor, one every 1.00ms; 60% of their time has a broken stack, 0 samples are "     \
+	"deeper than is kept; 0 lost\n"
+
 static void tables(void **state)
 {
-	static const char head[] =
-		"slow\n100 samples on a processor, one every 1.00ms; 60% of their time has a broken stack, 0 "
-		"samples are deeper than is kept; 0 lost\n";
-	char golden[2048];
+	static const struct {
+		struct report_view v;
+		const char *golden;
+	} all[] = {
+		{{.by = REPORT_FUNCTION},
+		 HEAD "functions on a processor\n      self share    total share\n"
+		      "    60.0ms   60%   60.0ms   60%  [libc.so.6]\n    40.0ms   40%   40.0ms   40%  hot [prog]\n"},
+		{{.by = REPORT_FUNCTION, .total = true, .top = 1},
+		 HEAD "functions on a processor\n      self share    total share\n"
+		      "    60.0ms   60%   60.0ms   60%  [libc.so.6]\n  … and 2 more (--top)\n"},
+		{{.by = REPORT_PROCESS},
+		 HEAD "processes\n       cpu share  blocked run queue cpu in all  calls in calls\n"
+		      "     100ms  100%   5.00ms    0.00ms          -      0        -  prog[7]\n"
+		      "    0.00ms    0%   0.00ms    0.00ms          -      2    100ms  agent[1]\n"},
+		{{.by = REPORT_STACK},
+		 HEAD "stacks on a processor\n      time share samples\n"
+		      "    60.0ms   60%      60  prog[7]: [libc.so.6] (broken)\n"
+		      "    40.0ms   40%      40  prog[7]: hot [prog] < main [prog]\n"},
+		{{.by = REPORT_WAIT},
+		 HEAD "waiting, summed over threads\n      time share samples\n    5.00ms  100%       2  futex\n"},
+		{{.by = REPORT_WAIT_STACK},
+		 HEAD "stacks that waited, summed over threads\n      time share samples\n"
+		      "    5.00ms  100%       2  futex prog[7]: main [prog]\n"},
+		{{.by = REPORT_MODEL},
+		 HEAD "model calls\n   count errors    total      p50      p95      max ttft p50     in    out\n"
+		      "       2      0    100ms   40.0ms   60.0ms   60.0ms   10.0ms    200     14  m1 @ api\n"
+		      "                            time: first_token 75% generation 25%\n"},
+		{{.by = REPORT_CALL, .top = 1},
+		 HEAD "calls of models, slowest first\n      took       at     ttft     in cached    out\n"
+		      "    60.0ms   0.00ms   10.0ms    100      -      7  m1 @ api, agent[1]\n"
+		      "                            time: first_token 75% generation 25%\n  … and 1 more (--top)\n"},
+		{{.by = REPORT_TOOL},
+		 HEAD "tools\n   count errors    total      p50      p95      max\n"
+		      "       1      1   4.00ms   4.00ms   4.00ms   4.00ms  Bash\n"},
+	};
 
 	(void)state;
-	snprintf(golden, sizeof(golden),
-		 "%sfunctions on a processor (by self; 100ms in all)\n      self           total      \n"
-		 "    60.0ms   60%%    60.0ms   60%%  [libc.so.6]\n    40.0ms   40%%    40.0ms   40%%  hot [prog]\n",
-		 head);
-	assert_render(WHOLE, (struct report_view){.by = REPORT_FUNCTION}, golden);
-	snprintf(golden, sizeof(golden),
-		 "%sfunctions on a processor (by total; 100ms in all)\n      self           total      \n"
-		 "    60.0ms   60%%    60.0ms   60%%  [libc.so.6]\n  … and 2 more (--top)\n",
-		 head);
-	assert_render(WHOLE, (struct report_view){.by = REPORT_FUNCTION, .total = true, .top = 1}, golden);
-	snprintf(
-		golden, sizeof(golden),
-		"%sprocesses\n       cpu         blocked  run queue\n     100ms  100%%    5.00ms     0.00ms  prog[7]\n",
-		head);
-	assert_render(WHOLE, (struct report_view){.by = REPORT_PROCESS}, golden);
-	snprintf(golden, sizeof(golden),
-		 "%swaiting, 1.00ms or more at a time, summed over threads\n    5.00ms  100%%      2  futex\n"
-		 "stacks that waited\n    5.00ms  100%%      2  futex   prog[7]: main [prog]\n",
-		 head);
-	assert_render(WHOLE, (struct report_view){.by = REPORT_WAIT}, golden);
-	snprintf(golden, sizeof(golden),
-		 "%smodel calls\n   count errors     total       p50      p95      max  ttft p50     in    out\n"
-		 "       2      0     100ms    40.0ms   60.0ms   60.0ms    10.0ms    200     14  m1 @ api\n"
-		 "                            time: first_token 75%% generation 25%%\n",
-		 head);
-	assert_render(WHOLE, (struct report_view){.by = REPORT_MODEL}, golden);
-	snprintf(golden, sizeof(golden),
-		 "%stools\n   count errors     total       p50      p95      max\n"
-		 "       1      1    4.00ms    4.00ms   4.00ms   4.00ms  Bash\n",
-		 head);
-	assert_render(WHOLE, (struct report_view){.by = REPORT_TOOL}, golden);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		assert_render(WHOLE, all[i].v, all[i].golden);
 	assert_render(BEGIN "{\"ph\":\"X\",\"dur\":2000.0,\"name\":\"postgresql SELECT\",\"cat\":\"db\",\"args\":{"
 			    "\"db.system.name\":\"postgresql\",\"db.query.text\":\"select ?\","
 			    "\"db.response.status_code\":\"42P01\"}}\n],\"metadata\":{}}\n",
 		      (struct report_view){.by = REPORT_DB},
-		      "database commands\n   count errors     total       p50      p95      max\n"
-		      "       1      1    2.00ms    2.00ms   2.00ms   2.00ms  select ? @ postgresql\n");
+		      "database commands\n   count errors    total      p50      p95      max\n"
+		      "       1      1   2.00ms   2.00ms   2.00ms   2.00ms  select ? @ postgresql\n");
 	assert_render(BEGIN OTHERS "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_FUNCTION},
 		      "this trace was taken without --cpu\n");
+	assert_render(BEGIN OTHERS "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_CALL},
+		      "there is none in this trace\n");
+}
+
+#define CALL_ROW(ms, first, generation)                                                                                \
+	"{\"name\":\"m1\",\"host\":\"api\",\"pid\":1,\"process\":\"agent\",\"failed\":false,\"ending\":null,"          \
+	"\"parts_ms\":{\"first_token\":" first ",\"generation\":" generation "},\"duration_ms\":" ms ","               \
+	"\"start_ms\":0.000,\"setup_ms\":null,\"ttft_ms\":10.000,\"input_tokens\":100,\"cache_read_tokens\":null,"     \
+	"\"output_tokens\":7,\"status\":null,\"call_id\":null}"
+
+/* Unknown is null, a table that the trace cannot have too. */
+static void as_json(void **state)
+{
+	static const char cut[] = BEGIN NAME CALL(40) CALL(60) OTHERS "],\"metadata\":{\"duration_ms\":70.0}}\n";
+	static const char without[] =
+		"{\"format\":1,\"trace\":{\"duration_ms\":70.000,\"from_ms\":0.000,\"lost\":0,\"verdict\":null,"
+		"\"sampling_ms\":null,\"cpu_period_ms\":null,\"cpu_samples\":null,\"cpu_broken_ms\":null,"
+		"\"cpu_deep_samples\":null,\"off_cpu_min_ms\":null,\"lost_samples\":null},\"tables\":{";
+	char golden[2048];
+
+	(void)state;
+	snprintf(golden, sizeof(golden), "%s\"call\":{\"row_count\":2,\"rows\":[%s,%s]}}}\n", without,
+		 CALL_ROW("60.000", "30.000", "10.000"), CALL_ROW("40.000", "30.000", "10.000"));
+	assert_render(cut, (struct report_view){.by = REPORT_CALL, .json = true}, golden);
+	snprintf(golden, sizeof(golden), "%s\"function\":null}}\n", without);
+	assert_render(cut, (struct report_view){.by = REPORT_FUNCTION, .json = true}, golden);
+	snprintf(golden, sizeof(golden), "%s\"db\":{\"row_count\":0,\"rows\":[]}}}\n", without);
+	assert_render(cut, (struct report_view){.by = REPORT_DB, .json = true}, golden);
+}
+
+/* Every table, of a whole trace: JSON that can be parsed, with as many rows as it says. */
+static void json_of_all(void **state)
+{
+	struct report *r = report_of(WHOLE);
+	struct report_view v = {.top = 1, .json = true};
+	const cJSON *tables, *stack;
+	struct buf out;
+	cJSON *doc;
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(report_render(r, &v, &out), 0);
+	doc = cJSON_Parse(buf_cstr(&out));
+	assert_non_null(doc);
+	tables = cJSON_GetObjectItem(doc, "tables");
+	assert_int_equal(cJSON_GetArraySize(tables), REPORT_BYS - 1);
+	for (int by = REPORT_ALL + 1; by < REPORT_BYS; by++)
+		assert_non_null(cJSON_GetObjectItem(tables, report_by_word((enum report_by)by)));
+	stack = cJSON_GetObjectItem(tables, "stack");
+	assert_int_equal((int)cJSON_GetObjectItem(stack, "row_count")->valuedouble, 2);
+	stack = cJSON_GetArrayItem(cJSON_GetObjectItem(stack, "rows"), 0);
+	assert_string_equal(cJSON_GetObjectItem(stack, "state")->valuestring, "broken");
+	stack = cJSON_GetArrayItem(cJSON_GetObjectItem(stack, "frames"), 0);
+	assert_true(cJSON_IsNull(cJSON_GetObjectItem(stack, "function")));
+	assert_string_equal(cJSON_GetObjectItem(stack, "file")->valuestring, "libc.so.6");
+	cJSON_Delete(doc);
+	buf_release(&out);
+	report_free(r);
+}
+
+/* Only what ended in time; samples have none. */
+static void late_ones(void **state)
+{
+	struct report *r = report_new();
+	struct report_view v = {.by = REPORT_CALL, .top = 5};
+	struct buf out;
+
+	(void)state;
+	report_since(r, 50);
+	assert_int_equal(read_text(r, WHOLE, sizeof(WHOLE) - 1), 0);
+	assert_true(report_duration_ms(r) == 1000);
+	buf_init(&out, 0);
+	assert_int_equal(report_render(r, &v, &out), 0);
+	assert_non_null(strstr(buf_cstr(&out), "60.0ms"));
+	assert_null(strstr(buf_cstr(&out), "40.0ms"));
+	assert_null(strstr(buf_cstr(&out), "slow\n")); /* the verdict is of all of it */
+	buf_clear(&out);
+	v.by = REPORT_FUNCTION;
+	assert_int_equal(report_render(r, &v, &out), 0);
+	assert_string_equal(buf_cstr(&out), "this trace was taken without times of samples (--last)\n");
+	buf_release(&out);
+	report_free(r);
+}
+
+/* Of very many calls the slowest are kept, and the failed say why. */
+static void many_calls(void **state)
+{
+	struct report *r = report_new();
+	struct report_view v = {.by = REPORT_CALL, .top = 3};
+	struct buf out;
+	char line[256];
+
+	(void)state;
+	assert_int_equal(report_line(r, SV("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")), 0);
+	for (unsigned i = 0; i < REPORT_CALLS_MAX + 1000; i++) {
+		unsigned ms = i * 7919 % 100003; /* each once */
+
+		snprintf(line, sizeof(line),
+			 "{\"ph\":\"X\",\"pid\":3,\"ts\":0,\"dur\":%u000,\"name\":\"LLM m\",\"cat\":\"llm\",\"args\":{"
+			 "\"status\":%u}},",
+			 ms, i % 2 ? 200 : 529);
+		assert_int_equal(report_line(r, sv_of(line)), 0);
+	}
+	assert_int_equal(report_line(r, SV("],\"metadata\":{}}")), 0);
+	buf_init(&out, 0);
+	assert_int_equal(report_render(r, &v, &out), 0);
+	assert_non_null(strstr(buf_cstr(&out), "and 65533 more"));
+	assert_non_null(strstr(buf_cstr(&out), "m, [3]: status 529\n"));
+	assert_non_null(strstr(buf_cstr(&out), "  1m40s   0.00ms "));
+	buf_release(&out);
+	report_free(r);
 }
 
 static void folded(void **state)
@@ -323,9 +443,11 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tables),	cmocka_unit_test(folded),	cmocka_unit_test(refused),
-		cmocka_unit_test(too_long),	cmocka_unit_test(hostile_rows), cmocka_unit_test(names),
-		cmocka_unit_test(side_by_side), cmocka_unit_test(other_knobs),	cmocka_unit_test(without_memory),
+		cmocka_unit_test(tables),	  cmocka_unit_test(folded),	  cmocka_unit_test(refused),
+		cmocka_unit_test(as_json),	  cmocka_unit_test(json_of_all),  cmocka_unit_test(late_ones),
+		cmocka_unit_test(many_calls),	  cmocka_unit_test(too_long),	  cmocka_unit_test(hostile_rows),
+		cmocka_unit_test(names),	  cmocka_unit_test(side_by_side), cmocka_unit_test(other_knobs),
+		cmocka_unit_test(without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,36 +22,56 @@
 #define REPORT_THREADS_MAX 16384
 #define REPORT_FRAMES_MAX  131072
 #define REPORT_STACKS_MAX  65536
-#define REPORT_DEPTH_MAX   510 /* frames of a stack */
+#define REPORT_DEPTH_MAX   510	 /* frames of a stack */
+#define REPORT_CALLS_MAX   65536 /* single calls kept: the slowest */
+#define REPORT_PIDS_MAX	   16384 /* processes; those beyond are not listed */
+
+/*
+ * The tables, in the order of the default report, by their words of --by. One more is its line here, a struct
+ * report_axis in a file of its own (report_axis.h), and its line in report_axes[].
+ */
+#define REPORT_TABLES(X)                                                                                               \
+	X(MODEL, "model")                                                                                              \
+	X(CALL, "call")                                                                                                \
+	X(TOOL, "tool")                                                                                                \
+	X(MCP, "mcp")                                                                                                  \
+	X(DB, "db")                                                                                                    \
+	X(PROCESS, "process")                                                                                          \
+	X(FUNCTION, "function") /* on a processor: self and total */                                                   \
+	X(STACK, "stack")                                                                                              \
+	X(WAIT, "wait")		    /* off it, by reason */                                                            \
+	X(WAIT_STACK, "wait-stack") /* and by reason and stack */
 
 enum report_by {
 	REPORT_ALL,
-	REPORT_PROCESS,
-	REPORT_FUNCTION, /* on a processor: self and total */
-	REPORT_STACK,
-	REPORT_WAIT, /* off it: by reason and stack */
-	REPORT_MODEL,
-	REPORT_TOOL,
-	REPORT_MCP,
-	REPORT_DB,
-	REPORT_BYS,
+#define REPORT_ID(id, word) REPORT_##id,
+	REPORT_TABLES(REPORT_ID)
+#undef REPORT_ID
+		REPORT_BYS,
 };
-/* The word of --by; REPORT_BYS: none such. */
+#define REPORT_WORD(id, word) " " word
+#define REPORT_WORDS	      REPORT_TABLES(REPORT_WORD) /* of --by, each behind a blank */
+/* The word of --by ("all": REPORT_ALL); REPORT_BYS: none such. */
 enum report_by report_by_of(const char *word);
+const char *report_by_word(enum report_by by);
 
 struct report;
 
 struct report *report_new(void); /* NULL: ENOMEM */
+/* Before the first line: only what ended that late after the trace's start. */
+void report_since(struct report *r, double from_ms);
 void report_free(struct report *r);
 /* A line without its newline. 0; -EBADMSG: no trace of perfbpf, see report_why(); -ENOMEM. */
 int report_line(struct report *r, struct sv line);
 int report_end(struct report *r); /* after the last line: 0, or -EBADMSG where the file is cut */
 const char *report_why(const struct report *r);
+double report_duration_ms(const struct report *r); /* of the trace, after the last line; 0: not known */
 
 struct report_view {
 	enum report_by by;
 	unsigned top; /* rows of a table */
 	bool total;   /* functions by total, not by self */
+	bool json;    /* instead of text: doc/trace-format.md */
 };
 
 /* Each: 0, or -errno of the buffer, -ENOMEM. Text is fit for a terminal. */

@@ -3,13 +3,18 @@
 
 #include "report.h"
 
+#define WORD(id, word) word,
+static const char *const words[REPORT_BYS] = {"all", REPORT_TABLES(WORD)};
+
 enum report_by report_by_of(const char *word)
 {
-	static const char *const words[REPORT_BYS] = {"all",   "process", "function", "stack", "wait",
-						      "model", "tool",	  "mcp",      "db"};
-
 	for (int i = 0; i < REPORT_BYS; i++)
 		if (!strcmp(word, words[i]))
 			return (enum report_by)i;
 	return REPORT_BYS;
+}
+
+const char *report_by_word(enum report_by by)
+{
+	return words[by];
 }

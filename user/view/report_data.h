@@ -7,6 +7,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/json.h"
 #include "report.h"
 
 enum report_table { TABLE_MODEL, TABLE_TOOL, TABLE_MCP, TABLE_DB, TABLES };
@@ -22,11 +23,35 @@ struct report_values { /* durations in ms */
 };
 
 struct report_row {
-	char *name; /* hash key; owned */
+	char *name; /* hash key: what it is, and " @ " whose; owned */
+	size_t what_len;
+	size_t at; /* in row_list */
 	uint64_t count, errors;
-	double total_ms, in_tokens, out_tokens;
+	double total_ms, in_tokens, out_tokens; /* tokens: NAN where never told */
 	double parts_ms[PARTS];
 	struct report_values ms, ttft_ms;
+	UT_hash_handle hh;
+};
+
+/* A call of a model. Numbers are NAN, texts NULL where the trace does not say. */
+struct report_call {
+	uint32_t pid;
+	double id, start_ms, ms, setup_ms, ttft_ms, in_tokens, cached_tokens, out_tokens, status;
+	double parts_ms[PARTS];
+	const struct report_row *row; /* its model */
+	char *end;		      /* owned: what went wrong, or why it stopped */
+	bool failed;
+};
+
+struct report_process {
+	uint32_t pid;
+	size_t at;	/* in process_list */
+	char *name;	/* owned; NULL: not told */
+	uint64_t calls; /* of models */
+	double call_ms, in_tokens, out_tokens;
+	double exit_cpu_ms; /* what it had used when it ended; NAN: it runs, or nobody says */
+	bool sampled;
+	double cpu_ns, queue_ns, blocked_ns; /* of its samples */
 	UT_hash_handle hh;
 };
 
@@ -37,8 +62,8 @@ struct report_thread {
 };
 
 struct report_frame {
-	char *name; /* owned: "function", or "[file]" where the function has none */
-	char *module;
+	char *name;	/* owned; "": it has none */
+	char *module;	/* owned; its file, or what it is in brackets */
 	uint32_t first; /* the first frame of the same text: what tables go by */
 };
 
@@ -56,12 +81,17 @@ enum report_section { SECTION_START, SECTION_EVENTS, SECTION_THREADS, SECTION_FR
 struct report {
 	enum report_section section;
 	char why[160];
+	double from_ms; /* of what is looked at; 0: all of it */
 	struct report_row *rows[TABLES];
+	struct report_row **row_list[TABLES];
+	size_t row_room[TABLES];
+	struct report_call *calls; /* a heap, the fastest on top */
+	struct report_process *processes, **process_list;
 	struct report_thread *threads;
 	struct report_frame *frames;
 	struct report_stack *stacks;
-	size_t thread_count, frame_count, stack_count;
-	size_t thread_room, frame_room, stack_room;
+	size_t call_count, process_count, thread_count, frame_count, stack_count;
+	size_t call_room, process_room, thread_room, frame_room, stack_room;
 	/* Of the profile; 0: not sampled. */
 	double period_ns, off_cpu_min_ns, broken_ns, deep_samples, cpu_samples, lost_samples;
 	double duration_ms; /* of the trace, 0: not known */
@@ -80,13 +110,12 @@ struct report_sums {
 	double kind_ns[KINDS];
 	uint64_t kind_samples[KINDS];
 	double *self_ns, *total_ns; /* by frame (its first), of what ran; owned */
-	uint64_t *self_samples;
+	uint64_t *self_samples, *total_samples;
+	struct report_stack *joined; /* stacks of all threads of a process as one; the frames are the report's */
+	size_t joined_count;
 };
 int report_sum(const struct report *r, struct report_sums *out); /* 0 or -ENOMEM */
 void report_sums_release(struct report_sums *s);
-
-/* Stacks of all threads of a process as one; NULL: no memory. Freed by the caller, the frames are the report's. */
-struct report_stack *report_join_stacks(const struct report *r, size_t *count);
 
 /* Entries by weight, heaviest first, equal ones in their order. */
 struct report_entry {
@@ -94,12 +123,21 @@ struct report_entry {
 	size_t at;
 };
 void report_sort(struct report_entry *e, size_t count);
-/* The rows of a table by total time; NULL: no memory, or none. Freed by the caller. */
-struct report_row **report_rows(const struct report *r, enum report_table table, size_t *count);
 /* "function [file]", fit for a terminal. */
 #define REPORT_NAME_BYTES 160
 const char *report_frame_name(const struct report *r, uint32_t frame, char out[REPORT_NAME_BYTES]);
 
 double report_quantile(struct report_values *v, double share); /* sorts; NAN: none */
+
+/* Room for one more in a list of anything. */
+bool report_grow(void *list, size_t count, size_t *room, size_t size);
+/* Keeps a value, or a fair sample of many. 0 or -ENOMEM. */
+int report_add_value(struct report *r, struct report_values *v, double ms);
+/* A number of a document that means something (no NaN, nothing negative); else `otherwise`. */
+double report_member(const cJSON *object, const char *key, double otherwise);
+/* One of traceEvents. 0 or -ENOMEM. */
+int report_event(struct report *r, const cJSON *e);
+void report_events_release(struct report *r);
+struct report_process *report_process_of(struct report *r, uint32_t pid); /* NULL: no memory, or too many */
 
 #endif

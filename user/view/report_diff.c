@@ -7,35 +7,28 @@
 
 #include "base/log.h"
 #include "format.h"
-#include "report_data.h"
+#include "report_axis.h"
+#include "report_chance.h"
 
-#define DURATIONS_MAX 2.0  /* times as long: another class of run */
-#define CHANCE_Z      2.58 /* two-sided, 1 % */
-#define VALUES_MIN    5	   /* of each side, for the rank test to say anything */
-#define SAMPLES_MIN   20   /* of both sides together */
+#define DURATIONS_MAX 2.0 /* times as long: another class of run */
 
-struct diff {
-	const struct report *a, *b;
-	const struct report_view *v;
-	double seconds[2];
-	double fail; /* share; negative: never */
-	bool regressed;
-	struct buf *out;
-	int err;
+/* What one row is in both traces, by one of its measures. */
+struct pair {
+	enum report_by by;
+	size_t which;		      /* measure of the axis */
+	char name[REPORT_TEXT_BYTES]; /* of the row */
+	double value[2], p;	      /* p: of chance; NAN: nothing can be said */
+	bool beyond, regressed;
 };
 
-__attribute__((format(printf, 2, 3))) static void say(struct diff *d, const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	if (d->err)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	d->err = buf_puts(d->out, text);
-}
+struct diff {
+	struct report_context c[2];
+	const struct report_view *v;
+	double fail; /* share; negative: never */
+	struct pair *pairs;
+	size_t count, room;
+	bool more[REPORT_BYS]; /* rows that --top leaves out */
+};
 
 /* --- knobs ------------------------------------------------------------------------------------------------------- */
 
@@ -59,238 +52,310 @@ static int check_knobs(const struct report *a, const struct report *b, char why[
 	return 0;
 }
 
-/* --- chance ------------------------------------------------------------------------------------------------------ */
+/* --- rows of both ------------------------------------------------------------------------------------------------ */
 
-/* Rank test (Mann-Whitney, normal approximation, ties shared) of two sorted lists: its z; 0: too few to tell. */
-static double rank_test(const struct report_values *x, const struct report_values *y)
-{
-	double n = (double)x->count, m = (double)y->count, u = 0, sd = sqrt(n * m * (n + m + 1) / 12);
-	size_t below = 0, upto = 0;
-
-	if (x->count < VALUES_MIN || y->count < VALUES_MIN)
-		return 0;
-	for (size_t i = 0; i < y->count; i++) {
-		while (below < x->count && x->v[below] < y->v[i])
-			below++;
-		while (upto < x->count && x->v[upto] <= y->v[i])
-			upto++;
-		u += ((double)below + (double)upto) / 2;
-	}
-	return (u - n * m / 2) / sd;
-}
-
-/* Counts of samples in two windows: how far the rates are apart, in standard deviations. */
-static double rate_test(double a, double b, const double seconds[2])
-{
-	double pooled = (a + b) / (seconds[0] + seconds[1]);
-
-	if (a + b < SAMPLES_MIN)
-		return 0;
-	return (b / seconds[1] - a / seconds[0]) / sqrt(pooled / seconds[0] + pooled / seconds[1]);
-}
-
-/* Worse is more. */
-static void judge(struct diff *d, double a, double b, double z, char out[32])
-{
-	double change = a > 0 ? b / a - 1 : b > 0 ? INFINITY : 0;
-	bool chance = fabs(z) < CHANCE_Z;
-
-	if (isnan(a) || isnan(b)) {
-		snprintf(out, 32, "-");
-		return;
-	}
-	if (isinf(change))
-		snprintf(out, 32, "new%s", chance ? " ~" : "");
-	else
-		snprintf(out, 32, "%+.1f%%%s", 100 * change, chance ? " ~" : "");
-	if (!chance && d->fail >= 0 && change > d->fail) {
-		d->regressed = true;
-		strcat(out, " !");
-	}
-}
-
-static void put_row(struct diff *d, double a_ms, double b_ms, double z, const char *name)
-{
-	char before[FORMAT_BYTES], after[FORMAT_BYTES], change[32], safe[REPORT_NAME_BYTES];
-
-	judge(d, a_ms, b_ms, z, change);
-	say(d, "  %8s %8s  %-12s %s\n", format_ms(before, a_ms), format_ms(after, b_ms), change,
-	    log_safe(safe, sizeof(safe), sv_of(name)));
-}
-
-/* --- axes -------------------------------------------------------------------------------------------------------- */
-
-static void diff_row(struct diff *d, struct report_row *x, struct report_row *y, const char *name)
-{
-	static struct report_row nothing;
-	double before, after;
-
-	x = x ? x : &nothing;
-	y = y ? y : &nothing;
-	before = report_quantile(&x->ms, 0.5); /* sorted by it: the test wants that */
-	after = report_quantile(&y->ms, 0.5);
-	put_row(d, before, after, rank_test(&x->ms, &y->ms), name);
-	if (x->ttft_ms.count && y->ttft_ms.count) {
-		before = report_quantile(&x->ttft_ms, 0.5);
-		after = report_quantile(&y->ttft_ms, 0.5);
-		put_row(d, before, after, rank_test(&x->ttft_ms, &y->ttft_ms), "  time to first token");
-	}
-	say(d, "  %8llu %8llu  %-12s   count\n", (unsigned long long)x->count, (unsigned long long)y->count, "");
-}
-
-static void diff_table(struct diff *d, enum report_table table, const char *title)
-{
-	size_t count[2];
-	struct report_row **before = report_rows(d->a, table, &count[0]), **after = report_rows(d->b, table, &count[1]);
-	struct report_row *other;
-	size_t shown = 0;
-
-	if ((count[0] && !before) || (count[1] && !after))
-		d->err = -ENOMEM;
-	if (count[0] + count[1])
-		say(d, "%s, median\n", title);
-	for (size_t i = 0; !d->err && i < count[1] && shown < d->v->top; i++, shown++) {
-		HASH_FIND_STR(d->a->rows[table], after[i]->name, other);
-		diff_row(d, other, after[i], after[i]->name);
-	}
-	for (size_t i = 0; !d->err && i < count[0] && shown < d->v->top; i++) {
-		HASH_FIND_STR(d->b->rows[table], before[i]->name, other);
-		if (other)
-			continue;
-		diff_row(d, before[i], NULL, before[i]->name);
-		shown++;
-	}
-	free(before);
-	free(after);
-}
-
-/* A function of both traces. */
-struct function {
-	char name[REPORT_NAME_BYTES]; /* hash key */
-	double ns[2], samples[2];
+/* A row of either trace, or of both. */
+struct joint {
+	char name[REPORT_TEXT_BYTES]; /* hash key */
+	size_t at[2];		      /* + 1; 0: it has none */
+	double weight;
 	UT_hash_handle hh;
 };
 
-static int add_functions(struct function **all, const struct report *r, const struct report_sums *sums, int side)
+static int add_side(struct diff *d, struct joint **all, int side)
 {
-	char name[REPORT_NAME_BYTES];
-	struct function *f;
+	size_t count = 0;
+	struct report_entry *e = report_list(&d->c[side], &count);
+	int err = e ? 0 : -ENOMEM;
+	char name[REPORT_TEXT_BYTES];
 
-	for (size_t i = 0; i < r->frame_count; i++) {
-		if (!sums->self_samples[i])
-			continue;
-		report_frame_name(r, (uint32_t)i, name);
-		HASH_FIND_STR(*all, name, f);
-		if (!f) {
-			f = calloc(1, sizeof(*f));
-			if (!f)
-				return -ENOMEM;
-			memcpy(f->name, name, sizeof(name));
-			HASH_ADD_STR(*all, name, f);
-			if (!f->hh.tbl) {
-				free(f);
-				return -ENOMEM;
+	for (size_t i = 0; i < count && !err; i++) {
+		struct joint *j;
+
+		d->c[side].axis->name(&d->c[side], e[i].at, name);
+		HASH_FIND_STR(*all, name, j);
+		if (!j) {
+			j = calloc(1, sizeof(*j));
+			if (j) {
+				memcpy(j->name, name, sizeof(name));
+				HASH_ADD_STR(*all, name, j);
+			}
+			if (!j || !j->hh.tbl) {
+				free(j);
+				err = -ENOMEM;
+				break;
 			}
 		}
-		f->ns[side] += sums->self_ns[i];
-		f->samples[side] += (double)sums->self_samples[i];
+		if (j->at[side])
+			continue; /* names that were cut */
+		j->at[side] = e[i].at + 1;
+		j->weight = fmax(j->weight, e[i].weight);
 	}
+	free(e);
+	return err;
+}
+
+/* How sure it is that the two differ. */
+static double chance_of(struct report_measure m[2], const double seconds[2])
+{
+	static struct report_values none;
+	const struct report_values *x = m[0].values ? m[0].values : &none, *y = m[1].values ? m[1].values : &none;
+
+	if (m[0].values || m[1].values)
+		return chance_of_ranks(x->v, x->count, y->v, y->count);
+	return chance_of_rates(m[0].samples, m[1].samples, seconds[0], seconds[1]);
+}
+
+static double sampled_s(const struct report *r)
+{
+	return r->window_ns > 0 ? r->window_ns / 1e9 : r->duration_ms / 1e3;
+}
+
+static int add_pair(struct diff *d, enum report_by by, const struct joint *j, size_t which)
+{
+	const struct report_compared *compared = &report_axes[by]->compared[which];
+	const double seconds[2] = {sampled_s(d->c[0].r), sampled_s(d->c[1].r)};
+	struct report_measure m[2] = {{.samples = 0}, {.samples = 0}};
+	struct pair *pair;
+	bool known = false;
+
+	for (int side = 0; side < 2; side++) {
+		m[side].value = compared->nothing_is_0 ? 0 : NAN;
+		if (j->at[side])
+			report_axes[by]->measure(&d->c[side], j->at[side] - 1, which, &m[side]);
+		known = known || !isnan(m[side].value);
+	}
+	if (!known)
+		return 0;
+	if (!report_grow(&d->pairs, d->count, &d->room, sizeof(*d->pairs)))
+		return -ENOMEM;
+	pair = &d->pairs[d->count++];
+	*pair = (struct pair){.by = by, .which = which, .value = {m[0].value, m[1].value}};
+	memcpy(pair->name, j->name, sizeof(pair->name));
+	pair->p = compared->untested ? NAN : chance_of(m, seconds);
 	return 0;
 }
 
-static double larger(const struct diff *d, const struct function *f)
-{
-	return fmax(f->ns[0] / d->seconds[0], f->ns[1] / d->seconds[1]);
-}
-
-static void put_functions(struct diff *d, struct function *all)
+/* The heaviest rows of either side. */
+static int add_pairs(struct diff *d, enum report_by by, struct joint *all)
 {
 	size_t count = HASH_COUNT(all), n = 0;
 	struct report_entry *e = calloc(count + 1, sizeof(*e));
-	struct function **list = calloc(count + 1, sizeof(*list)), *f, *next;
+	struct joint **list = calloc(count + 1, sizeof(*list)), *j, *next;
+	int err = e && list ? 0 : -ENOMEM;
 
-	if (!e || !list)
-		d->err = -ENOMEM;
-	HASH_ITER (hh, all, f, next) {
-		if (d->err)
+	HASH_ITER (hh, all, j, next) {
+		if (err)
 			break;
-		list[n] = f;
-		e[n] = (struct report_entry){larger(d, f), n};
+		list[n] = j;
+		e[n] = (struct report_entry){j->weight, n};
 		n++;
 	}
-	if (!d->err)
+	if (!err)
 		report_sort(e, n);
-	say(d, "functions on a processor, self, a second\n");
-	for (size_t i = 0; i < n && i < d->v->top && !d->err; i++) {
-		f = list[e[i].at];
-		put_row(d, f->ns[0] / 1e6 / d->seconds[0], f->ns[1] / 1e6 / d->seconds[1],
-			rate_test(f->samples[0], f->samples[1], d->seconds), f->name);
-	}
+	for (size_t i = 0; i < n && i < d->v->top && !err; i++)
+		for (size_t which = 0; report_axes[by]->compared[which].key && !err; which++)
+			err = add_pair(d, by, list[e[i].at], which);
+	d->more[by] = n > d->v->top;
 	free(e);
 	free(list);
+	return err;
 }
 
-static void diff_functions(struct diff *d, const struct report_sums sums[2])
+static int compare_axis(struct diff *d, enum report_by by)
 {
-	struct function *all = NULL, *f, *next;
+	struct joint *all = NULL, *j, *next;
+	int err;
 
-	if (!d->err)
-		d->err = add_functions(&all, d->a, &sums[0], 0);
-	if (!d->err)
-		d->err = add_functions(&all, d->b, &sums[1], 1);
-	if (!d->err)
-		put_functions(d, all);
-	HASH_ITER (hh, all, f, next) {
-		HASH_DEL(all, f);
-		free(f);
+	d->c[0].axis = d->c[1].axis = report_axes[by];
+	err = add_side(d, &all, 0);
+	if (!err)
+		err = add_side(d, &all, 1);
+	if (!err)
+		err = add_pairs(d, by, all);
+	HASH_ITER (hh, all, j, next) {
+		HASH_DEL(all, j);
+		free(j);
 	}
+	return err;
 }
 
-static void diff_kinds(struct diff *d, const struct report_sums sums[2], int from, int to, const char *title)
+static bool has(const struct report *r, const struct report_axis *axis)
 {
-	say(d, "%s, a second\n", title);
-	for (int k = from; k < to; k++)
-		if (sums[0].kind_samples[k] + sums[1].kind_samples[k])
-			put_row(d, sums[0].kind_ns[k] / 1e6 / d->seconds[0], sums[1].kind_ns[k] / 1e6 / d->seconds[1],
-				rate_test((double)sums[0].kind_samples[k], (double)sums[1].kind_samples[k], d->seconds),
-				report_kind_names[k]);
+	return !axis->missing || !axis->missing(r);
 }
 
-static double sampled_seconds(const struct report *r)
+/* NAN: not known; INFINITY: there was nothing before. */
+static double change_of(const struct pair *p)
 {
-	return r->window_ns ? r->window_ns / 1e9 : r->duration_ms / 1e3;
+	if (isnan(p->value[0]) || isnan(p->value[1]))
+		return NAN;
+	return p->value[0] > 0 ? p->value[1] / p->value[0] - 1 : p->value[1] > 0 ? INFINITY : 0;
+}
+
+/* What is beyond chance, and of that what is worse: more is worse. */
+static int judge(struct diff *d, bool *regressed)
+{
+	double *p = calloc(d->count + 1, sizeof(*p));
+	bool *found = calloc(d->count + 1, sizeof(*found));
+	int err = p && found ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < d->count && !err; i++)
+		p[i] = d->pairs[i].p;
+	if (!err)
+		err = chance_find(p, d->count, REPORT_CHANCE, found);
+	for (size_t i = 0; i < d->count && !err; i++) {
+		d->pairs[i].beyond = found[i];
+		d->pairs[i].regressed = found[i] && d->fail >= 0 && change_of(&d->pairs[i]) > d->fail;
+		*regressed = *regressed || d->pairs[i].regressed;
+	}
+	free(p);
+	free(found);
+	return err;
+}
+
+/* --- text -------------------------------------------------------------------------------------------------------- */
+
+static const char *format_value(char out[FORMAT_BYTES], enum report_unit unit, double n)
+{
+	if (unit == REPORT_MS)
+		return format_ms(out, n);
+	return format_count(out, isnan(n) || n > 1e18 ? -1 : (int64_t)n);
+}
+
+static const char *format_change(char out[32], const struct pair *p, bool untested)
+{
+	double change = change_of(p);
+	const char *mark = untested ? "" : p->regressed ? " !" : p->beyond ? "" : " ~";
+
+	if (isnan(change))
+		snprintf(out, 32, "%s", isnan(p->value[0]) ? "new" : "gone");
+	else if (isinf(change))
+		snprintf(out, 32, "new%s", mark);
+	else
+		snprintf(out, 32, "%+.1f%%%s", 100 * change, mark);
+	return out;
+}
+
+static int put_pair(const struct pair *p, struct buf *out)
+{
+	const struct report_compared *compared = &report_axes[p->by]->compared[p->which];
+	char before[FORMAT_BYTES], after[FORMAT_BYTES], change[32], safe[REPORT_TEXT_BYTES];
+
+	return buf_printf(out, "  %8s %8s  %-12s %s%s\n", format_value(before, compared->unit, p->value[0]),
+			  format_value(after, compared->unit, p->value[1]),
+			  format_change(change, p, compared->untested), p->which ? "  " : "",
+			  p->which ? compared->text : log_safe(safe, sizeof(safe), sv_of(p->name)));
+}
+
+static int render_text(const struct diff *d, struct buf *out)
+{
+	enum report_by at = REPORT_ALL;
+	int err = buf_printf(out, "  %8s %8s  %-12s (~: may be chance%s)\n", "before", "after", "change",
+			     d->fail >= 0 ? "; !: worse than allowed" : "");
+
+	for (size_t i = 0; i < d->count && !err; i++) {
+		const struct pair *p = &d->pairs[i];
+
+		if (p->by != at)
+			err = buf_printf(out, "%s%s\n", report_axes[p->by]->title,
+					 report_axes[p->by]->compared[0].text);
+		at = p->by;
+		if (!err)
+			err = put_pair(p, out);
+		if (!err && d->more[at] && (i + 1 == d->count || d->pairs[i + 1].by != at))
+			err = buf_puts(out, "  … and more (--top)\n");
+	}
+	return err;
+}
+
+/* --- JSON -------------------------------------------------------------------------------------------------------- */
+
+static void json_pair(struct json *j, const struct pair *p)
+{
+	const struct report_compared *compared = &report_axes[p->by]->compared[p->which];
+
+	json_object(j, NULL);
+	json_string(j, "name", sv_of(p->name));
+	json_string(j, "measure", sv_of(compared->key));
+	json_double(j, "before", p->value[0], 3);
+	json_double(j, "after", p->value[1], 3);
+	json_double(j, "change_share", change_of(p), 4);
+	json_double(j, "chance", p->p, 6);
+	json_bool(j, "beyond_chance", p->beyond);
+	json_bool(j, "regressed", p->regressed);
+	json_end_object(j);
+}
+
+static void json_tables(struct json *j, const struct diff *d)
+{
+	size_t i = 0;
+
+	json_object(j, "tables");
+	for (enum report_by by = REPORT_ALL + 1; by < REPORT_BYS; by++) {
+		if (!report_axes[by]->compared || (d->v->by != REPORT_ALL && d->v->by != by))
+			continue;
+		if (!has(d->c[0].r, report_axes[by])) {
+			json_null(j, report_by_word(by));
+			continue;
+		}
+		json_array(j, report_by_word(by));
+		for (; i < d->count && d->pairs[i].by == by; i++)
+			json_pair(j, &d->pairs[i]);
+		json_end_array(j);
+	}
+	json_end_object(j);
+}
+
+static int render_json(const struct diff *d, struct buf *out)
+{
+	static const char *const sides[2] = {"before", "after"};
+	struct json j;
+
+	json_init(&j, out);
+	json_object(&j, NULL);
+	json_uint(&j, "format", 1);
+	for (int side = 0; side < 2; side++) {
+		json_object(&j, sides[side]);
+		report_json_trace(&j, d->c[side].r);
+		json_end_object(&j);
+	}
+	json_tables(&j, d);
+	json_end_object(&j);
+	return j.err ? j.err : buf_putc(out, '\n');
+}
+
+/* ----------------------------------------------------------------------------------------------------------------- */
+
+static int compare_all(struct diff *d, bool *regressed)
+{
+	int err = 0;
+
+	for (enum report_by by = REPORT_ALL + 1; by < REPORT_BYS && !err; by++)
+		if (report_axes[by]->compared && (d->v->by == REPORT_ALL || d->v->by == by) &&
+		    has(d->c[0].r, report_axes[by]) && has(d->c[1].r, report_axes[by]))
+			err = compare_axis(d, by);
+	return err ? err : judge(d, regressed);
 }
 
 int report_diff(const struct report *before, const struct report *after, const struct report_view *v,
 		double fail_percent, struct buf *out, bool *regressed, char why[160])
 {
-	struct diff d = {.a = before, .b = after, .v = v, .fail = fail_percent / 100, .out = out};
-	struct report_sums sums[2];
+	struct diff d = {.v = v, .fail = fail_percent / 100};
+	int err = check_knobs(before, after, why);
 
 	*regressed = false;
-	memset(sums, 0, sizeof(sums));
-	d.err = check_knobs(before, after, why);
-	if (d.err)
-		return d.err;
-	d.seconds[0] = sampled_seconds(before);
-	d.seconds[1] = sampled_seconds(after);
-	d.err = report_sum(before, &sums[0]);
-	if (!d.err)
-		d.err = report_sum(after, &sums[1]);
-	say(&d, "  %8s %8s  %-12s (~: may be chance%s)\n", "before", "after", "change",
-	    fail_percent >= 0 ? "; !: worse than allowed" : "");
-	diff_table(&d, TABLE_MODEL, "model calls");
-	diff_table(&d, TABLE_TOOL, "tools");
-	diff_table(&d, TABLE_MCP, "MCP requests");
-	diff_table(&d, TABLE_DB, "database commands");
-	if (before->period_ns && !d.err) {
-		diff_kinds(&d, sums, KIND_CPU, KIND_CPU + 1, "processor time");
-		diff_functions(&d, sums);
-	}
-	if (before->off_cpu_min_ns && !d.err)
-		diff_kinds(&d, sums, KIND_QUEUE, KINDS, "waiting, summed over threads");
-	report_sums_release(&sums[0]);
-	report_sums_release(&sums[1]);
-	*regressed = d.regressed;
-	return d.err;
+	if (err)
+		return err;
+	err = report_context_init(&d.c[0], before, v);
+	if (!err)
+		err = report_context_init(&d.c[1], after, v);
+	if (!err)
+		err = compare_all(&d, regressed);
+	if (!err)
+		err = v->json ? render_json(&d, out) : render_text(&d, out);
+	report_context_release(&d.c[0]);
+	report_context_release(&d.c[1]);
+	free(d.pairs);
+	return err;
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "base/json.h"
 #include "report_data.h"
 
 const char *const report_part_names[PARTS] = {"connect",    "network", "first_token", "generation", "stall",  "tool",
@@ -40,7 +39,7 @@ static double number(const cJSON *item, double otherwise)
 	return item->valuedouble;
 }
 
-static double member(const cJSON *object, const char *key, double otherwise)
+double report_member(const cJSON *object, const char *key, double otherwise)
 {
 	return number(json_get(object, key), otherwise);
 }
@@ -79,7 +78,7 @@ static cJSON *parse(struct sv line, cJSON_bool (*is)(const cJSON *item))
 }
 
 /* Room for one more. */
-static bool grow(void *list, size_t count, size_t *room, size_t size)
+bool report_grow(void *list, size_t count, size_t *room, size_t size)
 {
 	size_t more = *room ? 2 * *room : 64;
 	void *p;
@@ -94,163 +93,19 @@ static bool grow(void *list, size_t count, size_t *room, size_t size)
 	return true;
 }
 
-/* --- rows -------------------------------------------------------------------------------------------------------- */
-
-/* xorshift64: no security is asked of it. */
-static uint64_t next_random(struct report *r)
-{
-	r->random ^= r->random << 13;
-	r->random ^= r->random >> 7;
-	r->random ^= r->random << 17;
-	return r->random;
-}
-
-static int add_value(struct report *r, struct report_values *v, double ms)
-{
-	uint64_t at = v->seen++;
-
-	if (at >= REPORT_VALUES_MAX)
-		at = next_random(r) % v->seen;
-	if (at >= REPORT_VALUES_MAX)
-		return 0;
-	if (at == v->count) {
-		if (!grow(&v->v, v->count, &v->room, sizeof(*v->v)))
-			return -ENOMEM;
-		v->count++;
-	}
-	v->v[at] = (float)ms;
-	return 0;
-}
-
-static struct report_row *row_of(struct report *r, enum report_table table, struct sv name)
-{
-	struct report_row *row;
-
-	if (!name.len)
-		name = SV("(unnamed)");
-	HASH_FIND(hh, r->rows[table], name.ptr, name.len, row);
-	if (!row && HASH_COUNT(r->rows[table]) >= REPORT_ROWS_MAX) {
-		name = SV("(others)");
-		HASH_FIND(hh, r->rows[table], name.ptr, name.len, row);
-	}
-	if (row)
-		return row;
-	row = calloc(1, sizeof(*row));
-	if (!row)
-		return NULL;
-	row->name = copy(name);
-	if (row->name)
-		HASH_ADD_KEYPTR(hh, r->rows[table], row->name, name.len, row);
-	if (row->name && row->hh.tbl)
-		return row;
-	free(row->name);
-	free(row);
-	return NULL;
-}
-
-static void row_free(struct report_row *row)
-{
-	free(row->name);
-	free(row->ms.v);
-	free(row->ttft_ms.v);
-	free(row);
-}
-
-/* --- events ------------------------------------------------------------------------------------------------------ */
-
-static bool is_error(const cJSON *args)
-{
-	const cJSON *code = json_get(args, "db.response.status_code");
-
-	return text(json_get(args, "error")).len || text(code).len || cJSON_IsNumber(code) ||
-	       member(args, "status", 0) >= 400 || json_get_true(args, "is_error");
-}
-
-static int add_model(struct report *r, struct report_row *row, const cJSON *args)
-{
-	const cJSON *parts = json_get(args, "parts_ms");
-	double ttft = member(args, "ttft_ms", NAN);
-
-	row->in_tokens += member(args, "input_tokens", 0);
-	row->out_tokens += member(args, "output_tokens", 0);
-	for (int i = 0; i < PARTS; i++)
-		row->parts_ms[i] += member(parts, report_part_names[i], 0);
-	return isnan(ttft) ? 0 : add_value(r, &row->ttft_ms, ttft);
-}
-
-/* Which table a slice belongs to, and its name there; TABLES: none. */
-static enum report_table table_of(const cJSON *e, const cJSON *args, char name[512])
-{
-	struct sv cat = text(json_get(e, "cat")), host = text(json_get(args, "host")), n = text(json_get(e, "name"));
-	struct sv server = text(json_get(args, "server"));
-	const char *between = "";
-	enum report_table table;
-	struct sv more = SV_NONE;
-
-	if (sv_eq(cat, SV("llm"))) {
-		table = TABLE_MODEL;
-		n = sv_starts(n, SV("LLM ")) ? (struct sv){n.ptr + 4, n.len - 4} : n;
-		more = host;
-	} else if (sv_eq(cat, SV("tool"))) {
-		table = TABLE_TOOL;
-		n = sv_starts(n, SV("tool: ")) ? (struct sv){n.ptr + 6, n.len - 6} : n;
-	} else if (sv_eq(cat, SV("mcp"))) {
-		table = TABLE_MCP;
-		more = server;
-	} else if (sv_eq(cat, SV("db"))) {
-		struct sv shape = text(json_get(args, "db.query.text"));
-
-		table = TABLE_DB;
-		n = shape.len ? shape : n;
-		more = text(json_get(args, "db.system.name"));
-	} else {
-		return TABLES;
-	}
-	between = more.len ? " @ " : "";
-	snprintf(name, 512, "%.*s%s%.*s", (int)(n.len < 240 ? n.len : 240), n.len ? n.ptr : "", between,
-		 (int)(more.len < 240 ? more.len : 240), more.len ? more.ptr : "");
-	return table;
-}
-
-static int add_event(struct report *r, const cJSON *e)
-{
-	const cJSON *args = json_get(e, "args");
-	double ms = member(e, "dur", NAN) / 1000;
-	struct report_row *row;
-	enum report_table table;
-	char name[512];
-	int err;
-
-	if (!sv_eq(text(json_get(e, "ph")), SV("X")) || isnan(ms))
-		return 0;
-	table = table_of(e, args, name);
-	if (table == TABLES)
-		return 0;
-	row = row_of(r, table, sv_of(name));
-	if (!row)
-		return -ENOMEM;
-	/* What ran is known better than the window that it was seen in. */
-	ms = table == TABLE_TOOL ? member(args, "duration_ms", ms) : ms;
-	row->count++;
-	row->errors += is_error(args);
-	row->total_ms += ms;
-	err = add_value(r, &row->ms, ms);
-	return err || table != TABLE_MODEL ? err : add_model(r, row, args);
-}
-
 /* --- the profile ------------------------------------------------------------------------------------------------- */
 
 static void take_header(struct report *r, const cJSON *doc)
 {
 	const cJSON *cpu = json_get(doc, "cpu"), *off = json_get(doc, "off_cpu");
 
-	r->window_ns = member(doc, "window_ns", 0);
-	r->period_ns = member(cpu, "period_ns", 0);
-	r->cpu_samples = member(cpu, "samples", 0);
-	r->deep_samples = member(cpu, "deep_samples", 0);
-	r->broken_ns = member(cpu, "broken_ns", 0);
-	r->off_cpu_min_ns = member(off, "min_ns", 0);
-	r->lost_samples = member(doc, "lost_samples", 0);
+	r->window_ns = report_member(doc, "window_ns", 0);
+	r->period_ns = report_member(cpu, "period_ns", 0);
+	r->cpu_samples = report_member(cpu, "samples", 0);
+	r->deep_samples = report_member(cpu, "deep_samples", 0);
+	r->broken_ns = report_member(cpu, "broken_ns", 0);
+	r->off_cpu_min_ns = report_member(off, "min_ns", 0);
+	r->lost_samples = report_member(doc, "lost_samples", 0);
 }
 
 static int add_thread(struct report *r, const cJSON *row)
@@ -261,7 +116,7 @@ static int add_thread(struct report *r, const cJSON *row)
 	    !place(cJSON_GetArrayItem(row, 1), 4294967296.0, &t.tid) || r->thread_count == REPORT_THREADS_MAX)
 		return refuse(r, "row %zu of the profile's threads is none", r->thread_count + 1);
 	t.process = copy(text(cJSON_GetArrayItem(row, 2)));
-	if (!t.process || !grow(&r->threads, r->thread_count, &r->thread_room, sizeof(*r->threads))) {
+	if (!t.process || !report_grow(&r->threads, r->thread_count, &r->thread_room, sizeof(*r->threads))) {
 		free(t.process);
 		return -ENOMEM;
 	}
@@ -273,21 +128,12 @@ static int add_frame(struct report *r, const cJSON *row)
 {
 	struct sv name = text(cJSON_GetArrayItem(row, 0)), module = text(cJSON_GetArrayItem(row, 1));
 	struct report_frame f = {.first = (uint32_t)r->frame_count};
-	char unnamed[80];
 
 	if (cJSON_GetArraySize(row) != 2 || !name.ptr || !module.ptr || r->frame_count == REPORT_FRAMES_MAX)
 		return refuse(r, "row %zu of the profile's frames is none", r->frame_count + 1);
-	if (!name.len) {
-		bool bare = !module.len || module.ptr[0] == '[';
-
-		snprintf(unnamed, sizeof(unnamed), bare ? "%.*s" : "[%.*s]", (int)(module.len < 70 ? module.len : 70),
-			 module.len ? module.ptr : "");
-		name = sv_of(*unnamed ? unnamed : "[unknown]");
-		module = SV("");
-	}
 	f.name = copy(name);
 	f.module = copy(module);
-	if (!f.name || !f.module || !grow(&r->frames, r->frame_count, &r->frame_room, sizeof(*r->frames))) {
+	if (!f.name || !f.module || !report_grow(&r->frames, r->frame_count, &r->frame_room, sizeof(*r->frames))) {
 		free(f.name);
 		free(f.module);
 		return -ENOMEM;
@@ -321,6 +167,23 @@ static bool read_stack(const struct report *r, const cJSON *row, struct report_s
 	return true;
 }
 
+/* What ran, and waited, of the process whose stack it is. */
+static int sum_process(struct report *r, const struct report_stack *s)
+{
+	const struct report_thread *t = &r->threads[s->thread];
+	struct report_process *p = report_process_of(r, t->pid);
+
+	if (!p)
+		return r->process_count == REPORT_PIDS_MAX ? 0 : -ENOMEM;
+	p->sampled = true;
+	p->cpu_ns += s->kind == KIND_CPU ? s->ns : 0;
+	p->queue_ns += s->kind == KIND_QUEUE ? s->ns : 0;
+	p->blocked_ns += s->kind > KIND_QUEUE ? s->ns : 0;
+	if (!p->name)
+		p->name = copy(sv_of(t->process));
+	return p->name ? 0 : -ENOMEM;
+}
+
 static int add_stack(struct report *r, const cJSON *row)
 {
 	uint32_t frames[REPORT_DEPTH_MAX];
@@ -329,13 +192,13 @@ static int add_stack(struct report *r, const cJSON *row)
 	if (cJSON_GetArraySize(row) != 6 || r->stack_count == REPORT_STACKS_MAX || !read_stack(r, row, &s))
 		return refuse(r, "row %zu of the profile's stacks is none", r->stack_count + 1);
 	s.frames = malloc((s.depth + 1) * sizeof(*frames));
-	if (!s.frames || !grow(&r->stacks, r->stack_count, &r->stack_room, sizeof(*r->stacks))) {
+	if (!s.frames || !report_grow(&r->stacks, r->stack_count, &r->stack_room, sizeof(*r->stacks))) {
 		free(s.frames);
 		return -ENOMEM;
 	}
 	memcpy(s.frames, frames, s.depth * sizeof(*frames));
 	r->stacks[r->stack_count++] = s;
-	return 0;
+	return sum_process(r, &s);
 }
 
 static int compare_frames(const void *a, const void *b)
@@ -407,7 +270,7 @@ static int take_metadata(struct report *r, struct sv line)
 	doc = parse(body, cJSON_IsObject);
 	if (!doc)
 		return refuse(r, "its metadata is no JSON object");
-	r->duration_ms = member(doc, "duration_ms", 0);
+	r->duration_ms = report_member(doc, "duration_ms", 0);
 	lost = json_get(doc, "lost");
 	cJSON_ArrayForEach (item, lost)
 		r->lost += number(item, 0);
@@ -432,7 +295,7 @@ static int take_profile(struct report *r, struct sv line)
 	buf_putc(&header, '}');
 	doc = parse((struct sv){header.ptr, header.len}, cJSON_IsObject);
 	buf_release(&header);
-	if (!doc || member(doc, "format", 0) != 1) {
+	if (!doc || report_member(doc, "format", 0) != 1) {
 		cJSON_Delete(doc);
 		return refuse(r, "its profile is of another version");
 	}
@@ -477,7 +340,7 @@ static int take_row(struct report *r, struct sv line)
 	doc = parse(line, event ? cJSON_IsObject : cJSON_IsArray);
 	if (!doc)
 		return refuse(r, "a line of it is no %s", event ? "event" : "row of a profile");
-	err = event			      ? add_event(r, doc)
+	err = event			      ? report_event(r, doc)
 	      : r->section == SECTION_THREADS ? add_thread(r, doc)
 	      : r->section == SECTION_FRAMES  ? add_frame(r, doc)
 					      : add_stack(r, doc);
@@ -516,18 +379,21 @@ struct report *report_new(void)
 	return r;
 }
 
+void report_since(struct report *r, double from_ms)
+{
+	r->from_ms = from_ms;
+}
+
+double report_duration_ms(const struct report *r)
+{
+	return r->duration_ms;
+}
+
 void report_free(struct report *r)
 {
-	struct report_row *row, *next;
-
 	if (!r)
 		return;
-	for (int t = 0; t < TABLES; t++) {
-		HASH_ITER (hh, r->rows[t], row, next) {
-			HASH_DEL(r->rows[t], row);
-			row_free(row);
-		}
-	}
+	report_events_release(r);
 	for (size_t i = 0; i < r->thread_count; i++)
 		free(r->threads[i].process);
 	for (size_t i = 0; i < r->frame_count; i++) {

@@ -13,6 +13,8 @@ void report_sums_release(struct report_sums *s)
 	free(s->self_ns);
 	free(s->total_ns);
 	free(s->self_samples);
+	free(s->total_samples);
+	free(s->joined);
 	*s = (struct report_sums){0};
 }
 
@@ -30,33 +32,9 @@ static void sum_functions(const struct report *r, const struct report_stack *s, 
 		if (seen[frame] != number) {
 			seen[frame] = number;
 			out->total_ns[frame] += s->ns;
+			out->total_samples[frame] += s->samples;
 		}
 	}
-}
-
-int report_sum(const struct report *r, struct report_sums *out)
-{
-	size_t *seen = calloc(r->frame_count + 1, sizeof(*seen));
-
-	*out = (struct report_sums){0};
-	out->self_ns = calloc(r->frame_count + 1, sizeof(*out->self_ns));
-	out->total_ns = calloc(r->frame_count + 1, sizeof(*out->total_ns));
-	out->self_samples = calloc(r->frame_count + 1, sizeof(*out->self_samples));
-	if (!seen || !out->self_ns || !out->total_ns || !out->self_samples) {
-		free(seen);
-		report_sums_release(out);
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < r->stack_count; i++) {
-		const struct report_stack *s = &r->stacks[i];
-
-		out->kind_ns[s->kind] += s->ns;
-		out->kind_samples[s->kind] += s->samples;
-		if (s->kind == KIND_CPU)
-			sum_functions(r, s, i + 1, seen, out);
-	}
-	free(seen);
-	return 0;
 }
 
 static const struct report *joined; /* for qsort() */
@@ -84,14 +62,15 @@ static int compare_stacks(const void *a, const void *b)
 	return 0;
 }
 
-struct report_stack *report_join_stacks(const struct report *r, size_t *count)
+/* 0 or -ENOMEM. */
+static int join_stacks(const struct report *r, struct report_sums *out)
 {
 	struct report_stack *all = calloc(r->stack_count + 1, sizeof(*all));
 	size_t kept = 0;
 
-	*count = 0;
+	out->joined = all;
 	if (!all || !r->stack_count)
-		return all;
+		return all ? 0 : -ENOMEM;
 	memcpy(all, r->stacks, r->stack_count * sizeof(*all));
 	joined = r;
 	qsort(all, r->stack_count, sizeof(*all), compare_stacks);
@@ -103,8 +82,34 @@ struct report_stack *report_join_stacks(const struct report *r, size_t *count)
 		all[kept].ns += all[i].ns;
 		all[kept].samples += all[i].samples;
 	}
-	*count = kept + 1;
-	return all;
+	out->joined_count = kept + 1;
+	return 0;
+}
+
+int report_sum(const struct report *r, struct report_sums *out)
+{
+	size_t *seen = calloc(r->frame_count + 1, sizeof(*seen));
+	int err = -ENOMEM;
+
+	*out = (struct report_sums){0};
+	out->self_ns = calloc(r->frame_count + 1, sizeof(*out->self_ns));
+	out->total_ns = calloc(r->frame_count + 1, sizeof(*out->total_ns));
+	out->self_samples = calloc(r->frame_count + 1, sizeof(*out->self_samples));
+	out->total_samples = calloc(r->frame_count + 1, sizeof(*out->total_samples));
+	if (seen && out->self_ns && out->total_ns && out->self_samples && out->total_samples)
+		err = join_stacks(r, out);
+	for (size_t i = 0; !err && i < r->stack_count; i++) {
+		const struct report_stack *s = &r->stacks[i];
+
+		out->kind_ns[s->kind] += s->ns;
+		out->kind_samples[s->kind] += s->samples;
+		if (s->kind == KIND_CPU)
+			sum_functions(r, s, i + 1, seen, out);
+	}
+	free(seen);
+	if (err)
+		report_sums_release(out);
+	return err;
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -119,30 +124,6 @@ static int compare_entries(const void *a, const void *b)
 void report_sort(struct report_entry *e, size_t count)
 {
 	qsort(e, count, sizeof(*e), compare_entries);
-}
-
-static int compare_rows(const void *a, const void *b)
-{
-	const struct report_row *x = *(const struct report_row *const *)a, *y = *(const struct report_row *const *)b;
-
-	if (x->total_ms != y->total_ms)
-		return x->total_ms > y->total_ms ? -1 : 1;
-	return strcmp(x->name, y->name);
-}
-
-struct report_row **report_rows(const struct report *r, enum report_table table, size_t *count)
-{
-	struct report_row **rows, *row, *next;
-	size_t n = 0;
-
-	*count = HASH_COUNT(r->rows[table]);
-	rows = *count ? calloc(*count, sizeof(*rows)) : NULL;
-	if (!rows)
-		return NULL;
-	HASH_ITER (hh, r->rows[table], row, next)
-		rows[n++] = row;
-	qsort(rows, n, sizeof(*rows), compare_rows);
-	return rows;
 }
 
 static int compare_floats(const void *a, const void *b)
@@ -169,8 +150,9 @@ const char *report_frame_name(const struct report *r, uint32_t frame, char out[R
 	bool bracket = f->module[0] == '[';
 
 	if (!f->module[0])
-		snprintf(text, sizeof(text), "%.200s", f->name);
+		snprintf(text, sizeof(text), "%.200s", f->name[0] ? f->name : "[unknown]");
 	else
-		snprintf(text, sizeof(text), bracket ? "%.200s %.64s" : "%.200s [%.64s]", f->name, f->module);
+		snprintf(text, sizeof(text), bracket ? "%.200s%s%.64s" : "%.200s%s[%.64s]", f->name,
+			 f->name[0] ? " " : "", f->module);
 	return log_safe(out, REPORT_NAME_BYTES, sv_of(text));
 }

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What ran and what waited: tables of samples, and input of flame graphs. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "report_axis.h"
+
+#define STACK_SHOWN	  6  /* frames of a stack in a table */
+#define STACK_FRAME_SHOWN 64 /* bytes of each */
+
+/* Samples that carry no time cannot be told to be late ones. */
+static const char *without_cpu(const struct report *r)
+{
+	return !r->period_ns ? "--cpu" : r->from_ms > 0 ? "times of samples (--last)" : NULL;
+}
+
+static const char *without_off_cpu(const struct report *r)
+{
+	return !r->off_cpu_min_ns ? "--off-cpu" : r->from_ms > 0 ? "times of samples (--last)" : NULL;
+}
+
+static double sampled_s(const struct report *r)
+{
+	return r->window_ns ? r->window_ns / 1e9 : r->duration_ms / 1e3;
+}
+
+static double share(double part, double all)
+{
+	return all > 0 ? part / all : NAN;
+}
+
+static double kinds_ns(const struct report_context *c, int from, int to)
+{
+	double all = 0;
+
+	for (int k = from; k < to; k++)
+		all += c->sums.kind_ns[k];
+	return all;
+}
+
+/* --- functions --------------------------------------------------------------------------------------------------- */
+
+static struct report_entry *list_functions(const struct report_context *c, size_t *count)
+{
+	const double *weight = c->v->total ? c->sums.total_ns : c->sums.self_ns;
+	struct report_entry *e = calloc(c->r->frame_count + 1, sizeof(*e));
+
+	*count = 0;
+	for (size_t i = 0; e && i < c->r->frame_count; i++)
+		if (weight[i] > 0)
+			e[(*count)++] = (struct report_entry){weight[i], i};
+	return e;
+}
+
+static const struct report_column function_columns[] = {{"self", "self_ms", REPORT_MS},
+							{"share", "self_share", REPORT_SHARE},
+							{"total", "total_ms", REPORT_MS},
+							{"share", "total_share", REPORT_SHARE},
+							{NULL, "self_samples", REPORT_COUNT},
+							{NULL, "total_samples", REPORT_COUNT},
+							{0}};
+
+static void function_cells(const struct report_context *c, size_t at, double out[REPORT_COLUMNS_MAX])
+{
+	double all = c->sums.kind_ns[KIND_CPU];
+
+	out[0] = c->sums.self_ns[at] / 1e6;
+	out[1] = share(c->sums.self_ns[at], all);
+	out[2] = c->sums.total_ns[at] / 1e6;
+	out[3] = share(c->sums.total_ns[at], all);
+	out[4] = (double)c->sums.self_samples[at];
+	out[5] = (double)c->sums.total_samples[at];
+}
+
+static void function_name(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
+{
+	report_frame_name(c->r, (uint32_t)at, out);
+}
+
+static void put_frame(const struct report *r, size_t at, struct json *j)
+{
+	const struct report_frame *f = &r->frames[at];
+
+	json_string(j, "function", f->name[0] ? sv_of(f->name) : SV_NONE);
+	json_string(j, "file", f->module[0] ? sv_of(f->module) : SV_NONE);
+}
+
+static void function_json(const struct report_context *c, size_t at, struct json *j)
+{
+	put_frame(c->r, at, j);
+}
+
+static void function_measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
+{
+	(void)which;
+	m->value = (c->v->total ? c->sums.total_ns : c->sums.self_ns)[at] / 1e6 / sampled_s(c->r);
+	m->samples = (double)(c->v->total ? c->sums.total_samples : c->sums.self_samples)[at];
+}
+
+static const struct report_compared a_second[] = {{", a second", "ms_per_s", REPORT_MS, true, false}, {0}};
+
+const struct report_axis report_axis_function = {
+	.title = "functions on a processor",
+	.columns = function_columns,
+	.missing = without_cpu,
+	.list = list_functions,
+	.cells = function_cells,
+	.name = function_name,
+	.json = function_json,
+	.compared = a_second,
+	.measure = function_measure,
+};
+
+/* --- stacks ------------------------------------------------------------------------------------------------------ */
+
+static bool is_wait(const struct report_context *c)
+{
+	return c->axis == &report_axis_wait_stack;
+}
+
+static struct report_entry *list_stacks(const struct report_context *c, size_t *count)
+{
+	struct report_entry *e = calloc(c->sums.joined_count + 1, sizeof(*e));
+
+	*count = 0;
+	for (size_t i = 0; e && i < c->sums.joined_count; i++) {
+		const struct report_stack *s = &c->sums.joined[i];
+
+		if (is_wait(c) ? s->kind > KIND_QUEUE : s->kind == KIND_CPU)
+			e[(*count)++] = (struct report_entry){s->ns, i};
+	}
+	return e;
+}
+
+static const struct report_column stack_columns[] = {
+	{"time", "ms", REPORT_MS}, {"share", "share", REPORT_SHARE}, {"samples", "samples", REPORT_COUNT}, {0}};
+
+static void stack_cells(const struct report_context *c, size_t at, double out[REPORT_COLUMNS_MAX])
+{
+	const struct report_stack *s = &c->sums.joined[at];
+
+	out[0] = s->ns / 1e6;
+	out[1] = share(s->ns, is_wait(c) ? kinds_ns(c, KIND_QUEUE + 1, KINDS) : c->sums.kind_ns[KIND_CPU]);
+	out[2] = (double)s->samples;
+}
+
+/* Without the kernel's own where the program's follow: how it waits is the reason's business. */
+static uint32_t first_shown(const struct report *r, const struct report_stack *s)
+{
+	uint32_t from = 0;
+
+	while (s->kind != KIND_CPU && from < s->depth && !strcmp(r->frames[s->frames[from]].module, "[kernel]"))
+		from++;
+	return from == s->depth ? 0 : from;
+}
+
+/* Innermost first. */
+static void stack_name(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
+{
+	const struct report_stack *s = &c->sums.joined[at];
+	const struct report_thread *t = &c->r->threads[s->thread];
+	uint32_t from = first_shown(c->r, s), shown = 0;
+	char name[REPORT_NAME_BYTES], cut[STACK_FRAME_SHOWN];
+	size_t len;
+
+	len = (size_t)snprintf(out, REPORT_TEXT_BYTES, "%s%s%.40s[%u]: ", is_wait(c) ? report_kind_names[s->kind] : "",
+			       is_wait(c) ? " " : "", t->process, t->pid);
+	for (uint32_t i = from; i < s->depth && shown < STACK_SHOWN; i++, shown++)
+		len += (size_t)snprintf(out + len, REPORT_TEXT_BYTES - len, "%s%s", shown ? " < " : "",
+					log_safe(cut, sizeof(cut), sv_of(report_frame_name(c->r, s->frames[i], name))));
+	snprintf(out + len, REPORT_TEXT_BYTES - len, "%s%s", s->depth > from + shown ? " < …" : "",
+		 s->depth ? s->broken ? " (broken)" : "" : "(stack not kept)");
+}
+
+static void stack_json(const struct report_context *c, size_t at, struct json *j)
+{
+	const struct report_stack *s = &c->sums.joined[at];
+	const struct report_thread *t = &c->r->threads[s->thread];
+
+	if (is_wait(c))
+		json_string(j, "reason", sv_of(report_kind_names[s->kind]));
+	json_uint(j, "pid", t->pid);
+	json_string(j, "process", sv_of(t->process));
+	json_string(j, "state", !s->depth ? SV_NONE : s->broken ? SV("broken") : s->deep ? SV("deep") : SV("whole"));
+	json_array(j, "frames");
+	for (uint32_t i = 0; i < s->depth; i++) {
+		json_object(j, NULL);
+		put_frame(c->r, s->frames[i], j);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+const struct report_axis report_axis_stack = {
+	.title = "stacks on a processor",
+	.on_request = true,
+	.columns = stack_columns,
+	.missing = without_cpu,
+	.list = list_stacks,
+	.cells = stack_cells,
+	.name = stack_name,
+	.json = stack_json,
+};
+
+const struct report_axis report_axis_wait_stack = {
+	.title = "stacks that waited, summed over threads",
+	.columns = stack_columns,
+	.missing = without_off_cpu,
+	.list = list_stacks,
+	.cells = stack_cells,
+	.name = stack_name,
+	.json = stack_json,
+};
+
+/* --- waits ------------------------------------------------------------------------------------------------------- */
+
+static struct report_entry *list_waits(const struct report_context *c, size_t *count)
+{
+	struct report_entry *e = calloc(KINDS, sizeof(*e));
+
+	*count = 0;
+	for (size_t k = KIND_QUEUE; e && k < KINDS; k++)
+		if (c->sums.kind_samples[k])
+			e[(*count)++] = (struct report_entry){c->sums.kind_ns[k], k};
+	return e;
+}
+
+static void wait_cells(const struct report_context *c, size_t at, double out[REPORT_COLUMNS_MAX])
+{
+	out[0] = c->sums.kind_ns[at] / 1e6;
+	out[1] = share(c->sums.kind_ns[at], kinds_ns(c, KIND_QUEUE, KINDS));
+	out[2] = (double)c->sums.kind_samples[at];
+}
+
+static void wait_name(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
+{
+	(void)c;
+	snprintf(out, REPORT_TEXT_BYTES, "%s", report_kind_names[at]);
+}
+
+static void wait_json(const struct report_context *c, size_t at, struct json *j)
+{
+	(void)c;
+	json_string(j, "reason", sv_of(report_kind_names[at]));
+}
+
+static void wait_measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
+{
+	(void)which;
+	m->value = c->sums.kind_ns[at] / 1e6 / sampled_s(c->r);
+	m->samples = (double)c->sums.kind_samples[at];
+}
+
+const struct report_axis report_axis_wait = {
+	.title = "waiting, summed over threads",
+	.columns = stack_columns,
+	.missing = without_off_cpu,
+	.list = list_waits,
+	.cells = wait_cells,
+	.name = wait_name,
+	.json = wait_json,
+	.compared = a_second,
+	.measure = wait_measure,
+};
+
+/* --- flame graphs ------------------------------------------------------------------------------------------------ */
+
+/* A frame's name in the folded form, where ; separates and a blank precedes the number. */
+static int put_folded(struct buf *out, const char *name)
+{
+	char safe[REPORT_NAME_BYTES];
+
+	log_safe(safe, sizeof(safe), sv_of(name));
+	for (char *c = safe; *c; c++)
+		*c = *c == ';' ? ':' : *c;
+	return buf_puts(out, safe);
+}
+
+int report_folded(const struct report *r, bool wait, struct buf *out)
+{
+	char name[REPORT_NAME_BYTES];
+	int err = 0;
+
+	for (size_t i = 0; i < r->stack_count && !err; i++) {
+		const struct report_stack *s = &r->stacks[i];
+
+		if (wait ? s->kind == KIND_CPU : s->kind != KIND_CPU)
+			continue;
+		err = put_folded(out, r->threads[s->thread].process);
+		if (!err && wait)
+			err = buf_printf(out, ";[%s]", report_kind_names[s->kind]);
+		if (!err && s->broken)
+			err = buf_puts(out, ";[broken stack]");
+		if (!err && !s->depth && s->kind != KIND_QUEUE)
+			err = buf_puts(out, ";[stack not kept]");
+		for (uint32_t k = s->depth; k-- > 0 && !err;) {
+			err = buf_putc(out, ';');
+			if (!err)
+				err = put_folded(out, report_frame_name(r, s->frames[k], name));
+		}
+		if (!err)
+			err = buf_printf(out, " %.0f\n", s->ns);
+	}
+	return err;
+}
