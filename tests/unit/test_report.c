@@ -202,6 +202,69 @@ static void late_ones(void **state)
 	report_free(r);
 }
 
+/* hot ran at 100 and at 900 ms, something broken at 950; a wait from 850 to 855. */
+#define TIMELINE "],\"timeline\":[\n[100000,1000,0,750000,5000,2],\n[900000,1000,0,50000,1000,1]\n]}},\"metadata\":"
+#define TIMED(header, timeline)                                                                                        \
+	BEGIN NAME CALL(                                                                                               \
+		40) "],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000," header CPU OFF              \
+		    "\"threads\":[\n[7,7,\"prog\",\"prog\"]\n],\"frames\":[\n[\"hot\",\"prog\"]\n],\"stacks\":[\n"     \
+		    "[\"cpu\",0,2000000,2,\"whole\",[0]],\n[\"cpu\",0,1000000,1,\"broken\",[]],\n"                     \
+		    "[\"futex\",0,5000000,1,\"whole\",[0]]\n" timeline METADATA
+
+static void assert_late(const char *text, double from_ms, struct report_view v, const char *golden)
+{
+	struct report *r = report_new();
+	struct buf out;
+
+	report_since(r, from_ms);
+	assert_int_equal(read_text(r, text, strlen(text)), 0);
+	buf_init(&out, 0);
+	v.top = 5;
+	assert_int_equal(report_render(r, &v, &out), 0);
+	assert_string_equal(buf_cstr(&out), golden);
+	buf_release(&out);
+	report_free(r);
+}
+
+static void late_samples(void **state)
+{
+	static const char late[] =
+		"2 samples on a processor, one every 1.00ms; 50% of their time has a broken stack, 0 "
+		"samples are deeper than is kept; 0 lost\n";
+	static const char unknown[] = "this trace was taken without times of samples (--last)\n";
+	char golden[512];
+
+	(void)state;
+	snprintf(golden, sizeof(golden),
+		 "%sfunctions on a processor\n      self share    total share\n    1.00ms   50%%   1.00ms   50%%  hot "
+		 "[prog]\n",
+		 late);
+	assert_late(TIMED("", TIMELINE), 852, (struct report_view){.by = REPORT_FUNCTION}, golden);
+	snprintf(golden, sizeof(golden),
+		 "%swaiting, summed over threads\n      time share samples\n    3.00ms  100%%       1  futex\n", late);
+	assert_late(TIMED("", TIMELINE), 852, (struct report_view){.by = REPORT_WAIT}, golden);
+	/* only times after 860 ms are known */
+	assert_late(TIMED("\"timeline_from_us\":860000,", TIMELINE), 852, (struct report_view){.by = REPORT_FUNCTION},
+		    unknown);
+	assert_late(TIMED("", "]}},\"metadata\":"), 852, (struct report_view){.by = REPORT_FUNCTION}, unknown);
+}
+
+static void hostile_times(void **state)
+{
+	static const char *const rows[] = {"[1,2]",	  "[1,2,3]",	 "[1,2,0.5]", "[-1,2,0]", "[1,-2,0]",
+					   "[1,2,\"0\"]", "[1,1e999,0]", "{}",	      "[1,2,0,1]"};
+	char text[2048];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct report *r = report_new();
+
+		snprintf(text, sizeof(text), TIMED("", "],\"timeline\":[\n%s\n]}},\"metadata\":"), rows[i]);
+		assert_int_equal(read_text(r, text, strlen(text)), -EBADMSG);
+		report_free(r);
+	}
+}
+
 /* Of very many calls the slowest are kept, and the failed say why. */
 static void many_calls(void **state)
 {
@@ -443,11 +506,11 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tables),	  cmocka_unit_test(folded),	  cmocka_unit_test(refused),
-		cmocka_unit_test(as_json),	  cmocka_unit_test(json_of_all),  cmocka_unit_test(late_ones),
-		cmocka_unit_test(many_calls),	  cmocka_unit_test(too_long),	  cmocka_unit_test(hostile_rows),
-		cmocka_unit_test(names),	  cmocka_unit_test(side_by_side), cmocka_unit_test(other_knobs),
-		cmocka_unit_test(without_memory),
+		cmocka_unit_test(tables),	cmocka_unit_test(folded),	 cmocka_unit_test(refused),
+		cmocka_unit_test(as_json),	cmocka_unit_test(json_of_all),	 cmocka_unit_test(late_ones),
+		cmocka_unit_test(late_samples), cmocka_unit_test(hostile_times), cmocka_unit_test(many_calls),
+		cmocka_unit_test(too_long),	cmocka_unit_test(hostile_rows),	 cmocka_unit_test(names),
+		cmocka_unit_test(side_by_side), cmocka_unit_test(other_knobs),	 cmocka_unit_test(without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

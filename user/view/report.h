@@ -22,6 +22,7 @@
 #define REPORT_THREADS_MAX 16384
 #define REPORT_FRAMES_MAX  131072
 #define REPORT_STACKS_MAX  65536
+#define REPORT_SAMPLES_MAX (1u << 20)
 #define REPORT_DEPTH_MAX   510	 /* frames of a stack */
 #define REPORT_CALLS_MAX   65536 /* single calls kept: the slowest */
 #define REPORT_PIDS_MAX	   16384 /* processes; those beyond are not listed */

@@ -26,15 +26,15 @@ struct report_context {
 	const struct report_view *v;
 	const struct report_axis *axis;
 	struct report_sums sums;
+	bool *of_stack; /* scratch, by stack */
 };
 
-/* What two traces are compared by. */
+/* What two traces are compared by: a value, and the first of these that says how sure it is. */
 struct report_measure {
-	double value; /* NAN: unknown */
-	/* How sure it is: durations (then the value is their median), or a number of samples that it was made from
-	 * (then the value is for each second). Neither: nothing can be said. */
-	struct report_values *values;
-	double samples;
+	double value;		      /* NAN: unknown */
+	struct report_values *values; /* durations, sorted: the value is their median; NULL: none */
+	struct report_values slices;  /* of report_slices(); released by the caller */
+	double samples;		      /* how many there were: the value is for each second */
 };
 
 #define REPORT_CHANCE 0.01 /* of one false find or more in a whole diff of equal traces */
@@ -67,7 +67,8 @@ struct report_axis {
 	int (*more)(const struct report_context *c, size_t at, struct buf *out);
 	/* NULL: not compared. */
 	const struct report_compared *compared;
-	void (*measure)(const struct report_context *c, size_t at, size_t which, struct report_measure *m);
+	/* 0 or -ENOMEM. */
+	int (*measure)(const struct report_context *c, size_t at, size_t which, struct report_measure *m);
 };
 
 extern const struct report_axis *const report_axes[REPORT_BYS]; /* by enum report_by; [REPORT_ALL] is NULL */

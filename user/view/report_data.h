@@ -76,7 +76,21 @@ struct report_stack {
 	uint32_t *frames; /* innermost first; owned */
 };
 
-enum report_section { SECTION_START, SECTION_EVENTS, SECTION_THREADS, SECTION_FRAMES, SECTION_STACKS, SECTION_END };
+struct report_sample {
+	double at_us; /* when it was, or began to wait, since the trace's start */
+	float us;     /* how long, or what it stands for */
+	uint32_t stack;
+};
+
+enum report_section {
+	SECTION_START,
+	SECTION_EVENTS,
+	SECTION_THREADS,
+	SECTION_FRAMES,
+	SECTION_STACKS,
+	SECTION_TIMELINE,
+	SECTION_END,
+};
 
 struct report {
 	enum report_section section;
@@ -90,14 +104,17 @@ struct report {
 	struct report_thread *threads;
 	struct report_frame *frames;
 	struct report_stack *stacks;
-	size_t call_count, process_count, thread_count, frame_count, stack_count;
-	size_t call_room, process_room, thread_room, frame_room, stack_room;
+	struct report_sample *samples; /* by time; all of it, or what is left of it, see timeline_from_us */
+	bool timed;		       /* the trace says when samples were */
+	size_t call_count, process_count, thread_count, frame_count, stack_count, sample_count;
+	size_t call_room, process_room, thread_room, frame_room, stack_room, sample_room;
 	/* Of the profile; 0: not sampled. */
 	double period_ns, off_cpu_min_ns, broken_ns, deep_samples, cpu_samples, lost_samples;
-	double duration_ms; /* of the trace, 0: not known */
-	double window_ns;   /* of sampling, 0: not known */
-	double lost;	    /* of everything */
-	char *verdict;	    /* owned; NULL: none */
+	double timeline_from_us; /* earlier samples have no time; 0: all have */
+	double duration_ms;	 /* of the trace, 0: not known */
+	double window_ns;	 /* of sampling, 0: not known */
+	double lost;		 /* of everything */
+	char *verdict;		 /* owned; NULL: none */
 	uint64_t random;
 };
 
@@ -128,6 +145,19 @@ void report_sort(struct report_entry *e, size_t count);
 const char *report_frame_name(const struct report *r, uint32_t frame, char out[REPORT_NAME_BYTES]);
 
 double report_quantile(struct report_values *v, double share); /* sorts; NAN: none */
+
+/* A row of samples' times. 0, -ENOMEM, -EBADMSG: it is none. */
+int report_timeline_row(struct report *r, const cJSON *row);
+/* Is it known what ran in what is looked at? */
+bool report_window_known(const struct report *r);
+/* After the last row: stacks are those of what is looked at, if that is known. */
+void report_cut_to_window(struct report *r);
+/*
+ * The time of these stacks (a flag each), ms a second, in each of as many parts of the sampling: sorted. Samples that
+ * are near each other are alike, parts of seconds less so. None where times are not known. 0 or -ENOMEM.
+ */
+#define REPORT_SLICES 20
+int report_slices(const struct report *r, const bool *of_stack, struct report_values *out);
 
 /* Room for one more in a list of anything. */
 bool report_grow(void *list, size_t count, size_t *room, size_t size);

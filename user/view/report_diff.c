@@ -95,14 +95,21 @@ static int add_side(struct diff *d, struct joint **all, int side)
 	return err;
 }
 
-/* How sure it is that the two differ. */
-static double chance_of(struct report_measure m[2], const double seconds[2])
+/* How sure it is that the two differ. A side without the row has no slices, but was idle in each of them. */
+static double chance_of(const struct report_measure m[2], const double seconds[2])
 {
-	static struct report_values none;
+	static float idle[REPORT_SLICES];
+	const struct report_values none = {.v = NULL}, quiet = {.v = idle, .count = REPORT_SLICES};
 	const struct report_values *x = m[0].values ? m[0].values : &none, *y = m[1].values ? m[1].values : &none;
 
 	if (m[0].values || m[1].values)
 		return chance_of_ranks(x->v, x->count, y->v, y->count);
+	x = m[0].slices.count ? &m[0].slices : m[0].samples > 0 ? &none : &quiet;
+	y = m[1].slices.count ? &m[1].slices : m[1].samples > 0 ? &none : &quiet;
+	if (m[0].slices.count + m[1].slices.count && x->count && y->count)
+		return m[0].samples + m[1].samples < CHANCE_SAMPLES_MIN
+			       ? NAN
+			       : chance_of_ranks(x->v, x->count, y->v, y->count);
 	return chance_of_rates(m[0].samples, m[1].samples, seconds[0], seconds[1]);
 }
 
@@ -111,21 +118,14 @@ static double sampled_s(const struct report *r)
 	return r->window_ns > 0 ? r->window_ns / 1e9 : r->duration_ms / 1e3;
 }
 
-static int add_pair(struct diff *d, enum report_by by, const struct joint *j, size_t which)
+static int add_measures(struct diff *d, enum report_by by, const struct joint *j, size_t which,
+			const struct report_measure m[2])
 {
 	const struct report_compared *compared = &report_axes[by]->compared[which];
 	const double seconds[2] = {sampled_s(d->c[0].r), sampled_s(d->c[1].r)};
-	struct report_measure m[2] = {{.samples = 0}, {.samples = 0}};
 	struct pair *pair;
-	bool known = false;
 
-	for (int side = 0; side < 2; side++) {
-		m[side].value = compared->nothing_is_0 ? 0 : NAN;
-		if (j->at[side])
-			report_axes[by]->measure(&d->c[side], j->at[side] - 1, which, &m[side]);
-		known = known || !isnan(m[side].value);
-	}
-	if (!known)
+	if (isnan(m[0].value) && isnan(m[1].value))
 		return 0;
 	if (!report_grow(&d->pairs, d->count, &d->room, sizeof(*d->pairs)))
 		return -ENOMEM;
@@ -134,6 +134,23 @@ static int add_pair(struct diff *d, enum report_by by, const struct joint *j, si
 	memcpy(pair->name, j->name, sizeof(pair->name));
 	pair->p = compared->untested ? NAN : chance_of(m, seconds);
 	return 0;
+}
+
+static int add_pair(struct diff *d, enum report_by by, const struct joint *j, size_t which)
+{
+	struct report_measure m[2] = {{.samples = 0}, {.samples = 0}};
+	int err = 0;
+
+	for (int side = 0; side < 2 && !err; side++) {
+		m[side].value = report_axes[by]->compared[which].nothing_is_0 ? 0 : NAN;
+		if (j->at[side])
+			err = report_axes[by]->measure(&d->c[side], j->at[side] - 1, which, &m[side]);
+	}
+	if (!err)
+		err = add_measures(d, by, j, which, m);
+	free(m[0].slices.v);
+	free(m[1].slices.v);
+	return err;
 }
 
 /* The heaviest rows of either side. */

@@ -11,7 +11,7 @@ static double weight_of(const struct report *r, const struct report_process *p)
 {
 	double known = isnan(p->exit_cpu_ms) ? 0 : p->exit_cpu_ms;
 
-	return r->period_ns && !(r->from_ms > 0) ? p->cpu_ns / 1e6 : known > 0 ? known : p->call_ms / 1e9;
+	return r->period_ns && report_window_known(r) ? p->cpu_ns / 1e6 : known > 0 ? known : p->call_ms / 1e9;
 }
 
 static struct report_entry *list(const struct report_context *c, size_t *count)
@@ -42,7 +42,7 @@ static const struct report_column columns[] = {{"cpu", "cpu_ms", REPORT_MS},
 static void cells(const struct report_context *c, size_t at, double out[REPORT_COLUMNS_MAX])
 {
 	const struct report_process *p = c->r->process_list[at];
-	bool all = !(c->r->from_ms > 0), cpu = c->r->period_ns > 0 && all, off = c->r->off_cpu_min_ns > 0 && all;
+	bool all = report_window_known(c->r), cpu = c->r->period_ns > 0 && all, off = c->r->off_cpu_min_ns > 0 && all;
 	double total = c->sums.kind_ns[KIND_CPU];
 
 	out[0] = cpu ? p->cpu_ns / 1e6 : NAN;

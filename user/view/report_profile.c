@@ -14,12 +14,12 @@
 /* Samples that carry no time cannot be told to be late ones. */
 static const char *without_cpu(const struct report *r)
 {
-	return !r->period_ns ? "--cpu" : r->from_ms > 0 ? "times of samples (--last)" : NULL;
+	return !r->period_ns ? "--cpu" : report_window_known(r) ? NULL : "times of samples (--last)";
 }
 
 static const char *without_off_cpu(const struct report *r)
 {
-	return !r->off_cpu_min_ns ? "--off-cpu" : r->from_ms > 0 ? "times of samples (--last)" : NULL;
+	return !r->off_cpu_min_ns ? "--off-cpu" : report_window_known(r) ? NULL : "times of samples (--last)";
 }
 
 static double sampled_s(const struct report *r)
@@ -93,11 +93,24 @@ static void function_json(const struct report_context *c, size_t at, struct json
 	put_frame(c->r, at, j);
 }
 
-static void function_measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
+static bool is_of_function(const struct report_context *c, const struct report_stack *s, size_t at)
+{
+	uint32_t depth = c->v->total ? s->depth : s->depth > 0;
+
+	for (uint32_t i = 0; s->kind == KIND_CPU && i < depth; i++)
+		if (c->r->frames[s->frames[i]].first == at)
+			return true;
+	return false;
+}
+
+static int function_measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
 {
 	(void)which;
 	m->value = (c->v->total ? c->sums.total_ns : c->sums.self_ns)[at] / 1e6 / sampled_s(c->r);
 	m->samples = (double)(c->v->total ? c->sums.total_samples : c->sums.self_samples)[at];
+	for (size_t i = 0; i < c->r->stack_count; i++)
+		c->of_stack[i] = is_of_function(c, &c->r->stacks[i], at);
+	return report_slices(c->r, c->of_stack, &m->slices);
 }
 
 static const struct report_compared a_second[] = {{", a second", "ms_per_s", REPORT_MS, true, false}, {0}};
@@ -247,11 +260,14 @@ static void wait_json(const struct report_context *c, size_t at, struct json *j)
 	json_string(j, "reason", sv_of(report_kind_names[at]));
 }
 
-static void wait_measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
+static int wait_measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
 {
 	(void)which;
 	m->value = c->sums.kind_ns[at] / 1e6 / sampled_s(c->r);
 	m->samples = (double)c->sums.kind_samples[at];
+	for (size_t i = 0; i < c->r->stack_count; i++)
+		c->of_stack[i] = c->r->stacks[i].kind == at;
+	return report_slices(c->r, c->of_stack, &m->slices);
 }
 
 const struct report_axis report_axis_wait = {

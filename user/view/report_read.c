@@ -106,6 +106,7 @@ static void take_header(struct report *r, const cJSON *doc)
 	r->broken_ns = report_member(cpu, "broken_ns", 0);
 	r->off_cpu_min_ns = report_member(off, "min_ns", 0);
 	r->lost_samples = report_member(doc, "lost_samples", 0);
+	r->timeline_from_us = report_member(doc, "timeline_from_us", 0);
 }
 
 static int add_thread(struct report *r, const cJSON *row)
@@ -167,23 +168,6 @@ static bool read_stack(const struct report *r, const cJSON *row, struct report_s
 	return true;
 }
 
-/* What ran, and waited, of the process whose stack it is. */
-static int sum_process(struct report *r, const struct report_stack *s)
-{
-	const struct report_thread *t = &r->threads[s->thread];
-	struct report_process *p = report_process_of(r, t->pid);
-
-	if (!p)
-		return r->process_count == REPORT_PIDS_MAX ? 0 : -ENOMEM;
-	p->sampled = true;
-	p->cpu_ns += s->kind == KIND_CPU ? s->ns : 0;
-	p->queue_ns += s->kind == KIND_QUEUE ? s->ns : 0;
-	p->blocked_ns += s->kind > KIND_QUEUE ? s->ns : 0;
-	if (!p->name)
-		p->name = copy(sv_of(t->process));
-	return p->name ? 0 : -ENOMEM;
-}
-
 static int add_stack(struct report *r, const cJSON *row)
 {
 	uint32_t frames[REPORT_DEPTH_MAX];
@@ -198,7 +182,7 @@ static int add_stack(struct report *r, const cJSON *row)
 	}
 	memcpy(s.frames, frames, s.depth * sizeof(*frames));
 	r->stacks[r->stack_count++] = s;
-	return sum_process(r, &s);
+	return 0;
 }
 
 static int compare_frames(const void *a, const void *b)
@@ -256,6 +240,36 @@ static int join_threads(struct report *r)
 	return 0;
 }
 
+/* What ran, and waited, of the process whose stack it is. */
+static int sum_process(struct report *r, const struct report_stack *s)
+{
+	const struct report_thread *t = &r->threads[s->thread];
+	struct report_process *p = report_process_of(r, t->pid);
+
+	if (!p)
+		return r->process_count == REPORT_PIDS_MAX ? 0 : -ENOMEM;
+	p->sampled = true;
+	p->cpu_ns += s->kind == KIND_CPU ? s->ns : 0;
+	p->queue_ns += s->kind == KIND_QUEUE ? s->ns : 0;
+	p->blocked_ns += s->kind > KIND_QUEUE ? s->ns : 0;
+	if (!p->name)
+		p->name = copy(sv_of(t->process));
+	return p->name ? 0 : -ENOMEM;
+}
+
+static int finish_profile(struct report *r)
+{
+	int err = join_frames(r);
+
+	if (!err)
+		err = join_threads(r);
+	if (!err)
+		report_cut_to_window(r);
+	for (size_t i = 0; i < r->stack_count && !err; i++)
+		err = sum_process(r, &r->stacks[i]);
+	return err;
+}
+
 /* --- lines ------------------------------------------------------------------------------------------------------- */
 
 static int take_metadata(struct report *r, struct sv line)
@@ -263,7 +277,6 @@ static int take_metadata(struct report *r, struct sv line)
 	struct sv body = {line.ptr, line.len ? line.len - 1 : 0};
 	const cJSON *lost, *item;
 	cJSON *doc;
-	int err;
 
 	if (!sv_ends(line, SV("}")))
 		return refuse(r, "its metadata is cut");
@@ -278,8 +291,7 @@ static int take_metadata(struct report *r, struct sv line)
 		r->verdict = copy(text(json_get(json_get(doc, "verdict"), "verdict")));
 	cJSON_Delete(doc);
 	r->section = SECTION_END;
-	err = join_frames(r);
-	return err ? err : join_threads(r);
+	return finish_profile(r);
 }
 
 static int take_profile(struct report *r, struct sv line)
@@ -313,20 +325,37 @@ static struct sv after(struct sv line, struct sv prefix)
 /* A line that ends a table. */
 static int take_mark(struct report *r, struct sv line)
 {
-	struct sv metadata =
-		after(line, r->section == SECTION_STACKS ? SV("]}},\"metadata\":") : SV("],\"metadata\":"));
+	static const struct {
+		enum report_section from, to;
+		struct sv line;
+	} tables[] = {
+		{SECTION_THREADS, SECTION_FRAMES, {"],\"frames\":[", 12}},
+		{SECTION_FRAMES, SECTION_STACKS, {"],\"stacks\":[", 12}},
+		{SECTION_STACKS, SECTION_TIMELINE, {"],\"timeline\":[", 14}},
+	};
+	bool last = r->section == SECTION_STACKS || r->section == SECTION_TIMELINE;
+	struct sv metadata = after(line, last ? SV("]}},\"metadata\":") : SV("],\"metadata\":"));
 	struct sv profile = after(line, SV("],\"otherData\":{\"profile\":"));
 
-	if (metadata.ptr && (r->section == SECTION_EVENTS || r->section == SECTION_STACKS))
+	if (metadata.ptr && (last || r->section == SECTION_EVENTS))
 		return take_metadata(r, metadata);
 	if (profile.ptr && r->section == SECTION_EVENTS)
 		return take_profile(r, profile);
-	if (sv_eq(line, r->section == SECTION_THREADS ? SV("],\"frames\":[") : SV("],\"stacks\":[")) &&
-	    (r->section == SECTION_THREADS || r->section == SECTION_FRAMES)) {
-		r->section++;
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
+		if (r->section != tables[i].from || !sv_eq(line, tables[i].line))
+			continue;
+		r->section = tables[i].to;
+		r->timed = r->section == SECTION_TIMELINE;
 		return 0;
 	}
 	return refuse(r, "it is not laid out as perfbpf writes it");
+}
+
+static int add_times(struct report *r, const cJSON *row)
+{
+	int err = report_timeline_row(r, row);
+
+	return err == -EBADMSG ? refuse(r, "a row of the profile's timeline is none") : err;
 }
 
 static int take_row(struct report *r, struct sv line)
@@ -343,7 +372,8 @@ static int take_row(struct report *r, struct sv line)
 	err = event			      ? report_event(r, doc)
 	      : r->section == SECTION_THREADS ? add_thread(r, doc)
 	      : r->section == SECTION_FRAMES  ? add_frame(r, doc)
-					      : add_stack(r, doc);
+	      : r->section == SECTION_STACKS  ? add_stack(r, doc)
+					      : add_times(r, doc);
 	cJSON_Delete(doc);
 	return err;
 }
@@ -405,6 +435,7 @@ void report_free(struct report *r)
 	free(r->threads);
 	free(r->frames);
 	free(r->stacks);
+	free(r->samples);
 	free(r->verdict);
 	free(r);
 }

@@ -25,12 +25,14 @@ const struct report_axis *const report_axes[REPORT_BYS] = {
 int report_context_init(struct report_context *c, const struct report *r, const struct report_view *v)
 {
 	*c = (struct report_context){.r = r, .v = v};
-	return report_sum(r, &c->sums);
+	c->of_stack = calloc(r->stack_count + 1, sizeof(*c->of_stack));
+	return c->of_stack ? report_sum(r, &c->sums) : -ENOMEM;
 }
 
 void report_context_release(struct report_context *c)
 {
 	report_sums_release(&c->sums);
+	free(c->of_stack);
 }
 
 struct report_entry *report_list(const struct report_context *c, size_t *count)
@@ -289,9 +291,8 @@ int report_render(const struct report *r, const struct report_view *v, struct bu
 	struct report_context c;
 	int err = report_context_init(&c, r, v);
 
-	if (err)
-		return err;
-	err = v->json ? render_json(&c, out) : render_text(&c, out);
+	if (!err)
+		err = v->json ? render_json(&c, out) : render_text(&c, out);
 	report_context_release(&c);
 	return err;
 }

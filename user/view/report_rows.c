@@ -41,16 +41,17 @@ static void put_identity(const struct report_context *c, size_t at, struct json 
 	report_json_row_name(j, row_at(c, at), c->axis->of);
 }
 
-static void measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
+static int measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
 {
 	struct report_row *row = row_at(c, at);
 
 	if (c->axis->compared[which].unit == REPORT_COUNT) {
 		m->value = (double)row->count;
-		return;
+		return 0;
 	}
 	m->values = which ? &row->ttft_ms : &row->ms;
 	m->value = report_quantile(m->values, 0.5);
+	return 0;
 }
 
 static const struct report_column columns[] = {{"count", "count", REPORT_COUNT}, {"errors", "errors", REPORT_COUNT},
