@@ -16,6 +16,9 @@ __u32 ignored[LIMIT_IGNORED] = {};
 /* In the same slot: the generation that its answers come on, if it is half a connection; 0: its own. */
 __u32 ignored_answers[LIMIT_IGNORED] = {};
 
+/* Written by user space alone. A slot that another generation takes is a body that is copied. */
+struct passed passed[LIMIT_PASSED] = {};
+
 /*
  * HINT_* of processes with these lowest bits of their number, set once and never taken back. Most programs of the
  * machine have none, and pay for a load instead of a look into a hash table.

@@ -301,6 +301,7 @@ extern __u32 last_gen;
 extern __u64 wire_since_ns;
 extern __u32 ignored[LIMIT_IGNORED];
 extern __u32 ignored_answers[LIMIT_IGNORED];
+extern struct passed passed[LIMIT_PASSED];
 extern __u32 target_hints[LIMIT_TARGET_HINTS];
 extern __u64 attached_ns[LIMIT_PROBED_FILES];
 extern const __u8 no_calls[sizeof(struct open_calls)];

@@ -406,7 +406,9 @@ struct config {
 	__u32 page_kib;	      /* size of a page */
 	__u32 period_ns;      /* --cpu: time between samples */
 	__u32 off_cpu_min_ns; /* --off-cpu: the shortest wait that is told */
-	__u32 db;	      /* 1: sockets that may be a database's are read too (--db) */
+	__u8 db;	      /* 1: sockets that may be a database's are read too (--db) */
+	__u8 http;	      /* 1: the heads of all HTTP are wanted (--http) */
+	__u16 pad;
 };
 
 /*
@@ -545,6 +547,13 @@ struct conn_state {
 	__u64 skip_ns; /* when the last of them was */
 };
 
+/* Bytes of a generation before these positions, by direction, are bodies that nobody wants. A slot of `passed`. */
+struct passed {
+	__u32 gen;
+	__u32 pad;
+	__u64 until[2];
+};
+
 /*
  * Entry of the `tails` map: the latest bytes of this direction that found no room in the ring. If more of them move,
  * their position tells that something is missing; if these were the last ones, only this does. User space takes it out,
@@ -593,6 +602,7 @@ EV_ASSERT(sizeof(struct file_identity) == 32);
 EV_ASSERT(sizeof(struct conn_map_key) == 24);
 EV_ASSERT(sizeof(struct conn_state) == 104);
 EV_ASSERT(sizeof(struct lost_tail) == 48);
+EV_ASSERT(sizeof(struct passed) == 24);
 
 /* Capture file: this header, then records as above, back to back. */
 #define CAPTURE_MAGIC "perfbpf\n"

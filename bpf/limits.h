@@ -63,6 +63,8 @@
 #define LIMIT_IGNORED_READ_BYTES  (1024 * 1024)
 /* Slots of the table of ignored generations, by their lowest bits: a power of two. */
 #define LIMIT_IGNORED 65536
+/* Slots of the table of bodies that are passed over (--http), by the lowest bits of the generation: a power of two. */
+#define LIMIT_PASSED 4096
 
 /* Bytes kept of the greeting of a TLS connection (ClientHello): the name of the host is in it. */
 #define LIMIT_HELLO_BYTES 2048

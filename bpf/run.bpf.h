@@ -66,6 +66,17 @@ static __noinline int conn_want(__u32 gen)
 	return 0;
 }
 
+/* Bytes before `end` are of a body that nobody wants. The slot may be given to another one meanwhile. */
+static __always_inline bool conn_passed(__u32 gen, __u32 dir, __u64 end)
+{
+	volatile struct passed *p = &passed[gen & (LIMIT_PASSED - 1)];
+
+	if (!cfg.http || p->gen != gen)
+		return false;
+	return end <= p->until[dir & 1] && p->gen == gen;
+}
+EV_ASSERT((LIMIT_PASSED & (LIMIT_PASSED - 1)) == 0);
+
 #define H2_FRAME_HEADER 9     /* RFC 9113 section 4.1 */
 #define H2_LOOK_LENGTH	16384 /* no client begins a request with a longer frame */
 #define H2_LOOK_FRAMES	4     /* a window update or two, a ping, then the request */
@@ -165,6 +176,8 @@ static __always_inline __u64 copy_budget(struct conn_state *state, __u32 dir, __
 		if (limit > LIMIT_REQUEST_BYTES)
 			limit = LIMIT_REQUEST_BYTES;
 		before = __sync_fetch_and_add(&state->request_bytes, len);
+		if (cfg.http) /* framing is wanted to the end: the limit is of each call */
+			before = 0;
 	}
 	limit = before < limit ? limit - before : 0;
 	return len < limit ? len : limit;
@@ -178,7 +191,7 @@ static __noinline __u64 run_begin(struct conn_state *state, const struct conn_ma
 {
 	__u32 dir = run->head.dir & 1;
 	__u64 copy = copy_budget(state, dir, len);
-	bool skip = conn_ignored(state->gen);
+	bool skip = conn_ignored(state->gen), passed = false;
 
 	run->head.h.flags |= conn_record_flags(state->flags);
 	conn_pay_gap(state, key, dir, run->head.h.ts_ns);
@@ -187,6 +200,8 @@ static __noinline __u64 run_begin(struct conn_state *state, const struct conn_ma
 		skip = false;
 	}
 	run->head.pos = __sync_fetch_and_add(&state->pos[dir], len);
+	if (!skip)
+		skip = passed = conn_passed(state->gen, dir, run->head.pos + len);
 	if (skip && dir == EV_DIR_RX) {
 		skip_add(state, key, run->head.pos, len, run->head.h.ts_ns);
 		run->skip = 1;
@@ -194,7 +209,9 @@ static __noinline __u64 run_begin(struct conn_state *state, const struct conn_ma
 	}
 	/* Before what comes next in this direction, and before the request that comes after these answers. */
 	skip_tell(state, key);
-	if (skip && copy > LIMIT_IGNORED_WRITE_BYTES)
+	if (passed)
+		copy = 0;
+	else if (skip && copy > LIMIT_IGNORED_WRITE_BYTES)
 		copy = LIMIT_IGNORED_WRITE_BYTES;
 	run->rest_flags = skip ? EV_F_IGNORED : EV_F_CAPPED;
 	return copy;

@@ -43,6 +43,7 @@ enum {
 	KEY_FAIL_ON,
 	KEY_OFF_CPU,
 	KEY_DB,
+	KEY_HTTP,
 	KEY_UNBUILT,
 };
 
@@ -62,7 +63,6 @@ static const struct argp_option live_options[] = {
 	{"no-sock-length", KEY_NO_SOCK_LENGTH, NULL, OPTION_HIDDEN, "as on kernels without sock_send_length", 2},
 	{"no-dynptr", KEY_NO_DYNPTR, NULL, OPTION_HIDDEN, "as on kernels without bpf_probe_read_user_dynptr", 2},
 	{"alloc", KEY_UNBUILT, "BYTES", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, NULL, 2},
-	{"http", KEY_UNBUILT, NULL, OPTION_HIDDEN, NULL, 2},
 	{"func", 'f', "BINARY:SYMBOL", OPTION_HIDDEN, NULL, 2},
 	{0},
 };
@@ -74,6 +74,7 @@ static const struct argp_option axis_options[] = {
 	 "what blocks for 1 ms or more, by reason and stack; and waits for a processor", 2},
 	{"db", KEY_DB, NULL, 0, "commands to PostgreSQL, MySQL, MariaDB, Redis and SQLite, by shape, never by value",
 	 2},
+	{"http", KEY_HTTP, NULL, 0, "every HTTP request that is served or called, by route", 2},
 	{0},
 };
 
@@ -242,7 +243,7 @@ static error_t parse_live(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_UNBUILT:
 	case 'f':
-		argp_error(state, "attribution axes (--alloc --http -f) are not in this version");
+		argp_error(state, "attribution axes (--alloc -f) are not in this version");
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -264,6 +265,9 @@ static error_t parse_axis(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_DB:
 		o->db = true;
+		return 0;
+	case KEY_HTTP:
+		o->http = true;
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;

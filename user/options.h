@@ -39,7 +39,8 @@ struct options {
 	uint64_t max_events;
 	double stale_s, sweep_s, write_interval_s;
 	bool content, quiet, strict;
-	bool db; /* database commands */
+	bool db;   /* database commands */
+	bool http; /* every HTTP exchange */
 	int verbose;
 	int attach_mode;     /* hidden --attach, for tests: enum probes_mode, the best one to try */
 	bool no_dynptr;	     /* hidden --no-dynptr, for tests */

@@ -180,6 +180,16 @@ void output_db(void *ctx, const struct db_command *c, const struct proc *p)
 	summary_push_db(out->summary, c);
 }
 
+void output_http(void *ctx, const struct http_operation *o, const struct proc *p)
+{
+	struct output *out = ctx;
+
+	if (!out->calls_open)
+		return;
+	buf_clear(&out->line);
+	write_record(out, view_http_json(&out->line, o, p, out->cfg.info->start_ns, out->cfg.info->boot_to_unix_ns));
+}
+
 static int write_piece(void *ctx, const void *ptr, size_t len)
 {
 	return writer_write(ctx, ptr, len);

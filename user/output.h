@@ -35,6 +35,8 @@ void output_turn(void *out, const struct turn *t);
 void output_mcp(void *out, const struct mcp_call *c);
 /* A database command ended: record, summary. For pipeline_config.on_db. */
 void output_db(void *out, const struct db_command *c, const struct proc *p);
+/* An HTTP exchange that is no call ended: record, summary. For pipeline_config.on_http. */
+void output_http(void *out, const struct http_operation *o, const struct proc *p);
 /* Writes the trace as it stands. attach: JSON array text, self: JSON object text, or absent. Printed on failure. 0 or
  * -errno. */
 int output_trace(struct output *out, struct pipeline *p, uint64_t now_ns, struct sv attach, struct sv self);

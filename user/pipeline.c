@@ -13,6 +13,7 @@
 #include "flow/db/db.h"
 #include "flow/db/sqlite.h"
 #include "flow/halves.h"
+#include "flow/http/operations.h"
 #include "flow/interest.h"
 #include "flow/llm/dialect.h"
 #include "flow/llm/exchange.h"
@@ -21,6 +22,8 @@
 #include "flow/proto/proto.h"
 
 #define AGENTS_TICK_NS 1000000000ull /* of event time: how often what is past becomes final */
+
+#define PASS_BYTES_MIN 65536 /* a body, or what is left of it, that is worth passing over */
 
 #define FLOW_RETRANSMITS_MAX 64 /* latest retransmit times kept of one connection, for the instants on its calls */
 
@@ -36,7 +39,8 @@ struct pipeline {
 	struct counters *counters;
 	struct exchanges *exchanges;
 	struct mcp *mcp;
-	struct sqlite *sqlite; /* NULL: not asked for */
+	struct sqlite *sqlite;	       /* NULL: not asked for */
+	struct operations *operations; /* NULL: not asked for */
 	struct spans *spans;
 	struct coverage *coverage;
 	struct agents *agents;
@@ -61,6 +65,9 @@ struct flow {
 	struct exchange_flow *exchanges;
 	struct mcp_flow *mcp;
 	struct db *db; /* NULL: not asked for, or it is something else */
+	struct operation_conn asked;
+	struct operation_flow *operations; /* NULL: not asked for */
+	uint64_t passed[2];		   /* by direction: as it was said last */
 	struct interest interest;
 	uint64_t first_plain_ns; /* entry of the first call that moved plaintext, UNKNOWN_NS: none yet */
 	unsigned ended_calls;	 /* of the calls that began on it */
@@ -100,6 +107,13 @@ static void flow_refresh(struct flow *f)
 	const struct conn *c = f->conn;
 
 	flow_look_up(f);
+	f->asked = (struct operation_conn){
+		.key = c->key,
+		.conn_id = c->id,
+		.fresh = c->fresh,
+		.server = f->proto && proto_is_server(f->proto),
+		.peer = c->remote,
+	};
 	f->view = (struct exchange_conn){
 		.key = c->key,
 		.conn_id = c->id,
@@ -149,6 +163,7 @@ static void flow_free(struct flow *f)
 	proto_free(f->proto);
 	exchanges_conn_free(f->exchanges);
 	mcp_conn_free(f->mcp);
+	operations_conn_free(f->operations);
 	db_free(f->db);
 	free(f);
 }
@@ -231,6 +246,18 @@ static int flow_add_db(struct flow *f)
 	return f->db ? 0 : -ENOMEM;
 }
 
+/* Between the protocol and all that reads exchanges. 0 or -ENOMEM. */
+static int flow_add_operations(struct flow *f, struct http_sink *sink)
+{
+	if (!f->p->cfg.http)
+		return 0;
+	f->operations = operations_conn_new(f->p->operations, &f->asked);
+	if (!f->operations)
+		return -ENOMEM;
+	*sink = operations_http_sink(f->operations, sink);
+	return 0;
+}
+
 static struct flow *flow_new(struct pipeline *p, struct conn *c)
 {
 	struct flow *f = calloc(1, sizeof(*f));
@@ -253,6 +280,8 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 		goto fail;
 	sink = exchanges_http_sink(f->exchanges);
 	sink = mcp_http_sink(f->mcp, &sink);
+	if (flow_add_operations(f, &sink))
+		goto fail;
 	f->proto = proto_new(c->fresh, &sink);
 	if (!f->proto)
 		goto fail;
@@ -280,10 +309,23 @@ static void flow_push_interest(struct flow *f, enum dir dir, size_t len)
 		.open_calls = (calls > f->ended_calls ? calls - f->ended_calls : 0) + mcp_conn_open(f->mcp),
 		.hopeless =
 			kind == PROTO_OTHER || proto_is_server(f->proto) || (f->db && db_status(f->db) == DB_SERVED),
+		.heads = f->operations && (kind == PROTO_HTTP1 || kind == PROTO_HTTP2),
 		.messages = kind == PROTO_WEBSOCKET || kind == PROTO_JSONRPC,
 	};
 
 	interest_push(&f->interest, &view, dir, len);
+}
+
+/* The last byte of a body is always wanted: it says when. */
+static void flow_pass(struct flow *f, enum dir dir)
+{
+	uint64_t left = f->interest.no_bodies ? proto_body_left(f->proto, dir) : 0;
+	uint64_t until = f->conn->bytes[dir] + left - 1;
+
+	if (left < PASS_BYTES_MIN || f->passed[dir] >= until || f->conn->halves || !f->p->cfg.on_pass)
+		return;
+	f->passed[dir] = until;
+	f->p->cfg.on_pass(f->p->cfg.interest_ctx, &f->conn->key, dir, until);
 }
 
 /* --- adaptors: conn -> proto ------------------------------------------------------------------------------------- */
@@ -363,6 +405,8 @@ static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t
 	if (proto_push(f->proto, dir, ptr, len, at))
 		p->lost.n[LOST_NO_MEMORY]++;
 	flow_push_interest(f, dir, len);
+	if (f->operations)
+		flow_pass(f, dir);
 }
 
 static void on_conn_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, enum gap_why why, const struct stamp *at)
@@ -546,6 +590,8 @@ static void on_call(void *ctx, const struct call *c)
 
 	if (is_served(f))
 		return;
+	if (f && f->operations)
+		operations_was_call(f->operations, c->xid);
 	p->call_count++;
 	if (f)
 		f->ended_calls++;
@@ -556,6 +602,37 @@ static void on_call(void *ctx, const struct call *c)
 	push_span(p, p->spans, c, proc, &place);
 	if (p->cfg.on_call)
 		p->cfg.on_call(p->cfg.ctx, c, proc, &place);
+}
+
+/* --- adaptors: operations -> span and the views --------------------------------------------------------------------
+ */
+
+static bool is_call(void *ctx, uint64_t conn_id, uint64_t xid)
+{
+	struct flow *f = flow_of(ctx, conn_id);
+
+	return f && exchanges_is_call(f->exchanges, xid);
+}
+
+static void push_operation(struct pipeline *p, struct spans *spans, const struct http_operation *o,
+			   const struct proc *proc)
+{
+	struct span span;
+
+	if (span_from_http(&span, o, proc ? proc->shown_pid : o->conn.tgid))
+		p->lost.n[LOST_NO_MEMORY]++;
+	else
+		keep_span(p, spans, &span);
+}
+
+static void on_operation(void *ctx, const struct http_operation *o)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = procs_get(p->procs, &o->conn);
+
+	push_operation(p, p->spans, o, proc);
+	if (p->cfg.on_http)
+		p->cfg.on_http(p->cfg.ctx, o, proc);
 }
 
 static void push_mcp(struct pipeline *p, struct spans *spans, const struct mcp_call *c)
@@ -1070,6 +1147,8 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_frame = on_frame,
 		.on_sampling = on_sampling,
 	};
+	struct operations_config operations_cfg = {.stale_ns = cfg->stale_ns, .sweep_ns = cfg->sweep_ns};
+	struct operations_sink operations_sink = {.ctx = p, .on_operation = on_operation, .is_call = is_call};
 	struct wire_sink wire_sink = {
 		.ctx = p, .on_turn = on_wire_turn, .on_conn = on_wire_conn, .on_silent = on_wire_silent};
 	struct dns_sink dns_sink = {.ctx = p, .on_lookup = on_lookup};
@@ -1089,12 +1168,15 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->wires = wires_new(&p->lost, &wire_sink);
 	if (cfg->db)
 		p->sqlite = sqlite_new(&p->lost, &(struct db_sink){p, on_db});
+	if (cfg->http)
+		p->operations = operations_new(&operations_cfg, &p->lost, &operations_sink);
 	p->halves = halves_new(&p->lost, &halves_sink);
 	p->profile = profile_new(&p->lost);
 	p->dns = dns_new(&p->lost, &dns_sink);
 	p->counters = counters_new();
-	if ((cfg->db && !p->sqlite) || !p->profile || !p->dns || !p->counters || !p->wires || !p->agents || !p->spans ||
-	    !p->coverage || !p->procs || !p->exchanges || !p->mcp || !p->conns || !p->halves) {
+	if ((cfg->db && !p->sqlite) || (cfg->http && !p->operations) || !p->profile || !p->dns || !p->counters ||
+	    !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->mcp ||
+	    !p->conns || !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -1127,6 +1209,7 @@ void pipeline_free(struct pipeline *p)
 	mcp_free(p->mcp);
 	wires_free(p->wires);
 	sqlite_free(p->sqlite);
+	operations_free(p->operations);
 	dns_free(p->dns);
 	counters_free(p->counters);
 	procs_free(p->procs);
@@ -1157,6 +1240,8 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 	count(p, COUNTER_LOST, 0, now_ns, lost_total(&p->lost));
 	conns_each(p->conns, tick_flow, &now_ns);
 	exchanges_tick(p->exchanges, now_ns);
+	if (p->operations) /* after the exchanges: those know what is a call */
+		operations_tick(p->operations, now_ns);
 	tick_agents(p, now_ns);
 	mcp_tick(p->mcp, now_ns);
 }
@@ -1288,6 +1373,13 @@ static void snapshot_mcp(void *ctx, const struct mcp_call *c)
 		push_mcp(s->p, s->spans, c);
 }
 
+static void snapshot_operation(void *ctx, const struct http_operation *o)
+{
+	struct snapshot *s = ctx;
+
+	push_operation(s->p, s->spans, o, procs_get(s->p->procs, &o->conn));
+}
+
 static void snapshot_turn(void *ctx, const struct turn *t)
 {
 	struct snapshot *s = ctx;
@@ -1336,6 +1428,8 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	buf_init(&profile, 0); /* bounded: PROFILE_WRITTEN_MAX */
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
 	mcp_each_open(p->mcp, now_ns, snapshot_mcp, &s);
+	if (p->operations)
+		operations_each_open(p->operations, now_ns, snapshot_operation, &s);
 	agents_each_open_turn(p->agents, now_ns, snapshot_turn, &s);
 	meta->now_ns = now_ns;
 	meta->max_events = p->cfg.max_events;

@@ -27,11 +27,13 @@ static int run(const struct options *o, FILE *f, const struct output_config *cfg
 		.max_events = o->max_events,
 		.content = o->content,
 		.db = o->db,
+		.http = o->http,
 		.ctx = out,
 		.on_call = output_call,
 		.on_turn = output_turn,
 		.on_mcp = output_mcp,
 		.on_db = output_db,
+		.on_http = output_http,
 	};
 	struct pipeline *p = out ? pipeline_new(&pipeline_cfg) : NULL;
 	const char *why = NULL;

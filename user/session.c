@@ -144,6 +144,13 @@ static void on_interest(void *ctx, const struct conn_key *conn, uint32_t answers
 		log_debug("pid %u: connection %u is %s", conn->tgid, conn->gen, wanted ? "read again" : "ignored");
 }
 
+static void on_pass(void *ctx, const struct conn_key *conn, enum dir dir, uint64_t until)
+{
+	struct session *s = ctx;
+
+	probes_pass(s->probes, conn->gen, dir, until);
+}
+
 static void count_untraced(struct session *s, const struct discover_result *r)
 {
 	s->untraced += r->refused;
@@ -727,6 +734,7 @@ static int open_probes(struct session *s)
 		.follow_exec = s->o->name != NULL,
 		.all = s->o->all,
 		.db = s->o->db,
+		.http = s->o->http,
 		.mode_max = (enum probes_mode)s->o->attach_mode,
 		.force_no_dynptr = s->o->no_dynptr,
 		.force_no_sock_length = s->o->no_sock_length,
@@ -779,13 +787,16 @@ static int build_house(struct session *s)
 		.max_events = s->o->max_events,
 		.content = s->o->content,
 		.db = s->o->db,
+		.http = s->o->http,
 		.callers_only = s->o->all,
 		.on_call = output_call,
 		.on_turn = output_turn,
 		.on_mcp = output_mcp,
 		.on_db = output_db,
+		.on_http = output_http,
 		.interest_ctx = s,
 		.on_interest = on_interest,
+		.on_pass = on_pass,
 		.on_silent = on_silent,
 	};
 	struct record_sink tap = {

@@ -312,6 +312,7 @@ static void prepare(struct probes *p)
 	skel->rodata->cfg.read_dynptr = f->read_dynptr;
 	skel->rodata->cfg.sock_length = f->sock_length;
 	skel->rodata->cfg.db = p->cfg.db;
+	skel->rodata->cfg.http = p->cfg.http;
 	skel->rodata->cfg.request_bytes = LIMIT_REQUEST_BYTES;
 	skel->rodata->cfg.page_kib = (uint32_t)sysconf(_SC_PAGESIZE) / 1024;
 	skel->rodata->cfg.period_ns = p->cfg.period_ns;
@@ -992,6 +993,19 @@ int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on)
 	if (__atomic_compare_exchange_n(slot, &from, on ? gen : 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		return 0;
 	return !on || from == gen ? 0 : -EBUSY;
+}
+
+void probes_pass(struct probes *p, uint32_t gen, enum dir dir, uint64_t until)
+{
+	struct passed *slot = &p->skel->bss->passed[gen % LIMIT_PASSED];
+
+	if (slot->gen != gen) { /* nobody's, until it is whole */
+		__atomic_store_n(&slot->gen, 0, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&slot->until[0], 0, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&slot->until[1], 0, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&slot->gen, gen, __ATOMIC_SEQ_CST);
+	}
+	__atomic_store_n(&slot->until[dir], until, __ATOMIC_SEQ_CST);
 }
 
 bool probes_sees_syscalls(const struct probes *p)

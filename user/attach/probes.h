@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/types.h"
 #include "progcost.h"
 #include "tlsfind.h"
 
@@ -23,6 +24,7 @@ struct probes_config {
 	bool all;		   /* -a: every process that forks or execs from now on is traced: probes_add_all() */
 	enum probes_mode mode_max; /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
 	bool db;		   /* sockets that may be a database's are read too */
+	bool http;		   /* the heads of all HTTP are wanted, see probes_pass() */
 	bool force_no_dynptr;	   /* for tests */
 	bool force_no_sock_length; /* for tests */
 	uint32_t period_ns;	   /* --cpu: between samples of each processor; 0: none */
@@ -99,6 +101,10 @@ int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *
  * limits.h. The kernel takes it back by itself at a request that may be a call, also of the generation that its answers
  * come on (0: this one). 0, -EBUSY (another one is in its place: it goes on being copied). */
 int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on);
+
+/* Of the connection generation, bytes of that direction before this position are a body that nobody wants: they need
+ * not be copied. Only with probes_config.http; to be said again with each body. */
+void probes_pass(struct probes *p, uint32_t gen, enum dir dir, uint64_t until);
 
 /* Whether the end of every system call is traced now (attach/syscalls.h says when). */
 bool probes_sees_syscalls(const struct probes *p);

@@ -14,11 +14,16 @@ static void say(struct interest *i, bool wanted)
 		i->sink.on_wanted(i->sink.ctx, wanted);
 }
 
+static bool is_much(const struct interest *i)
+{
+	return i->bytes[DIR_RX] >= INTEREST_READ_BYTES || i->bytes[DIR_TX] >= INTEREST_WRITTEN_BYTES;
+}
+
 static bool is_enough(const struct interest *i, const struct interest_view *v)
 {
 	if (i->ignored) /* and yet they come: the kernel took it back */
 		return i->bytes[DIR_RX] >= INTEREST_AGAIN_BYTES || i->bytes[DIR_TX] >= INTEREST_WRITTEN_BYTES;
-	return v->hopeless || i->bytes[DIR_RX] >= INTEREST_READ_BYTES || i->bytes[DIR_TX] >= INTEREST_WRITTEN_BYTES;
+	return v->hopeless || is_much(i);
 }
 
 void interest_push(struct interest *i, const struct interest_view *v, enum dir dir, uint64_t len)
@@ -29,13 +34,17 @@ void interest_push(struct interest *i, const struct interest_view *v, enum dir d
 	i->bytes[dir] += len;
 	if (began || v->open_calls) {
 		i->bytes[DIR_TX] = i->bytes[DIR_RX] = 0;
+		i->no_bodies = false;
 		if (i->ignored)
 			say(i, true);
 		return;
 	}
 	if (v->messages && v->calls)
 		return;
-	if (is_enough(i, v))
+	i->no_bodies |= v->heads && (v->hopeless || is_much(i));
+	if (v->heads && i->ignored)
+		say(i, true);
+	else if (!v->heads && is_enough(i, v))
 		say(i, false);
 }
 

@@ -13,6 +13,8 @@
  * would be seen to begin.
  *   - A WebSocket that had a call, and lines of JSON-RPC with one of MCP, stay: once bytes are missing, no later call
  * can be read, or be seen to begin.
+ *   - Where every request's head is wanted, nothing that carries any is ignored: instead of that its bodies are of no
+ * use from then on.
  *   - The kernel takes it back by itself at an HTTP/1 POST, and at the HTTP/2 headers of a request with a body. Whoever
  * looks at that afterwards and finds no call here says so again after INTEREST_AGAIN_BYTES.
  */
@@ -28,6 +30,7 @@ struct interest_view {
 	unsigned calls;	     /* model calls begun so far */
 	unsigned open_calls; /* of them not ended */
 	bool hopeless;	     /* a protocol that is not read, or calls that others make */
+	bool heads;	     /* one whose heads are wanted, whatever they are of */
 	bool messages;	     /* one that brings messages without heads: WebSocket, lines of JSON-RPC */
 };
 
@@ -40,6 +43,7 @@ struct interest_sink {
 struct interest {
 	struct interest_sink sink;
 	bool ignored;
+	bool no_bodies; /* with interest_view.heads: no call was seen for long */
 	unsigned calls;
 	uint64_t bytes[2]; /* by direction, since the last call or the last word */
 };

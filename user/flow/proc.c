@@ -565,6 +565,7 @@ void procs_push_fork(struct procs *t, const struct rec_fork *r)
 		return;
 	if (!n->p.ppid)
 		n->p.ppid = r->parent_tgid;
+	n->p.parent_tid = r->parent_tid;
 	parent = newest(t, r->parent_tgid);
 	if (parent && parent != n && !n->p.name[0])
 		inherit_program(t, &n->p, &parent->p);

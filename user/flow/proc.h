@@ -18,8 +18,9 @@
 struct proc {
 	struct proc_key key; /* exec_id: of the latest exec */
 	uint32_t ppid;
-	uint32_t shown_pid; /* pid for the trace file: tgid, or a synthetic one >= 10000000 when the tgid was used
-			       before */
+	uint32_t parent_tid; /* the thread that made it; 0 unknown */
+	uint32_t shown_pid;  /* pid for the trace file: tgid, or a synthetic one >= 10000000 when the tgid was used
+				before */
 	char name[64]; /* the program's: basename of exe or script, else comm; never a thread's. UTF-8 not guaranteed */
 	const char *agent; /* what people call it, of a known agent or model server; static; NULL: not known */
 	char exe[256];

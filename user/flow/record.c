@@ -477,6 +477,7 @@ static bool push_fork(struct record *r, const uint8_t *p)
 	f = (struct rec_fork){
 		.ts_ns = e.h.ts_ns,
 		.parent_tgid = e.h.tgid,
+		.parent_tid = e.h.tid,
 		.child_tgid = e.child_tgid,
 		.child_start_ns = e.child_start_ns,
 	};

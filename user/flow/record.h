@@ -200,7 +200,7 @@ struct rec_tool_call {
 
 struct rec_fork {
 	uint64_t ts_ns;
-	uint32_t parent_tgid;
+	uint32_t parent_tgid, parent_tid; /* the thread that made it */
 	uint32_t child_tgid;
 	uint64_t child_start_ns;
 };

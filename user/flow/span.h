@@ -13,6 +13,7 @@
 #include "base/lost.h"
 #include "flow/agent/agents.h"
 #include "flow/db/command.h"
+#include "flow/http/operation.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 
@@ -24,6 +25,7 @@ enum span_track {
 	SPAN_LLM,     /* lanes of concurrent requests (synthetic tids above 5000000) */
 	SPAN_MCP,     /* lanes of concurrent requests of MCP */
 	SPAN_DB,      /* lanes of concurrent database commands */
+	SPAN_HTTP,    /* lanes of concurrent HTTP requests, served and called */
 	SPAN_NETWORK, /* lanes of connection set-ups that no call paid for */
 	SPAN_TURN,    /* lanes of turns */
 	SPAN_TOOL,    /* lanes of tool calls */
@@ -95,6 +97,9 @@ int span_from_mcp(struct span *out, const struct mcp_call *c, uint32_t shown_pid
 
 /* A database command as a span. 0 or -ENOMEM (*out is empty). */
 int span_from_db(struct span *out, const struct db_command *c, uint32_t shown_pid);
+
+/* An HTTP exchange as a span. 0 or -ENOMEM (*out is empty). */
+int span_from_http(struct span *out, const struct http_operation *o, uint32_t shown_pid);
 
 /* A turn, and a tool call. 0 or -ENOMEM (*out is empty). */
 int span_from_turn(struct span *out, const struct turn *t);

@@ -277,6 +277,8 @@ static int call_args(struct span *s, const struct call *c)
 		json_bool(&j, "tls_resumed", c->tls_resumed > 0);
 	put_verdict(&j, s, c);
 	json_uint(&j, "call_id", c->id);
+	if (c->conn_id)
+		json_uint(&j, "connection_id", c->conn_id);
 	json_uint(&j, "os_tid", c->tid);
 	json_end_object(&j);
 	return span_take_args(s, &j, &text);

@@ -17,6 +17,7 @@
 #define LANE_TID_TURN	 5300001u
 #define LANE_TID_TOOL	 5400001u
 #define LANE_TID_DB	 5500001u
+#define LANE_TID_HTTP	 5600001u
 #define SELF_PID	 9999999u   /* of events that belong to no process; below the synthetic pids of proc.h */
 #define SAMPLE_GAP_NS	 100000000u /* at most ten samples a second of one counter */
 #define FLUSH_BYTES	 32768u
@@ -36,6 +37,7 @@ static const struct {
 	[SPAN_TOOL] = {"tools", 140000},
 	[SPAN_MCP] = {"MCP requests", 210000},
 	[SPAN_DB] = {"database commands", 245000},
+	[SPAN_HTTP] = {"HTTP requests", 262500},
 	[SPAN_NETWORK] = {"connections", 280000},
 };
 #define SUB_AGENT_ORDER 350000u
@@ -165,7 +167,8 @@ static uint32_t track_tid(uint8_t track, uint32_t lane, uint32_t pid)
 {
 	static const uint32_t first[] = {[SPAN_LLM] = LANE_TID,	      [SPAN_MCP] = LANE_TID_MCP,
 					 [SPAN_DB] = LANE_TID_DB,     [SPAN_NETWORK] = LANE_TID_NETWORK,
-					 [SPAN_TURN] = LANE_TID_TURN, [SPAN_TOOL] = LANE_TID_TOOL};
+					 [SPAN_TURN] = LANE_TID_TURN, [SPAN_TOOL] = LANE_TID_TOOL,
+					 [SPAN_HTTP] = LANE_TID_HTTP};
 
 	return track == SPAN_PROCESS ? pid : first[track] + lane;
 }
@@ -732,6 +735,8 @@ static void put_process_args(struct writing *w, const struct proc *p)
 		json_string(&j, "tool_call_id", sv_of(p->tool_call_id));
 	if (p->ppid)
 		json_uint(&j, "ppid", p->ppid);
+	if (p->parent_tid)
+		json_uint(&j, "parent_tid", p->parent_tid);
 	if (viewer_pid(p->shown_pid) != p->key.tgid)
 		json_uint(&j, "os_pid", p->key.tgid);
 	if (p->begin_ns < w->meta->start_ns)

@@ -56,18 +56,17 @@ static void put_process(struct json *j, const struct call *c, const struct proc 
 	put_count(j, "ppid", p && p->ppid ? (int64_t)p->ppid : UNKNOWN_COUNT);
 }
 
-static void put_start(struct json *j, const struct call *c, uint64_t start_ns, int64_t boot_to_unix_ns)
+static void put_start(struct json *j, uint64_t ns, uint64_t start_ns, int64_t boot_to_unix_ns)
 {
 	char time[CLOCK_RFC3339_BYTES];
-	bool wall = known(c->start_ns) && boot_to_unix_ns;
+	bool wall = known(ns) && boot_to_unix_ns;
 
-	if (!known(c->start_ns))
+	if (!known(ns))
 		json_null(j, "start_ms");
 	else
 		put_ms(j, "start_ms",
-		       c->start_ns >= start_ns ? (double)(c->start_ns - start_ns) / 1e6
-					       : -((double)(start_ns - c->start_ns) / 1e6));
-	put_text(j, "start_time", wall ? clock_rfc3339(time, (int64_t)c->start_ns + boot_to_unix_ns) : NULL);
+		       ns >= start_ns ? (double)(ns - start_ns) / 1e6 : -((double)(start_ns - ns) / 1e6));
+	put_text(j, "start_time", wall ? clock_rfc3339(time, (int64_t)ns + boot_to_unix_ns) : NULL);
 }
 
 static void put_what(struct json *j, const struct call *c)
@@ -271,7 +270,7 @@ int view_call_json(struct buf *out, const struct call *c, const struct proc *p, 
 	json_string(&j, "type", SV("call"));
 	json_uint(&j, "id", c->id);
 	put_process(&j, c, p);
-	put_start(&j, c, start_ns, boot_to_unix_ns);
+	put_start(&j, c->start_ns, start_ns, boot_to_unix_ns);
 	put_what(&j, c);
 	put_place(&j, place);
 	put_peer(&j, &c->peer);
@@ -290,6 +289,60 @@ int view_call_json(struct buf *out, const struct call *c, const struct proc *p, 
 	put_count(&j, "srtt_us", c->srtt_us);
 	if (content)
 		json_string(&j, "text", c->text ? (struct sv){c->text, c->text_len} : SV_NONE);
+	json_end_object(&j);
+	if (!j.err)
+		j.err = buf_putc(out, '\n');
+	if (j.err)
+		out->len = before; /* no half records */
+	return j.err;
+}
+
+/* --- HTTP exchanges that are no calls -------------------------------------------------------------------------------
+ */
+
+static void put_http(struct json *j, const struct http_operation *o)
+{
+	put_text(j, "side", o->server ? "server" : "client");
+	put_text(j, "protocol", o->protocol);
+	put_text(j, "method", o->method);
+	put_text(j, "path", o->path);
+	put_text(j, "route", o->route);
+	put_text(j, "operation", o->label);
+	put_text(j, "host", o->host);
+	put_count(j, "status", o->status > 0 ? o->status : UNKNOWN_COUNT);
+	put_peer(j, &o->peer);
+}
+
+static void put_http_times(struct json *j, const struct http_operation *o)
+{
+	put_ms(j, "dur_ms", o->mid_attach ? NAN : between_ms(o->start_ns, o->end_ns));
+	put_ms(j, "ttfb_ms", o->mid_attach ? NAN : between_ms(o->start_ns, o->ttfb_ns));
+}
+
+int view_http_json(struct buf *out, const struct http_operation *o, const struct proc *p, uint64_t start_ns,
+		   int64_t boot_to_unix_ns)
+{
+	size_t before = out->len;
+	struct json j;
+
+	json_init(&j, out);
+	json_object(&j, NULL);
+	json_string(&j, "type", SV("http"));
+	json_uint(&j, "id", o->id);
+	json_uint(&j, "pid", o->conn.tgid);
+	put_count(&j, "tid", o->tid ? (int64_t)o->tid : UNKNOWN_COUNT);
+	put_count(&j, "response_tid", o->response_tid ? (int64_t)o->response_tid : UNKNOWN_COUNT);
+	put_text(&j, "process", p ? p->name : NULL);
+	json_uint(&j, "connection_id", o->conn_id);
+	put_start(&j, o->start_ns, start_ns, boot_to_unix_ns);
+	put_http(&j, o);
+	put_http_times(&j, o);
+	put_count(&j, "request_bytes", o->request_bytes);
+	put_count(&j, "response_bytes", o->response_bytes);
+	json_bool(&j, "complete", o->end == END_COMPLETE && !o->unfinished);
+	put_text(&j, "end_reason", end_reason_name(o->end));
+	json_bool(&j, "lossy", o->lossy);
+	json_bool(&j, "mid_attach", o->mid_attach);
 	json_end_object(&j);
 	if (!j.err)
 		j.err = buf_putc(out, '\n');

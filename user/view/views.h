@@ -8,6 +8,7 @@
 #include "flow/agent/agents.h"
 #include "flow/coverage.h"
 #include "flow/db/command.h"
+#include "flow/http/operation.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 
@@ -16,6 +17,9 @@ int view_call_json(struct buf *out, const struct call *c, const struct proc *p, 
 		   uint64_t start_ns, int64_t boot_to_unix_ns, bool content);
 /* The same of a database command: "type":"db". */
 int view_db_json(struct buf *out, const struct db_command *c, const struct proc *p, uint64_t start_ns);
+/* The same of an HTTP exchange that is no call: "type":"http". */
+int view_http_json(struct buf *out, const struct http_operation *o, const struct proc *p, uint64_t start_ns,
+		   int64_t boot_to_unix_ns);
 /* One line for a terminal, no control bytes from captured data. */
 int view_call_line(struct buf *out, const struct call *c, const struct proc *p, uint64_t start_ns);
 

@@ -84,6 +84,7 @@ struct call {
 	uint64_t id; /* unique in the run, from 1 */
 	struct conn_key conn;
 	uint64_t conn_id;
+	uint64_t xid; /* of its exchange in its connection; 0: a message of a WebSocket */
 	uint32_t tid; /* thread of the request's first byte */
 
 	/* Times, CLOCK_BOOTTIME ns. */

@@ -379,6 +379,13 @@ struct http_sink exchanges_http_sink(struct exchange_flow *f)
 	};
 }
 
+bool exchanges_is_call(struct exchange_flow *f, uint64_t xid)
+{
+	const struct entry *e = entry_find(f, xid);
+
+	return e && e->pending && pending_is_call(e->pending);
+}
+
 unsigned exchanges_conn_calls(const struct exchange_flow *f)
 {
 	return f->calls;

@@ -83,6 +83,8 @@ struct exchange_flow *exchanges_conn_new(struct exchanges *t, const struct excha
 void exchanges_conn_free(struct exchange_flow *f); /* pending calls must have been aborted by the proto before */
 struct http_sink exchanges_http_sink(struct exchange_flow *f);
 unsigned exchanges_conn_calls(const struct exchange_flow *f); /* model calls begun on it */
+/* That exchange is open, and taken for a call as far as can be told now. */
+bool exchanges_is_call(struct exchange_flow *f, uint64_t xid);
 
 /*
  * Messages of an exchange that became a WebSocket (on_abort HTTP_ABORT_UPGRADE said so), or whose handshake was not

@@ -65,6 +65,7 @@ struct pending *pending_new(struct exchange_flow *f, uint64_t xid)
 	e->pending = p;
 	p->entry = e;
 	call_init(&p->call);
+	p->call.xid = xid;
 	p->facts = (struct request_facts){.counts = {-1, -1, -1, -1, -1}, .stream = -1};
 	p->path = DIALECT_PATH_NONE;
 	p->client = (struct client){.retry_count = -1, .interactive = -1};
@@ -255,27 +256,6 @@ void call_note_lost(struct call *c, uint64_t len)
 		c->lost_bytes = UNKNOWN_COUNT;
 	else
 		c->lost_bytes += (int64_t)len;
-}
-
-enum end_reason end_of_abort(enum http_abort why)
-{
-	switch (why) {
-	case HTTP_ABORT_CLIENT:
-		return END_CLIENT_ABORT;
-	case HTTP_ABORT_SERVER:
-		return END_SERVER_ABORT;
-	case HTTP_ABORT_EXIT:
-		return END_PROCESS_EXIT;
-	case HTTP_ABORT_LOSS:
-	case HTTP_ABORT_PARSE:
-		return END_CAPTURE_LOSS;
-	case HTTP_ABORT_CAPTURE_END:
-		return END_CAPTURE_END;
-	case HTTP_ABORT_UPGRADE:
-		return END_COMPLETE;
-	default:
-		return END_CONNECTION_CLOSED;
-	}
 }
 
 /* --- the table --------------------------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include "answer.h"
 #include "client.h"
 #include "dialect.h"
+#include "ended.h"
 #include "request.h"
 #include "retry.h"
 
@@ -108,7 +109,6 @@ void exchanges_make_room(struct exchanges *t);
 void exchanges_weigh(struct exchanges *t, struct pending *p); /* its bodies grew or shrank: EXCHANGE_HELD_MAX */
 char *exchanges_copy(struct exchanges *t, struct sv text, size_t max);
 void call_note_lost(struct call *c, uint64_t len);
-enum end_reason end_of_abort(enum http_abort why);
 
 /* --- exchange_report.c: what it comes to */
 bool pending_is_call(const struct pending *p);

@@ -11,6 +11,7 @@
 
 #include "body.h"
 #include "client.h"
+#include "ended.h"
 #include "flow/proto/decode.h"
 #include "text.h"
 
@@ -18,21 +19,7 @@
 
 enum end_reason mcp_end_of_abort(enum http_abort why)
 {
-	switch (why) {
-	case HTTP_ABORT_CLIENT:
-		return END_CLIENT_ABORT;
-	case HTTP_ABORT_SERVER:
-		return END_SERVER_ABORT;
-	case HTTP_ABORT_EXIT:
-		return END_PROCESS_EXIT;
-	case HTTP_ABORT_LOSS:
-	case HTTP_ABORT_PARSE:
-		return END_CAPTURE_LOSS;
-	case HTTP_ABORT_CAPTURE_END:
-		return END_CAPTURE_END;
-	default:
-		return END_CONNECTION_CLOSED;
-	}
+	return why == HTTP_ABORT_UPGRADE ? END_CONNECTION_CLOSED : end_of_abort(why);
 }
 
 /* --- exchanges --------------------------------------------------------------------------------------------------- */

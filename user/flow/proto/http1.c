@@ -931,8 +931,9 @@ void http1_tick(struct http1 *h, uint64_t now_ns)
 static void finish_exchange(struct http1 *h, struct exchange *x, enum http_abort why, uint64_t ts_ns)
 {
 	bool until_close = h->answering == x && h->response.state == MESSAGE_UNTIL_CLOSE && !x->lost;
+	enum http_abort by_server = h->client_dir == DIR_TX ? HTTP_ABORT_SERVER : HTTP_ABORT_CLIENT;
 
-	if (until_close && (why == HTTP_ABORT_SERVER || why == HTTP_ABORT_CLOSED)) {
+	if (until_close && (why == by_server || why == HTTP_ABORT_CLOSED)) {
 		x->response_done = true;
 		x->carried = h->response.carried;
 		x->end = h->response.last;
@@ -966,6 +967,16 @@ unsigned http1_errors(const struct http1 *h)
 unsigned http1_requests(const struct http1 *h)
 {
 	return h->requests;
+}
+
+uint64_t http1_body_left(const struct http1 *h, enum dir dir)
+{
+	const struct message *m = dir == h->client_dir ? &h->request : &h->response;
+
+	/* What is parked was not read: a message that waits has no body yet. */
+	return !h->finished && !h->err && !m->lost && (m->state == MESSAGE_LENGTH || m->state == MESSAGE_CHUNK_DATA)
+		       ? m->left
+		       : 0;
 }
 
 enum http1_upgrade http1_upgraded(const struct http1 *h)

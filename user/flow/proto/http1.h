@@ -47,11 +47,13 @@ void http1_free(struct http1 *h);
 int http1_push(struct http1 *h, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 void http1_tick(struct http1 *h, uint64_t now_ns);
-/* The connection ended: a close-delimited response is complete when the peer closed (why SERVER or CLOSED) and nothing
- * was lost; all else outstanding is aborted with `why`. */
+/* The connection ended: a close-delimited response is complete when who sent it closed (why SERVER, of a program that
+ * serves CLIENT; or CLOSED) and nothing was lost; all else outstanding is aborted with `why`. */
 void http1_finish(struct http1 *h, enum http_abort why, uint64_t ts_ns);
 unsigned http1_errors(const struct http1 *h);
 unsigned http1_requests(const struct http1 *h); /* exchanges begun */
+/* So many of the next bytes of that direction are certainly a body's, and nothing else. */
+uint64_t http1_body_left(const struct http1 *h, enum dir dir);
 
 /* After 101 or a CONNECT that was granted, bytes are no HTTP any more. `raw` gets them, from the first one; without it
  * they are dropped. (The door for the protocol that follows.) */

@@ -792,3 +792,8 @@ unsigned proto_requests(const struct proto *p)
 
 	return p->requests_before + tried + (p->parser ? p->parser->requests(p->state) : 0);
 }
+
+uint64_t proto_body_left(const struct proto *p, enum dir dir)
+{
+	return p->kind == PROTO_HTTP1 && p->parser == &parsers[PROTO_HTTP1] ? http1_body_left(p->state, dir) : 0;
+}

@@ -41,5 +41,8 @@ const char *proto_undecoded(const struct proto *p);
 bool proto_is_server(const struct proto *p); /* the traced program answers requests here */
 unsigned proto_errors(const struct proto *p);
 unsigned proto_requests(const struct proto *p); /* exchanges begun */
+/* So many of the next bytes of that direction are certainly a body's, and nothing else. HTTP/1 only: where it frames
+ * bodies in pieces of 16 KiB, nothing is known in time. */
+uint64_t proto_body_left(const struct proto *p, enum dir dir);
 
 #endif
