@@ -131,6 +131,10 @@ UNIT_exchange_wire := $(UNIT_exchange)
 UNIT_suffix := $(UNIT_exchange)
 UNIT_exchange_ws := $(UNIT_exchange)
 UNIT_mcp := $(UNIT_exchange)
+UNIT_route := user/flow/http/route.c user/flow/http/graphql.c user/flow/llm/jsonscan.c user/flow/llm/text.c
+UNIT_graphql := $(UNIT_route)
+UNIT_operations := $(wildcard user/flow/http/*.c) user/flow/llm/jsonscan.c user/flow/llm/text.c user/flow/llm/client.c \
+	user/flow/llm/ended.c user/flow/llm/call.c $(HTTP1_SRCS)
 UNIT_walltime := user/flow/agent/walltime.c
 UNIT_verdict := user/flow/agent/verdict.c user/flow/agent/walltime.c
 UNIT_agents := $(wildcard user/flow/agent/*.c) user/flow/llm/call.c

@@ -631,6 +631,8 @@ static void on_operation(void *ctx, const struct http_operation *o)
 	const struct proc *proc = procs_get(p->procs, &o->conn);
 
 	push_operation(p, p->spans, o, proc);
+	if (proc)
+		procs_show(p->procs, &proc->key);
 	if (p->cfg.on_http)
 		p->cfg.on_http(p->cfg.ctx, o, proc);
 }
@@ -1377,7 +1379,11 @@ static void snapshot_operation(void *ctx, const struct http_operation *o)
 {
 	struct snapshot *s = ctx;
 
-	push_operation(s->p, s->spans, o, procs_get(s->p->procs, &o->conn));
+	const struct proc *proc = procs_get(s->p->procs, &o->conn);
+
+	push_operation(s->p, s->spans, o, proc);
+	if (proc)
+		procs_show(s->p->procs, &proc->key);
 }
 
 static void snapshot_turn(void *ctx, const struct turn *t)

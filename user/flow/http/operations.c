@@ -380,8 +380,6 @@ static void on_abort(void *ctx, uint64_t xid, enum http_abort why, uint64_t carr
 	if (e->o.ttfb_ns != UNKNOWN_NS && why != HTTP_ABORT_LOSS)
 		e->o.response_bytes = (int64_t)carried;
 	e->o.lossy |= why == HTTP_ABORT_LOSS && !e->o.mid_attach;
-	if (why == HTTP_ABORT_UPGRADE && !e->o.status && e->o.method && sv_eq(sv_of(e->o.method), SV("GET")))
-		e->o.status = 101; /* of HTTP/1: told by nothing else */
 	finish(e, end_at(f, why), ts_ns);
 }
 

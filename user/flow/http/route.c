@@ -94,7 +94,7 @@ static struct sv ending_of(struct sv s)
 	while (i && is_letter(s.ptr[i - 1]))
 		i--;
 	letters = s.len - i;
-	if (i < 2 || !letters)
+	if (i < 2 || !letters || memchr(s.ptr + 1, '@', s.len - 1))
 		return SV_NONE;
 	if (s.ptr[i - 1] == ':' || (s.ptr[i - 1] == '.' && letters <= EXTENSION_MAX))
 		return (struct sv){s.ptr + i - 1, letters + 1};
