@@ -10,7 +10,7 @@ _perfbpf() {
 	esac
 	case $cur in
 	-*) COMPREPLY=($(compgen -W "--pid --name --output --calls --record --ring-bytes --duration --max-events --stale --sweep
-		--write-interval --content --quiet --verbose --strict --cpu --off-cpu --db --by --top --last --self --total --json --folded --fail-on --help --version" -- "$cur")) ;;
+		--write-interval --content --quiet --verbose --strict --cpu --off-cpu --db --http --by --top --last --self --total --json --folded --fail-on --help --version" -- "$cur")) ;;
 	*) [ "$COMP_CWORD" -eq 1 ] && COMPREPLY=($(compgen -W "record replay report diff check" -- "$cur")) ;;
 	esac
 }

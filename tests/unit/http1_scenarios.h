@@ -151,6 +151,19 @@ static const struct scenario scenarios[] = {
 			  "1 abort client 62 @9000\n",
 	},
 	{
+		.name = "until close, by the program that answers",
+		.server = true,
+		.why = HTTP_ABORT_CLIENT,
+		.end_ms = 9000,
+		STEPS(RX(0, GET("/")), TX(10, "HTTP/1.0 200 OK\r\nServer: x\r\n\r\nall of"), TX(20, " it")),
+		.golden = "1 GET / host=h n=1 @0/0\n"
+			  "1 > end 27 @0\n"
+			  "1 < 200 n=1 @10\n"
+			  "1 < @10 all of\n"
+			  "1 < @20  it\n"
+			  "1 < end 39 @20\n",
+	},
+	{
 		.name = "until close, bytes lost",
 		.why = HTTP_ABORT_SERVER,
 		.end_ms = 9000,

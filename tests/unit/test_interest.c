@@ -131,12 +131,39 @@ static void websockets_with_calls_stay(void **state)
 	tlog_free(&w.log);
 }
 
+/* Heads are wanted, so that nothing is ignored; what is no use any more are bodies. */
+static void heads_are_wanted(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	push(&w, DIR_RX, INTEREST_READ_BYTES); /* not known yet what it is */
+	assert_log(&w.log, "ignored\n");
+	w.v.heads = true;
+	push(&w, DIR_TX, 1);
+	assert_log(&w.log, "ignored\nwanted\n");
+	assert_false(w.i.no_bodies);
+	push(&w, DIR_RX, INTEREST_READ_BYTES);
+	assert_true(w.i.no_bodies);
+	w.v.calls = w.v.open_calls = 1;
+	push(&w, DIR_TX, 1);
+	assert_false(w.i.no_bodies);
+	w.v.open_calls = 0;
+	w.v.hopeless = true; /* a server's */
+	push(&w, DIR_TX, 1);
+	assert_true(w.i.no_bodies);
+	interest_finish(&w.i);
+	assert_log(&w.log, "ignored\nwanted\n");
+	tlog_free(&w.log);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(downloads_are_ignored),      cmocka_unit_test(uploads_too),
 		cmocka_unit_test(a_call_is_wanted),	      cmocka_unit_test(unread_protocols_are_ignored_at_once),
-		cmocka_unit_test(websockets_with_calls_stay),
+		cmocka_unit_test(websockets_with_calls_stay), cmocka_unit_test(heads_are_wanted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

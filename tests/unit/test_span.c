@@ -493,6 +493,75 @@ static void database_commands(void **state)
 	}
 }
 
+static void http_exchanges(void **state)
+{
+	char method[] = "GET", path[] = "/users/42?x=*", route[] = "/users/:id", label[] = "Show", host[] = "h";
+	struct http_operation o = {
+		.id = 3,
+		.conn_id = 5,
+		.server = true,
+		.protocol = "http/1.1",
+		.method = method,
+		.path = path,
+		.route = route,
+		.label = label,
+		.host = host,
+		.status = 200,
+		.tid = 8,
+		.response_tid = 9,
+		.start_ns = 1000000,
+		.ttfb_ns = 3500000,
+		.end_ns = 4000000,
+		.request_bytes = 10,
+		.response_bytes = 20,
+	};
+	struct span s;
+
+	(void)state;
+	assert_int_equal(span_from_http(&s, &o, 42), 0);
+	assert_string_equal(s.name, "GET /users/:id Show");
+	assert_string_equal(s.cat, "http");
+	assert_int_equal(s.track, SPAN_HTTP);
+	assert_int_equal(s.begin_ns, 1000000);
+	assert_int_equal(s.end_ns, 4000000);
+	assert_string_equal(s.args, "{\"side\":\"server\",\"method\":\"GET\",\"path\":\"/users/42?x=*\","
+				    "\"route\":\"/users/:id\",\"operation\":\"Show\",\"protocol\":\"http/1.1\","
+				    "\"host\":\"h\",\"status\":200,\"ttfb_ms\":2.500,\"request_bytes\":10,"
+				    "\"response_bytes\":20,\"http_id\":3,\"connection_id\":5,\"os_tid\":8,"
+				    "\"response_tid\":9}");
+	span_release(&s);
+	/* Nothing is known but that it was there. */
+	o = (struct http_operation){.id = 4,
+				    .conn_id = 5,
+				    .start_ns = 100,
+				    .end_ns = 90,
+				    .ttfb_ns = 100,
+				    .request_bytes = -1,
+				    .response_bytes = -1,
+				    .end = END_EVICTED,
+				    .unfinished = true,
+				    .lossy = true,
+				    .mid_attach = true};
+	assert_int_equal(span_from_http(&s, &o, 42), 0);
+	assert_string_equal(s.name, "request");
+	assert_int_equal(s.end_ns, 100);
+	assert_string_equal(s.args, "{\"side\":\"client\",\"end_reason\":\"evicted\",\"evicted\":true,"
+				    "\"unfinished\":true,\"mid_attach\":true,\"lossy\":true,\"http_id\":4,"
+				    "\"connection_id\":5}");
+	span_release(&s);
+	for (unsigned n = 1, hit = 1; hit; n++) {
+		int err;
+
+		fail_nth(n);
+		err = span_from_http(&s, &o, 42);
+		hit = fail_nth_hit();
+		fail_nth(0);
+		assert_int_equal(err, hit ? -ENOMEM : 0);
+		assert_true(hit ? !s.name && !s.args : !strcmp(s.name, "request"));
+		span_release(&s);
+	}
+}
+
 static void undecoded_turns(void **state)
 {
 	uint64_t retransmits[] = {150, 160};
@@ -767,6 +836,7 @@ int main(void)
 		cmocka_unit_test(lookup_spans),
 		cmocka_unit_test(mcp_spans),
 		cmocka_unit_test(database_commands),
+		cmocka_unit_test(http_exchanges),
 		cmocka_unit_test(undecoded_turns),
 		cmocka_unit_test(oldest_whole_spans_go_first),
 		cmocka_unit_test(ring_wraps_many_times),

@@ -562,6 +562,61 @@ static void database_record(void **state)
 	buf_release(&out);
 }
 
+static void http_record(void **state)
+{
+	char method[] = "GET", path[] = "/a", route[] = "/a", host[] = "h";
+	struct http_operation o = {
+		.id = 3,
+		.conn = {.tgid = 9},
+		.conn_id = 5,
+		.server = true,
+		.protocol = "http/2",
+		.method = method,
+		.path = path,
+		.route = route,
+		.host = host,
+		.status = 404,
+		.tid = 10,
+		.response_tid = 11,
+		.start_ns = START + 1500000,
+		.ttfb_ns = START + 1750000,
+		.end_ns = START + 2000000,
+		.request_bytes = 7,
+		.response_bytes = 8,
+	};
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(view_http_json(&out, &o, NULL, START, 0), 0);
+	assert_string_equal(
+		buf_cstr(&out),
+		"{\"type\":\"http\",\"id\":3,\"pid\":9,\"tid\":10,\"response_tid\":11,\"process\":null,"
+		"\"connection_id\":5,\"start_ms\":1.500000,\"start_time\":null,\"side\":\"server\",\"protocol\":\"http/"
+		"2\","
+		"\"method\":\"GET\",\"path\":\"/a\",\"route\":\"/a\",\"operation\":null,\"host\":\"h\",\"status\":404,"
+		"\"peer\":null,\"dur_ms\":0.500000,\"ttfb_ms\":0.250000,\"request_bytes\":7,\"response_bytes\":8,"
+		"\"complete\":true,\"end_reason\":null,\"lossy\":false,\"mid_attach\":false}\n");
+	buf_clear(&out);
+	/* Met in the middle nothing is measured from its start. */
+	o = (struct http_operation){.id = 4,
+				    .conn = {.tgid = 9},
+				    .start_ns = START,
+				    .ttfb_ns = START,
+				    .end_ns = START + 5,
+				    .request_bytes = -1,
+				    .response_bytes = -1,
+				    .end = END_CLIENT_ABORT,
+				    .lossy = true,
+				    .mid_attach = true};
+	assert_int_equal(view_http_json(&out, &o, NULL, START, 0), 0);
+	assert_non_null(strstr(buf_cstr(&out), "\"tid\":null,\"response_tid\":null,"));
+	assert_non_null(strstr(buf_cstr(&out), "\"side\":\"client\",\"protocol\":null,"));
+	assert_non_null(strstr(buf_cstr(&out), "\"dur_ms\":null,\"ttfb_ms\":null,\"request_bytes\":null,"));
+	assert_non_null(strstr(buf_cstr(&out), "\"complete\":false,\"end_reason\":\"client_abort\",\"lossy\":true,"));
+	buf_release(&out);
+}
+
 /* Those that took longest together come first; what is no text of ours stays off the terminal. */
 static void database_table(void **state)
 {
@@ -717,6 +772,7 @@ int main(void)
 		cmocka_unit_test(percentiles_leave_out_what_failed),
 		cmocka_unit_test(few_calls_are_interpolated),
 		cmocka_unit_test(mcp_is_counted),
+		cmocka_unit_test(http_record),
 		cmocka_unit_test(database_record),
 		cmocka_unit_test(database_table),
 		cmocka_unit_test(many_calls_are_sampled),

@@ -2,6 +2,7 @@
 #include "route.h"
 
 #define EXTENSION_MAX 5
+#define METHOD_MAX    32
 #define REST	      "/..."
 #define UUID_LENGTH   36
 
@@ -96,7 +97,7 @@ static struct sv ending_of(struct sv s)
 	letters = s.len - i;
 	if (i < 2 || !letters || memchr(s.ptr + 1, '@', s.len - 1))
 		return SV_NONE;
-	if (s.ptr[i - 1] == ':' || (s.ptr[i - 1] == '.' && letters <= EXTENSION_MAX))
+	if ((s.ptr[i - 1] == ':' && letters <= METHOD_MAX) || (s.ptr[i - 1] == '.' && letters <= EXTENSION_MAX))
 		return (struct sv){s.ptr + i - 1, letters + 1};
 	return SV_NONE;
 }
