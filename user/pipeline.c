@@ -1173,7 +1173,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	if (cfg->http)
 		p->operations = operations_new(&operations_cfg, &p->lost, &operations_sink);
 	p->halves = halves_new(&p->lost, &halves_sink);
-	p->profile = profile_new(&p->lost);
+	p->profile = profile_new(&p->lost, cfg->max_events);
 	p->dns = dns_new(&p->lost, &dns_sink);
 	p->counters = counters_new();
 	if ((cfg->db && !p->sqlite) || (cfg->http && !p->operations) || !p->profile || !p->dns || !p->counters ||
@@ -1431,7 +1431,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	meta->agent_names = names;
 	meta->agent_name_count = agents_count(p->agents);
 	buf_init(&verdict, 0); /* bounded: a sentence and numbers */
-	buf_init(&profile, 0); /* bounded: PROFILE_WRITTEN_MAX */
+	buf_init(&profile, 0); /* bounded: PROFILE_WRITTEN_MAX, max_events */
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
 	mcp_each_open(p->mcp, now_ns, snapshot_mcp, &s);
 	if (p->operations)
@@ -1448,7 +1448,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	err = write_verdict(p, now_ns, &verdict);
 	meta->verdict_json = (struct sv){verdict.ptr, verdict.len};
 	if (!err)
-		err = profile_json(p->profile, &profile, &namer);
+		err = profile_json(p->profile, &profile, &namer, meta->start_ns);
 	meta->profile_json = (struct sv){profile.ptr, profile.len};
 	if (!err)
 		err = trace_write(p->spans, s.spans, p->procs, meta, sink);

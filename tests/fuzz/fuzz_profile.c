@@ -31,7 +31,7 @@ static const char *name(void *ctx, const struct proc_key *key, uint32_t *shown_p
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
 	struct lost lost = {0};
-	struct profile *p = profile_new(&lost);
+	struct profile *p = profile_new(&lost, 5);
 	struct record r;
 	struct buf out;
 
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 		len -= (size_t)size;
 	}
 	buf_init(&out, 0);
-	if (profile_json(p, &out, &(struct profile_namer){NULL, name}))
+	if (profile_json(p, &out, &(struct profile_namer){NULL, name}, 7))
 		__builtin_trap();
 	buf_release(&out);
 	profile_free(p);

@@ -47,14 +47,35 @@ static void push(struct profile *p, enum rec_sample_what what, uint64_t weight_n
 	profile_push_sample(p, &s);
 }
 
+/* Without the timeline, which has tests of its own. */
 static void assert_json(const struct profile *p, const char *golden)
 {
 	const struct profile_namer namer = {NULL, name};
 	struct buf out;
+	char *timeline;
 
 	buf_init(&out, 0);
-	assert_int_equal(profile_json(p, &out, &namer), 0);
+	assert_int_equal(profile_json(p, &out, &namer, 0), 0);
+	timeline = strstr(buf_cstr(&out), "],\"timeline\":[");
+	assert_int_equal(timeline != NULL, *golden != 0);
+	if (timeline)
+		strcpy(timeline, "]}");
 	assert_string_equal(buf_cstr(&out), golden);
+	buf_release(&out);
+}
+
+static void assert_timeline(const struct profile *p, uint64_t start_ns, const char *header, const char *golden)
+{
+	const struct profile_namer namer = {NULL, name};
+	struct buf out;
+	char *timeline;
+
+	buf_init(&out, 0);
+	assert_int_equal(profile_json(p, &out, &namer, start_ns), 0);
+	timeline = strstr(buf_cstr(&out), "],\"timeline\":[");
+	assert_non_null(timeline);
+	assert_string_equal(timeline + strlen("],\"timeline\":["), golden);
+	assert_non_null(strstr(buf_cstr(&out), header));
 	buf_release(&out);
 }
 
@@ -69,7 +90,7 @@ static void begin(struct profile *p, uint64_t period_ns, uint64_t off_cpu_min_ns
 static void nothing_asked(void **state)
 {
 	struct lost lost = {0};
-	struct profile *p = profile_new(&lost);
+	struct profile *p = profile_new(&lost, 100);
 
 	(void)state;
 	assert_json(p, "");
@@ -83,7 +104,7 @@ static void what_ran(void **state)
 	static const uint64_t one[] = {0x100, 0x201, 0x301}, two[] = {0x108, 0x201, 0x301},
 			      bad[] = {0x100, 0x999, 0x201};
 	struct lost lost = {.n = {[LOST_SAMPLES] = 3}};
-	struct profile *p = profile_new(&lost);
+	struct profile *p = profile_new(&lost, 100);
 
 	(void)state;
 	begin(p, 10, 0);
@@ -108,7 +129,7 @@ static void broken_stacks(void **state)
 {
 	static const uint64_t leaf[] = {0x100}, start[] = {0x200};
 	struct lost lost = {0};
-	struct profile *p = profile_new(&lost);
+	struct profile *p = profile_new(&lost, 100);
 
 	(void)state;
 	begin(p, 10, 0);
@@ -129,7 +150,7 @@ static void named_later(void **state)
 {
 	static const uint64_t one[] = {0x100}, two[] = {0x110};
 	struct lost lost = {0};
-	struct profile *p = profile_new(&lost);
+	struct profile *p = profile_new(&lost, 100);
 
 	(void)state;
 	begin(p, 10, 0);
@@ -151,7 +172,7 @@ static void broken_later(void **state)
 {
 	static const uint64_t one[] = {0x100, 0x901, 0x201};
 	struct lost lost = {0};
-	struct profile *p = profile_new(&lost);
+	struct profile *p = profile_new(&lost, 100);
 
 	(void)state;
 	begin(p, 10, 0);
@@ -172,7 +193,7 @@ static void what_waited(void **state)
 	static const uint64_t lock[] = {0x1000, 0x1010, 0x100}, call[] = {0x100};
 	struct rec_sample queued = sample_of(REC_SAMPLE_QUEUED, 0, NULL, 0, 0), sleeps;
 	struct lost lost = {0};
-	struct profile *p = profile_new(&lost);
+	struct profile *p = profile_new(&lost, 100);
 
 	(void)state;
 	begin(p, 0, 7);
@@ -216,7 +237,7 @@ static void reasons(void **state)
 static void too_many(void **state)
 {
 	struct lost lost = {0};
-	struct profile *p = profile_new(&lost);
+	struct profile *p = profile_new(&lost, 100);
 	const struct profile_namer namer = {NULL, name};
 	uint64_t frames[2];
 	struct buf out;
@@ -235,7 +256,7 @@ static void too_many(void **state)
 		push(p, REC_SAMPLE_CPU, 1, frames, 0, 2);
 	}
 	buf_init(&out, 0);
-	assert_int_equal(profile_json(p, &out, &namer), 0);
+	assert_int_equal(profile_json(p, &out, &namer, 0), 0);
 	snprintf(text, sizeof(text), "\"total_ns\":%u", PROFILE_STACKS_MAX + 1000);
 	assert_non_null(strstr(buf_cstr(&out), text));
 	assert_non_null(strstr(buf_cstr(&out), "\"samples_without_stack\":1000"));
@@ -244,6 +265,84 @@ static void too_many(void **state)
 		 PROFILE_STACKS_MAX - PROFILE_WRITTEN_MAX + 1);
 	assert_non_null(strstr(buf_cstr(&out), "[\"cpu\",0,1000,1000,\"whole\",[]]"));
 	assert_non_null(strstr(buf_cstr(&out), text));
+	buf_release(&out);
+	profile_free(p);
+}
+
+static void push_at(struct profile *p, enum rec_sample_what what, uint64_t us, uint64_t weight_us, uint64_t queue_us,
+		    uint64_t frame_at)
+{
+	const uint64_t frames[] = {frame_at, frame_at + 1};
+	struct rec_sample s = sample_of(what, weight_us * 1000, frames, 0, 2);
+
+	s.ts_ns = us * 1000;
+	s.queue_ns = queue_us * 1000;
+	profile_push_sample(p, &s);
+}
+
+/* When each was, in order of their begin, from the trace's start on; a wait that began before begins there. */
+static void timeline(void **state)
+{
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost, 100);
+
+	(void)state;
+	begin(p, 10, 10);
+	push_at(p, REC_SAMPLE_CPU, 500, 10, 0, 0x100);
+	push_at(p, REC_SAMPLE_OFF, 700, 300, 50, 0x100); /* waits from 350, is woken at 650 */
+	push_at(p, REC_SAMPLE_OFF, 400, 350, 0, 0x200);
+	push_at(p, REC_SAMPLE_CPU, 800, 10, 0, 0x100);
+	/* Rows of stacks, heaviest first: the waits (of no known function), the queue, the processor. */
+	assert_timeline(p, 100 * 1000, "\"lost_samples\":0,\"threads\"",
+			"\n[0,300,0,250,300,0,150,10,2,150,50,1,150,10,2]\n]}");
+	profile_free(p);
+}
+
+/* The newest are kept; what begins after the last one that is not, is whole. Those of stacks that are not written have
+ * the row of their thread and kind. */
+static void timeline_limit(void **state)
+{
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost, 2);
+
+	(void)state;
+	begin(p, 10, 10);
+	for (unsigned i = 0; i < 5; i++)
+		push_at(p, REC_SAMPLE_OFF, 100 * (i + 1), 20, 0, 0x100);
+	assert_timeline(p, 0, "\"samples_without_time\":3,\"timeline_from_us\":301,", "\n[380,20,0,100,20,0]\n]}");
+	profile_free(p);
+	p = profile_new(&lost, 0);
+	begin(p, 10, 10);
+	push_at(p, REC_SAMPLE_CPU, 100, 20, 0, 0x100);
+	assert_timeline(p, 0, "\"samples_without_time\":1,\"timeline_from_us\":101,", "\n]}");
+	profile_free(p);
+}
+
+static void timeline_of_many(void **state)
+{
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost, 100000);
+	const struct profile_namer namer = {NULL, name};
+	const char *line;
+	struct buf out;
+	char text[64];
+
+	(void)state;
+	begin(p, 10, 0);
+	for (unsigned i = 0; i <= PROFILE_WRITTEN_MAX; i++) {
+		snprintf(text, sizeof(text), "f%u", i);
+		frame(p, 0x1000 + 2 * i, REC_FRAME_NATIVE, text, "prog");
+		push_at(p, REC_SAMPLE_CPU, 10 + i, i ? 5 : 1, 0, 0x1000 + 2 * i); /* the first one is the lightest */
+	}
+	buf_init(&out, 0);
+	assert_int_equal(profile_json(p, &out, &namer, 0), 0);
+	line = strstr(buf_cstr(&out), "],\"timeline\":[\n");
+	assert_non_null(line);
+	snprintf(text, sizeof(text), "[10,1,%u,1,5,", PROFILE_WRITTEN_MAX);
+	line = strchr(line, '\n') + 1;
+	assert_memory_equal(line, text, strlen(text));
+	line = strchr(line, '\n') + 1; /* the second row counts from the trace's beginning */
+	assert_memory_equal(line, "[1010,5,", 8);
 	buf_release(&out);
 	profile_free(p);
 }
@@ -263,13 +362,13 @@ static void without_memory(void **state)
 
 		buf_init(&out, 0);
 		fail_nth(++n);
-		p = profile_new(&lost);
+		p = profile_new(&lost, 100);
 		if (p) {
 			begin(p, 10, 0);
 			frame(p, 0x100, REC_FRAME_NATIVE, "hot", "prog");
 			frame(p, 0x200, REC_FRAME_PENDING, "", "[jit]");
 			push(p, REC_SAMPLE_CPU, 10, one, 0, 2);
-			profile_json(p, &out, &namer);
+			profile_json(p, &out, &namer, 0);
 		}
 		hit = fail_nth_hit();
 		buf_release(&out);
@@ -282,9 +381,10 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_asked), cmocka_unit_test(what_ran),	 cmocka_unit_test(broken_stacks),
-		cmocka_unit_test(named_later),	 cmocka_unit_test(broken_later), cmocka_unit_test(what_waited),
-		cmocka_unit_test(reasons),	 cmocka_unit_test(too_many),	 cmocka_unit_test(without_memory),
+		cmocka_unit_test(nothing_asked),  cmocka_unit_test(what_ran),	      cmocka_unit_test(broken_stacks),
+		cmocka_unit_test(named_later),	  cmocka_unit_test(broken_later),     cmocka_unit_test(what_waited),
+		cmocka_unit_test(reasons),	  cmocka_unit_test(too_many),	      cmocka_unit_test(timeline),
+		cmocka_unit_test(timeline_limit), cmocka_unit_test(timeline_of_many), cmocka_unit_test(without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,15 +214,15 @@ static uint32_t frame_of(struct profile *p, const struct rec_sample *r, unsigned
 	return a ? a->frame : NO_SYMBOL;
 }
 
-static void add_stack(struct profile *p, const uint32_t *words, uint32_t len, uint64_t weight_ns)
+/* NULL: no memory, counted. */
+static struct stack *add_stack(struct profile *p, const uint32_t *words, uint32_t len, uint64_t weight_ns)
 {
 	struct stack *s;
 
 	HASH_FIND(hh, p->stacks, words, len * sizeof(*words), s);
 	if (!s && HASH_COUNT(p->stacks) >= PROFILE_STACKS_MAX && len > WORDS) {
 		p->unkept++;
-		add_stack(p, words, WORDS, weight_ns);
-		return;
+		return add_stack(p, words, WORDS, weight_ns);
 	}
 	if (!s) {
 		s = calloc(1, sizeof(*s) + len * sizeof(*words));
@@ -234,11 +234,12 @@ static void add_stack(struct profile *p, const uint32_t *words, uint32_t len, ui
 		if (!s || !s->hh.tbl) {
 			p->lost->n[LOST_NO_MEMORY]++;
 			free(s);
-			return;
+			return NULL;
 		}
 	}
 	s->weight_ns += weight_ns;
 	s->samples++;
+	return s;
 }
 
 static const struct symbol *symbol_at(const struct profile *p, uint32_t frame)
@@ -304,7 +305,7 @@ void profile_push_sample(struct profile *p, const struct rec_sample *r)
 	if (r->queue_ns) {
 		words[WORD_KIND] = PROFILE_QUEUE;
 		count(p, PROFILE_QUEUE, r->queue_ns);
-		add_stack(p, words, WORDS, r->queue_ns);
+		profile_keep_time(&p->timeline, add_stack(p, words, WORDS, r->queue_ns), r->ts_ns, r->queue_ns);
 	}
 	if (r->what == REC_SAMPLE_QUEUED)
 		return;
@@ -312,7 +313,8 @@ void profile_push_sample(struct profile *p, const struct rec_sample *r)
 	kind = kind_of(p, r, words);
 	words[WORD_KIND] = kind;
 	count(p, kind, r->weight_ns);
-	add_stack(p, words, len, r->weight_ns);
+	profile_keep_time(&p->timeline, add_stack(p, words, len, r->weight_ns),
+			  r->ts_ns > r->queue_ns ? r->ts_ns - r->queue_ns : 0, r->weight_ns);
 }
 
 void profile_push_sampling(struct profile *p, const struct rec_sampling *r)
@@ -324,12 +326,13 @@ void profile_push_sampling(struct profile *p, const struct rec_sampling *r)
 
 /* --- life -------------------------------------------------------------------------------------------------------- */
 
-struct profile *profile_new(struct lost *lost)
+struct profile *profile_new(struct lost *lost, uint64_t timed)
 {
 	struct profile *p = calloc(1, sizeof(*p));
 	if (!p)
 		return NULL;
 	p->lost = lost;
+	p->timeline.max = timed < PROFILE_TIMED_MAX ? (size_t)timed : PROFILE_TIMED_MAX;
 	p->thread_list = calloc(PROFILE_THREADS_MAX, sizeof(*p->thread_list));
 	if (p->thread_list && symbol_new(p, REC_FRAME_NATIVE, SV("(not kept)"), SV("")) &&
 	    frame_add(p, NO_SYMBOL) == NO_SYMBOL)
@@ -359,6 +362,7 @@ void profile_free(struct profile *p)
 	HASH_CLEAR(hh, p->by_text);
 	for (uint32_t i = 0; i < p->symbol_count; i++)
 		free(p->symbols[i]);
+	free(p->timeline.ring);
 	free(p->thread_list);
 	free(p->symbols);
 	free(p->frames);

@@ -15,7 +15,8 @@
 #define PROFILE_THREADS_MAX   16384  /* later ones are one, "(others)" */
 #define PROFILE_ADDRESSES_MAX 262144 /* named; later ones are "(not kept)" */
 #define PROFILE_SYMBOLS_MAX   131072
-#define PROFILE_WRITTEN_MAX   20000 /* stacks in a trace, the heaviest; the rest counts without frames */
+#define PROFILE_WRITTEN_MAX   20000	 /* stacks in a trace, the heaviest; the rest counts without frames */
+#define PROFILE_TIMED_MAX     (1u << 20) /* samples of which it is kept when they were: the newest */
 
 /* Where a thread was: on a processor, waiting for one, or blocked, by what for. */
 enum profile_kind {
@@ -42,7 +43,8 @@ enum profile_state {
 
 struct profile;
 
-struct profile *profile_new(struct lost *lost); /* NULL: ENOMEM */
+/* Of `timed` samples it is kept when they were, PROFILE_TIMED_MAX at most. NULL: ENOMEM. */
+struct profile *profile_new(struct lost *lost, uint64_t timed);
 void profile_free(struct profile *p);
 void profile_push_sampling(struct profile *p, const struct rec_sampling *r);
 void profile_push_frame(struct profile *p, const struct rec_frame *r);
@@ -54,8 +56,8 @@ struct profile_namer {
 	const char *(*name)(void *ctx, const struct proc_key *key, uint32_t *shown_pid); /* NULL: not known */
 };
 
-/* The object of doc/trace-format.md, "Profile", one row of a table a line; nothing when nothing is sampled. 0 or
- * -errno. */
-int profile_json(const struct profile *p, struct buf *out, const struct profile_namer *namer);
+/* The object of doc/trace-format.md, "Profile", one row of a table a line; nothing when nothing is sampled. Times count
+ * from start_ns. 0 or -errno. */
+int profile_json(const struct profile *p, struct buf *out, const struct profile_namer *namer, uint64_t start_ns);
 
 #endif

@@ -52,10 +52,26 @@ struct thread {
 struct stack {
 	uint64_t weight_ns, samples;
 	uint32_t len; /* of words */
+	uint32_t row; /* in the file that is being written */
 	UT_hash_handle hh;
 	uint32_t words[]; /* hash key: thread, kind, state, number of kernel frames, frames */
 };
 enum { WORD_THREAD, WORD_KIND, WORD_STATE, WORD_KERNEL, WORDS };
+
+/* When a sample was: from end_ns - ns, or (of a processor) at end_ns. */
+struct timed {
+	uint64_t end_ns, ns;
+	struct stack *stack;
+};
+
+/* The newest ones, in the order in which they came. */
+struct timeline {
+	struct timed *ring; /* owned */
+	size_t count, room, max;
+	size_t next;	  /* place of the oldest one, once the ring is full */
+	uint64_t dropped; /* older ones */
+	uint64_t from_ns; /* the latest end of these: what begins later is whole */
+};
 
 /*
  * A stack is of frames, and a frame is of a symbol. Addresses in one function are one frame; one that has no name yet
@@ -75,6 +91,13 @@ struct profile {
 	struct stack *stacks;
 	uint64_t samples[PROFILE_KINDS], weight_ns[PROFILE_KINDS];
 	uint64_t unkept; /* samples whose stack did not fit */
+	struct timeline timeline;
 };
+
+/* profile_time.c. One that there is no memory for is dropped. */
+void profile_keep_time(struct timeline *t, struct stack *s, uint64_t end_ns, uint64_t ns);
+/* Those that are kept, by their begin; NULL: no memory. Freed by the caller. */
+struct timed *profile_by_time(const struct timeline *t);
+uint64_t profile_begin_of(const struct timed *t);
 
 #endif

@@ -7,15 +7,19 @@
 #include "base/json.h"
 #include "profile_data.h"
 
+#define NO_ROW	    UINT32_MAX
+#define TIMES_A_ROW 1000
+
 struct writing {
 	const struct profile *p;
 	struct buf *out;
 	const struct profile_namer *namer;
-	const struct stack **stacks; /* heaviest first */
+	struct stack **stacks; /* heaviest first */
 	size_t stack_count;
 	uint32_t *shown; /* by symbol: its row in the file + 1; 0: in no stack that is written */
 	uint32_t shown_count;
 	uint64_t *cut; /* by thread and kind: weight and samples of stacks that are not written */
+	uint64_t start_ns;
 	uint64_t state_samples[PROFILE_BROKEN + 1], state_ns[PROFILE_BROKEN + 1]; /* on a processor */
 };
 
@@ -142,6 +146,7 @@ static int choose(struct writing *w)
 			w->state_samples[state] += at->samples;
 			w->state_ns[state] += at->weight_ns;
 		}
+		w->stacks[i]->row = i < w->stack_count ? (uint32_t)i : NO_ROW;
 		if (i < w->stack_count) {
 			show_symbols(w, at);
 			continue;
@@ -162,6 +167,11 @@ static void put_axis(struct json *j, const struct writing *w, enum profile_kind 
 	}
 	json_uint(j, "samples", samples);
 	json_uint(j, "total_ns", weight_ns);
+}
+
+static uint64_t micros(const struct writing *w, uint64_t ns)
+{
+	return ns > w->start_ns ? (ns - w->start_ns) / 1000 : 0;
 }
 
 static void put_header(struct writing *w, struct json *j)
@@ -188,6 +198,10 @@ static void put_header(struct writing *w, struct json *j)
 	}
 	json_uint(j, "samples_without_stack", w->p->unkept);
 	json_uint(j, "lost_samples", w->p->lost->n[LOST_SAMPLES]);
+	if (w->p->timeline.dropped) {
+		json_uint(j, "samples_without_time", w->p->timeline.dropped);
+		json_uint(j, "timeline_from_us", micros(w, w->p->timeline.from_ns) + 1);
+	}
 }
 
 /* A row of a table: its own line. */
@@ -268,21 +282,64 @@ static void put_stack(struct writing *w, struct json *j, uint32_t kind, uint32_t
 
 static void put_stacks(struct writing *w, struct json *j)
 {
+	uint32_t next = (uint32_t)w->stack_count;
+
 	json_array(j, "stacks");
 	for (size_t i = 0; i < w->stack_count; i++) {
 		const struct stack *s = w->stacks[i];
 
 		put_stack(w, j, s->words[WORD_KIND], s->words[WORD_THREAD], s->weight_ns, s->samples, s);
 	}
-	for (uint32_t i = 0; i < w->p->thread_count * PROFILE_KINDS; i++)
-		if (w->cut[2 * i + 1])
-			put_stack(w, j, i % PROFILE_KINDS, i / PROFILE_KINDS, w->cut[2 * i], w->cut[2 * i + 1], NULL);
+	for (uint32_t i = 0; i < w->p->thread_count * PROFILE_KINDS; i++) {
+		if (!w->cut[2 * i + 1])
+			continue;
+		put_stack(w, j, i % PROFILE_KINDS, i / PROFILE_KINDS, w->cut[2 * i], w->cut[2 * i + 1], NULL);
+		w->cut[2 * i] = next++;
+	}
 	end_table(j);
 }
 
-int profile_json(const struct profile *p, struct buf *out, const struct profile_namer *namer)
+/* Those of stacks that are not written, once put_stacks() ran. */
+static uint32_t row_of(const struct writing *w, const struct stack *s)
 {
-	struct writing w = {.p = p, .out = out, .namer = namer};
+	if (s->row != NO_ROW)
+		return s->row;
+	return (uint32_t)w->cut[(s->words[WORD_THREAD] * (size_t)PROFILE_KINDS + s->words[WORD_KIND]) * 2];
+}
+
+/* Each sample is three numbers: how long after the one before it began, its length or weight, and its stack's row. The
+ * first of a row of the table counts from the trace's beginning, so that a row is of use without the others. */
+static int put_timeline(struct writing *w, struct json *j)
+{
+	const struct timeline *t = &w->p->timeline;
+	struct timed *sorted = profile_by_time(t);
+	uint64_t before = 0;
+
+	if (!sorted)
+		return -ENOMEM;
+	json_array(j, "timeline");
+	for (size_t i = 0; i < t->count; i++) {
+		const struct timed *s = &sorted[i];
+		uint64_t begin = micros(w, profile_begin_of(s));
+
+		if (i % TIMES_A_ROW == 0)
+			row(w, j);
+		json_uint(j, NULL, i % TIMES_A_ROW ? begin - before : begin);
+		json_uint(j, NULL,
+			  s->stack->words[WORD_KIND] == PROFILE_CPU ? s->ns / 1000 : micros(w, s->end_ns) - begin);
+		json_uint(j, NULL, row_of(w, s->stack));
+		if (i % TIMES_A_ROW == TIMES_A_ROW - 1 || i + 1 == t->count)
+			json_end_array(j);
+		before = begin;
+	}
+	end_table(j);
+	free(sorted);
+	return 0;
+}
+
+int profile_json(const struct profile *p, struct buf *out, const struct profile_namer *namer, uint64_t start_ns)
+{
+	struct writing w = {.p = p, .out = out, .namer = namer, .start_ns = start_ns};
 	struct json j;
 	int err;
 
@@ -296,6 +353,8 @@ int profile_json(const struct profile *p, struct buf *out, const struct profile_
 		put_threads(&w, &j);
 		err = put_frames(&w, &j);
 		put_stacks(&w, &j);
+		if (!err)
+			err = put_timeline(&w, &j);
 		json_end_object(&j);
 	}
 	free(w.stacks);
