@@ -100,6 +100,8 @@ static void json_reads(void **state)
 	assert_int_equal(json_get_count(doc, "s"), -1);
 	assert_int_equal(json_get_count(doc, "z"), -1);
 	assert_int_equal(json_get_count(NULL, "n"), -1);
+	assert_true(json_get_number(doc, "neg") < 0);
+	assert_true(isnan(json_get_number(doc, "s")) && isnan(json_get_number(NULL, "n")));
 	assert_true(sv_eq(json_get_string(doc, "s"), SV("x")));
 	assert_null(json_get_string(doc, "n").ptr);
 	assert_true(json_get_true(doc, "t"));

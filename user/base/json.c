@@ -196,6 +196,13 @@ int64_t json_get_count(const cJSON *object, const char *key)
 	return (int64_t)v->valuedouble;
 }
 
+double json_get_number(const cJSON *object, const char *key)
+{
+	const cJSON *v = json_get(object, key);
+
+	return cJSON_IsNumber(v) && isfinite(v->valuedouble) ? v->valuedouble : NAN;
+}
+
 bool json_get_true(const cJSON *object, const char *key)
 {
 	return cJSON_IsTrue(json_get(object, key));

@@ -42,6 +42,7 @@ int json_escape(struct buf *out, struct sv value);
 const cJSON *json_get(const cJSON *object, const char *key); /* case-sensitive */
 struct sv json_get_string(const cJSON *object, const char *key);
 int64_t json_get_count(const cJSON *object, const char *key);
+double json_get_number(const cJSON *object, const char *key); /* NAN; never an infinity */
 bool json_get_true(const cJSON *object, const char *key);
 
 #endif
