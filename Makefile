@@ -104,6 +104,9 @@ UNIT_mysql := $(UNIT_db)
 UNIT_redis := $(UNIT_db)
 UNIT_sqlite := $(UNIT_db)
 UNIT_sqlitefind := user/attach/sqlitefind.c $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
+UNIT_funcfind := user/attach/funcfind.c user/attach/debugdata.c user/attach/gotable.c user/symbol/demangle.c \
+		 $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
+UNIT_functions := user/flow/functions.c
 UNIT_wire := user/flow/wire.c user/flow/hello.c
 UNIT_proc := user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 HTTP1_SRCS := user/flow/proto/http1.c user/flow/proto/http1_message.c user/flow/proto/http1_head.c user/flow/proto/http.c
@@ -140,7 +143,7 @@ UNIT_verdict := user/flow/agent/verdict.c user/flow/agent/walltime.c
 UNIT_agents := $(wildcard user/flow/agent/*.c) user/flow/llm/call.c
 SPAN_SRCS := $(wildcard user/flow/span*.c) user/flow/llm/call.c user/flow/llm/mcp_call.c $(wildcard user/flow/agent/*.c)
 UNIT_span := $(SPAN_SRCS)
-UNIT_trace := user/flow/trace.c user/flow/counters.c $(SPAN_SRCS) user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
+UNIT_trace := user/flow/trace.c user/flow/counters.c user/flow/functions.c $(SPAN_SRCS) user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 UNIT_writer := user/flow/writer.c
 UNIT_op := $(wildcard user/flow/op/*.c)
 UNIT_view := $(wildcard user/view/*.c) $(UNIT_op) user/flow/agent/verdict.c user/flow/agent/walltime.c user/flow/llm/call.c user/flow/llm/mcp_call.c user/flow/coverage.c
@@ -160,7 +163,7 @@ UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/atta
 UNIT_tlsfind_go := $(UNIT_tlsfind)
 UNIT_tlsfind_anchor := $(UNIT_tlsfind)
 UNIT_target := user/attach/target.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
-UNIT_options := user/options.c user/view/report_by.c
+UNIT_options := user/options.c user/view/report_by.c $(UNIT_funcfind)
 UNIT_targets := user/targets.c user/attach/target.c user/attach/elf.c
 UNIT_abi :=
 
@@ -264,7 +267,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (12: under four minutes f
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS = $(STATIC_CLIENTS) $(HOTSPOTS) $(O)/tests/bpftest $(O)/tests/sampletest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench
+TEST_TOOLS = $(STATIC_CLIENTS) $(HOTSPOTS) $(FUNCTARGETS) $(O)/tests/bpftest $(O)/tests/sampletest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench
 
 MODELSERVER_SRCS := $(sort $(wildcard tests/tools/modelserver/*.c))
 $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
@@ -294,6 +297,13 @@ HOTSPOT_FLAGS_hotspot-bare := -fomit-frame-pointer
 $(HOTSPOTS): tests/tools/hotspot.c $(STAMP)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O1 $(HOTSPOT_FLAGS_$(@F)) -o $@ $< -lpthread
+# Functions to be traced by name, in code that may be unwound and in code that may not.
+FUNCTARGETS := $(O)/tests/functarget $(O)/tests/functarget-unwinding
+FUNCTARGET_FLAGS_functarget-unwinding := -fexceptions
+$(FUNCTARGETS): tests/tools/functarget.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O2 $(FUNCTARGET_FLAGS_$(@F)) -o $@ $< -lpthread
+$(O)/tests/unit/funcfind $(O)/san/tests/unit/funcfind: | $(FUNCTARGETS)
 $(O)/tests/sockbench: $(O)/tests/bench/sockbench.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^

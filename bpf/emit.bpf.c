@@ -80,4 +80,5 @@ ABI(ev_exit);
 ABI(ev_sample);
 ABI(ev_sqlite_text);
 ABI(ev_sqlite_run);
+ABI(ev_func_call);
 ABI(proc_identity);

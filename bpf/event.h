@@ -42,7 +42,9 @@ enum ev_kind {
 	EV_CPU = 23,	   /* struct ev_cpu, made in user space: processor time of a process that makes calls */
 	EV_SQLITE_TEXT = 24, /* struct ev_sqlite_text: a statement of SQLite was prepared, or could not be */
 	EV_SQLITE_RUN = 25,  /* struct ev_sqlite_run: a statement of SQLite has run */
-	EV_KIND_MAX = 25,
+	EV_FUNC_CALL = 26,   /* struct ev_func_call: a function that is traced by name was called, and has ended */
+	EV_FUNC = 27, /* struct ev_func, made in user space: which function that is, and how often it was called */
+	EV_KIND_MAX = 27,
 };
 
 /* ev_head.flags */
@@ -346,6 +348,34 @@ struct ev_sqlite_run {
 	__s32 result; /* of the last step; SQLITE_OK: it was reset */
 };
 
+struct ev_func_call {
+	struct ev_head h; /* ts_ns: its end */
+	__u64 start_ns;	  /* of the process */
+	__u64 begin_ns;
+	__u32 exec_id;
+	__u32 func;  /* as in ev_func */
+	__u32 depth; /* calls that are open around it, of any traced function */
+	__u32 pad;
+};
+
+/* ev_func.state */
+#define EV_FUNC_TRACED	1
+#define EV_FUNC_NOWHERE 2 /* no target maps it */
+#define EV_FUNC_REFUSED 3 /* it cannot be probed */
+#define EV_FUNC_STOPPED 4 /* it was called too often: the probes were taken away */
+
+/* A later record replaces an earlier one. The name as the user gave it follows (BINARY:SYMBOL), without a NUL. */
+struct ev_func {
+	struct ev_head h; /* tgid 0 */
+	__u64 calls;	  /* counted, also those without a span */
+	__u64 untold;	  /* ended ones without a span: past LIMIT_FUNC_SPANS */
+	__u32 func;
+	__u32 state;
+	__u32 name_len;
+	__u32 pad;
+	__u8 bytes[];
+};
+
 /* The value of CODEX_TOOL_CALL_ID in its environment follows, without a NUL. */
 struct ev_tool_call {
 	struct ev_head h; /* tgid: the process */
@@ -441,7 +471,12 @@ enum tls_abi {
 	/* Functions of SQLite; their roles are SQLITE_ROLE_*. PREPARE: the length's argument number is that of **stmt.
 	 */
 	TLS_ABI_SQLITE = 4,
+	/* A function by name (-f). Its role is FUNC_ROLE_*, the place of the length's argument is its number. */
+	TLS_ABI_FUNC = 5,
 };
+#define FUNC_ROLE_CALL		       1 /* its entry, and a return probe */
+#define FUNC_ROLE_ENTRY		       2 /* its entry; it has FUNC_ROLE_END too */
+#define FUNC_ROLE_END		       3 /* a RET of it, or a jump into another function */
 #define SQLITE_ROLE_PREPARE	       1
 #define SQLITE_ROLE_STEP	       2
 #define SQLITE_ROLE_RESET	       3 /* and finalize: entry only */
@@ -496,6 +531,14 @@ struct go_key {
 	__u64 g;
 	__u32 tgid;
 	__u32 run; /* tells programs with one process id apart: most have their goroutines at the same addresses */
+};
+
+/* func_rates[]: user space reads the counts. */
+struct func_rate {
+	__u64 window;	 /* of FUNC_WINDOW_NS */
+	__u64 in_window; /* spans told in it */
+	__u64 calls;
+	__u64 untold;
 };
 
 /* What the proc_list iterator writes for each process. */
@@ -589,6 +632,8 @@ EV_ASSERT(sizeof(struct ev_dns) == 56);
 EV_ASSERT(sizeof(struct ev_tool_call) == 40);
 EV_ASSERT(sizeof(struct ev_sqlite_text) == 64);
 EV_ASSERT(sizeof(struct ev_sqlite_run) == 64);
+EV_ASSERT(sizeof(struct ev_func_call) == 56);
+EV_ASSERT(sizeof(struct ev_func) == 56);
 EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct ev_sample) == 80);

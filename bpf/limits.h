@@ -83,6 +83,13 @@
 /* Bytes of a statement's text that SQLite prepares. */
 #define LIMIT_SQL_BYTES 4096
 
+/* Functions that are traced by name (-f): a power of two. Calls of them that are open on one thread: recursion. */
+#define LIMIT_FUNCS	32
+#define LIMIT_FUNC_NEST 64
+/* Spans told of one function in FUNC_WINDOW_NS: 1,000 a second. The other calls are counted. */
+#define LIMIT_FUNC_SPANS 100
+#define FUNC_WINDOW_NS	 100000000ull
+
 /* Bytes of a message of DNS: with EDNS (RFC 6891) resolvers ask for 1232, and what they need comes first. */
 #define LIMIT_DNS_BYTES 1024
 

@@ -139,6 +139,27 @@ void capture_make_sampling(uint64_t period_ns, uint64_t off_cpu_min_ns, uint64_t
 	fn(ctx, &ev, sizeof(ev));
 }
 
+void capture_make_func(const struct rec_func *f, capture_fn fn, void *ctx)
+{
+	union {
+		struct ev_func ev;
+		uint8_t room[sizeof(struct ev_func) + CAPTURE_FUNC_BYTES];
+	} r;
+	size_t len;
+
+	memset(&r, 0, sizeof(r));
+	r.ev.h = (struct ev_head){.kind = EV_FUNC, .ts_ns = f->ts_ns};
+	r.ev.calls = f->calls;
+	r.ev.untold = f->untold;
+	r.ev.func = f->func;
+	r.ev.state = f->state;
+	r.ev.name_len = (uint32_t)bounded(f->name.len, CAPTURE_FUNC_BYTES);
+	memcpy(r.room + sizeof(r.ev), f->name.ptr, r.ev.name_len);
+	len = ALIGN8(sizeof(r.ev) + r.ev.name_len);
+	r.ev.h.size = (uint32_t)len;
+	fn(ctx, &r, len);
+}
+
 void capture_make_cpu(const struct proc_key *key, uint64_t cpu_ns, uint64_t wait_ns, uint64_t now_ns, capture_fn fn,
 		      void *ctx)
 {

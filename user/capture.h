@@ -41,6 +41,10 @@ void capture_make_frame(const struct rec_frame *f, uint64_t now_ns, capture_fn f
 /* EV_SAMPLING: that there will be samples. */
 void capture_make_sampling(uint64_t period_ns, uint64_t off_cpu_min_ns, uint64_t now_ns, capture_fn fn, void *ctx);
 
+/* EV_FUNC: a function that is traced by name. */
+#define CAPTURE_FUNC_BYTES 1024
+void capture_make_func(const struct rec_func *r, capture_fn fn, void *ctx);
+
 /* EV_CPU: processor time of a process since its start. */
 void capture_make_cpu(const struct proc_key *key, uint64_t cpu_ns, uint64_t wait_ns, uint64_t now_ns, capture_fn fn,
 		      void *ctx);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "flow/record.h"
 #include "view/report.h"
 
 #define EXIT_USAGE	   2
@@ -63,7 +64,6 @@ static const struct argp_option live_options[] = {
 	{"no-sock-length", KEY_NO_SOCK_LENGTH, NULL, OPTION_HIDDEN, "as on kernels without sock_send_length", 2},
 	{"no-dynptr", KEY_NO_DYNPTR, NULL, OPTION_HIDDEN, "as on kernels without bpf_probe_read_user_dynptr", 2},
 	{"alloc", KEY_UNBUILT, "BYTES", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, NULL, 2},
-	{"func", 'f', "BINARY:SYMBOL", OPTION_HIDDEN, NULL, 2},
 	{0},
 };
 
@@ -75,6 +75,7 @@ static const struct argp_option axis_options[] = {
 	{"db", KEY_DB, NULL, 0, "commands to PostgreSQL, MySQL, MariaDB, Redis and SQLite, by shape, never by value",
 	 2},
 	{"http", KEY_HTTP, NULL, 0, "every HTTP request that is served or called, by route", 2},
+	{"func", 'f', "BINARY:SYMBOL", 0, "a span for every call of a function, again and again for more of them", 2},
 	{0},
 };
 
@@ -242,11 +243,24 @@ static error_t parse_live(int key, char *arg, struct argp_state *state)
 		o->no_sock_length = true;
 		return 0;
 	case KEY_UNBUILT:
-	case 'f':
-		argp_error(state, "attribution axes (--alloc -f) are not in this version");
+		argp_error(state, "the axis --alloc is not in this version");
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
+}
+
+static void add_function(struct options *o, const char *arg, struct argp_state *state)
+{
+	struct func_spec *more = realloc(o->functions, (o->function_count + 1) * sizeof(*more));
+
+	if (!more)
+		argp_failure(state, 1, ENOMEM, "-f");
+	o->functions = more;
+	if (func_spec_parse(&more[o->function_count], arg))
+		argp_error(state, "-f wants BINARY:SYMBOL, not '%s'", arg);
+	if (o->function_count == RECORD_FUNCS_MAX)
+		argp_error(state, "at most %d functions can be traced", RECORD_FUNCS_MAX);
+	o->function_count++;
 }
 
 static error_t parse_axis(int key, char *arg, struct argp_state *state)
@@ -268,6 +282,9 @@ static error_t parse_axis(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_HTTP:
 		o->http = true;
+		return 0;
+	case 'f':
+		add_function(o, arg, state);
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -600,5 +617,7 @@ int options_parse(struct options *o, int argc, char **argv, int *status)
 void options_release(struct options *o)
 {
 	free(o->pids);
+	free(o->functions);
 	o->pids = NULL;
+	o->functions = NULL;
 }

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "attach/funcfind.h"
+
 /* Defaults that a capture is also reported by. */
 #define OPTIONS_MAX_EVENTS 100000
 #define OPTIONS_STALE_S	   1800
@@ -39,8 +41,10 @@ struct options {
 	uint64_t max_events;
 	double stale_s, sweep_s, write_interval_s;
 	bool content, quiet, strict;
-	bool db;   /* database commands */
-	bool http; /* every HTTP exchange */
+	bool db;		     /* database commands */
+	bool http;		     /* every HTTP exchange */
+	struct func_spec *functions; /* -f; owned */
+	unsigned function_count;
 	int verbose;
 	int attach_mode;     /* hidden --attach, for tests: enum probes_mode, the best one to try */
 	bool no_dynptr;	     /* hidden --no-dynptr, for tests */

@@ -12,6 +12,7 @@
 #include "flow/agent/verdict.h"
 #include "flow/db/db.h"
 #include "flow/db/sqlite.h"
+#include "flow/functions.h"
 #include "flow/halves.h"
 #include "flow/http/operations.h"
 #include "flow/interest.h"
@@ -45,6 +46,7 @@ struct pipeline {
 	struct coverage *coverage;
 	struct agents *agents;
 	struct profile *profile;
+	struct functions *functions;
 	uint64_t agents_tick_ns; /* the last one */
 	struct flow *flows;	 /* by connection id */
 	uint64_t call_count;
@@ -1043,6 +1045,28 @@ static void on_sqlite_run(void *ctx, const struct rec_sqlite_run *r)
 								.result = r->result});
 }
 
+static void on_func_call(void *ctx, const struct rec_func_call *r)
+{
+	struct conn_key key = {.tgid = r->proc.tgid, .start_ns = r->proc.start_ns, .exec_id = r->proc.exec_id};
+	struct pipeline *p = ctx;
+	const struct proc *proc = procs_get(p->procs, &key);
+	const char *name = functions_name(p->functions, r->func);
+	struct span span;
+
+	if (name && span_from_function(&span, r, name, proc ? proc->shown_pid : r->proc.tgid))
+		p->lost.n[LOST_NO_MEMORY]++;
+	else if (name)
+		keep_span(p, p->spans, &span);
+}
+
+static void on_func(void *ctx, const struct rec_func *r)
+{
+	struct pipeline *p = ctx;
+
+	if (functions_push(p->functions, r))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
 static void on_hello(void *ctx, const struct rec_hello *r)
 {
 	struct pipeline *p = ctx;
@@ -1144,6 +1168,8 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_dns = on_dns,
 		.on_sqlite_text = on_sqlite_text,
 		.on_sqlite_run = on_sqlite_run,
+		.on_func_call = on_func_call,
+		.on_func = on_func,
 		.on_tool_call = on_tool_call,
 		.on_sample = on_sample,
 		.on_frame = on_frame,
@@ -1174,11 +1200,12 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		p->operations = operations_new(&operations_cfg, &p->lost, &operations_sink);
 	p->halves = halves_new(&p->lost, &halves_sink);
 	p->profile = profile_new(&p->lost, cfg->max_events);
+	p->functions = functions_new();
 	p->dns = dns_new(&p->lost, &dns_sink);
 	p->counters = counters_new();
-	if ((cfg->db && !p->sqlite) || (cfg->http && !p->operations) || !p->profile || !p->dns || !p->counters ||
-	    !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges || !p->mcp ||
-	    !p->conns || !p->halves) {
+	if ((cfg->db && !p->sqlite) || (cfg->http && !p->operations) || !p->profile || !p->functions || !p->dns ||
+	    !p->counters || !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges ||
+	    !p->mcp || !p->conns || !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -1208,6 +1235,7 @@ void pipeline_free(struct pipeline *p)
 	exchanges_free(p->exchanges);
 	agents_free(p->agents);
 	profile_free(p->profile);
+	functions_free(p->functions);
 	mcp_free(p->mcp);
 	wires_free(p->wires);
 	sqlite_free(p->sqlite);
@@ -1445,6 +1473,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	meta->agent_count = agents_count(p->agents);
 	meta->lost = &p->lost;
 	meta->counters = p->counters;
+	meta->functions = p->functions;
 	err = write_verdict(p, now_ns, &verdict);
 	meta->verdict_json = (struct sv){verdict.ptr, verdict.len};
 	if (!err)

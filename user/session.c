@@ -22,6 +22,7 @@
 #include "capture.h"
 #include "command.h"
 #include "loop.h"
+#include "named.h"
 #include "output.h"
 #include "pipeline.h"
 #include "selfcost.h"
@@ -70,6 +71,7 @@ struct session {
 	uint32_t told;		/* the new process or program that it tells of: its files are told after it; 0: none */
 	struct proc_key execed; /* the new program that it tells of; tgid 0: none */
 	unsigned untraced;
+	struct named *named; /* NULL: no function is traced by name */
 };
 
 /* --- the way of a record: tap -> capture -> pipeline
@@ -520,6 +522,8 @@ static void on_tick(void *ctx)
 
 	probes_consume(s->probes);
 	probes_tick(s->probes, now_ns);
+	if (s->named)
+		named_tick(s->named, now_ns);
 	capture_make_tick(now_ns, keep_record, s);
 	if (s->symbols)
 		symbols_tick(s->symbols, now_ns);
@@ -735,6 +739,7 @@ static int open_probes(struct session *s)
 		.all = s->o->all,
 		.db = s->o->db,
 		.http = s->o->http,
+		.functions = s->o->function_count != 0,
 		.mode_max = (enum probes_mode)s->o->attach_mode,
 		.force_no_dynptr = s->o->no_dynptr,
 		.force_no_sock_length = s->o->no_sock_length,
@@ -820,6 +825,17 @@ static int build_house(struct session *s)
 	return s->o->cpu_hz || s->o->off_cpu ? build_sampling(s) : 0;
 }
 
+static int build_named(struct session *s)
+{
+	if (!s->o->function_count)
+		return 0;
+	s->named = named_new(s->o->functions, s->o->function_count, s->probes, keep_record, s);
+	if (!s->named)
+		return -ENOMEM;
+	named_discover(s->named, s->discover);
+	return 0;
+}
+
 static int prepare(struct session *s)
 {
 	char why[128];
@@ -858,7 +874,9 @@ static int prepare(struct session *s)
 			return -ESRCH;
 		}
 	err = open_probes(s);
-	return err ? err : build_house(s);
+	if (!err)
+		err = build_house(s);
+	return err ? err : build_named(s);
 }
 
 static bool has_api_key(void)
@@ -949,6 +967,8 @@ static int finish(struct session *s)
 	probes_consume(s->probes);
 	push_stats(s);
 	now_ns = clock_boot_ns();
+	if (s->named)
+		s->untraced += named_finish(s->named, now_ns);
 	if (s->symbols)
 		symbols_finish(s->symbols, now_ns);
 	pipeline_finish(s->pipeline, now_ns);
@@ -984,6 +1004,7 @@ static void release(struct session *s)
 	mapwatch_free(s->mapwatch);
 	discover_free(s->discover);
 	symbols_free(s->symbols);
+	named_free(s->named);
 	probes_close(s->probes);
 	pipeline_free(s->pipeline);
 	output_free(s->output);

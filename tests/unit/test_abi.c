@@ -165,6 +165,8 @@ static void test_object(void **state)
 	SAME_SIZE(ev_sample);
 	SAME_SIZE(ev_sqlite_text);
 	SAME_SIZE(ev_sqlite_run);
+	SAME_SIZE(ev_func_call);
+	SAME_SIZE(func_rate);
 	SAME_SIZE(config);
 	SAME_SIZE(target);
 	SAME_SIZE(conn_map_key);
@@ -182,6 +184,7 @@ static void test_object(void **state)
 	SAME_OFFSET(ev_sample, frames);
 	SAME_OFFSET(ev_sqlite_text, bytes);
 	SAME_OFFSET(ev_sqlite_run, result);
+	SAME_OFFSET(ev_func_call, depth);
 	SAME_OFFSET(conn_state, flags);
 	SAME_OFFSET(conn_state, skip_ns);
 	SAME_OFFSET(conn_map_key, exec_id);

@@ -119,6 +119,11 @@ static void other_commands(void **state)
 	parse(&o, room, "perfbpf -p 1 --db");
 	assert_true(o.db);
 	options_release(&o);
+	parse(&o, room, "perfbpf -p 1 -f libc.so.6:malloc --func=/bin/x:a::b");
+	assert_int_equal(o.function_count, 2);
+	assert_string_equal(o.functions[0].binary, "libc.so.6");
+	assert_string_equal(o.functions[1].symbol, "a::b");
+	options_release(&o);
 	parse(&o, room, "perfbpf replay x.cap --db");
 	assert_true(o.db);
 	assert_string_equal(o.capture, "x.cap");
@@ -155,6 +160,8 @@ static void usage_errors(void **state)
 		"perfbpf -p 1 -- true",
 		"perfbpf --",
 		"perfbpf -p 1 extra",
+		"perfbpf -p 1 -f malloc",
+		"perfbpf -p 1 -f libc.so.6:",
 		"perfbpf -p 1 --ring-bytes 5000",
 		"perfbpf -p 1 --ring-bytes 0",
 		"perfbpf -p 1 --ring-bytes -8",
@@ -172,7 +179,6 @@ static void usage_errors(void **state)
 		"perfbpf -p 1 --cpu=x",
 		"perfbpf -p 1 --off-cpu=1",
 		"perfbpf -p 1 --db=x",
-		"perfbpf -p 1 -f a:b",
 		"perfbpf -p 1 --frob",
 		"perfbpf replay",
 		"perfbpf replay a b",

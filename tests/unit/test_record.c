@@ -191,6 +191,21 @@ static void on_sqlite_run(void *ctx, const struct rec_sqlite_run *r)
 	      (unsigned long long)r->ts_ns, r->tid, (unsigned long long)r->rows, r->result);
 }
 
+static void on_func_call(void *ctx, const struct rec_func_call *r)
+{
+	PRINT("call of %u in %u/%u/%llu %llu-%llu tid %u depth %u\n", r->func, r->proc.tgid, r->proc.exec_id,
+	      (unsigned long long)r->proc.start_ns, (unsigned long long)r->begin_ns, (unsigned long long)r->ts_ns,
+	      r->tid, r->depth);
+}
+
+static void on_func(void *ctx, const struct rec_func *r)
+{
+	PRINT("function %u state %d calls %llu untold %llu ", r->func, r->state, (unsigned long long)r->calls,
+	      (unsigned long long)r->untold);
+	print_sv(ctx, r->name);
+	PRINT("%s", "\n");
+}
+
 static void on_tool_call(void *ctx, const struct rec_tool_call *r)
 {
 	PRINT("tool call of %u/%u/%llu ", r->proc.tgid, r->proc.exec_id, (unsigned long long)r->proc.start_ns);
@@ -232,12 +247,32 @@ static void on_tick(void *ctx, uint64_t now_ns)
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	record_init(&w->r, &w->lost, &(struct record_sink){w,	     on_data,	   on_gap,	   on_open,
-							   on_close, on_handshake, on_conn_sock,   on_sock,
-							   on_exec,  on_fork,	   on_exit_,	   on_tick,
-							   on_pos,   on_wire,	   on_hello,	   on_files,
-							   on_cpu,   on_dns,	   on_tool_call,   on_sample,
-							   on_frame, on_sampling,  on_sqlite_text, on_sqlite_run});
+	record_init(&w->r, &w->lost, &(struct record_sink){w,
+							   on_data,
+							   on_gap,
+							   on_open,
+							   on_close,
+							   on_handshake,
+							   on_conn_sock,
+							   on_sock,
+							   on_exec,
+							   on_fork,
+							   on_exit_,
+							   on_tick,
+							   on_pos,
+							   on_wire,
+							   on_hello,
+							   on_files,
+							   on_cpu,
+							   on_dns,
+							   on_tool_call,
+							   on_sample,
+							   on_frame,
+							   on_sampling,
+							   on_sqlite_text,
+							   on_sqlite_run,
+							   on_func_call,
+							   on_func});
 }
 
 static void close_world(struct world *w)
@@ -271,7 +306,7 @@ static const struct ev_addr addr = {
 	.family = 2, .lport = 4000, .rport = 443, .laddr = {127, 0, 0, 1}, .raddr = {1, 2, 3, 4}};
 
 /* One of each kind. */
-static unsigned samples(struct packet out[28])
+static unsigned samples(struct packet out[32])
 {
 	struct ev_data d = {.conn = conn, .pos = 100, .entry_ns = 770, .len = 5, .orig_len = 5, .dir = EV_DIR_RX};
 	struct ev_gap g = {.conn = conn, .pos = 12, .dir = EV_DIR_TX};
@@ -279,6 +314,8 @@ static unsigned samples(struct packet out[28])
 		.start_ns = 5, .stmt = 0x9f0, .entry_ns = 770, .exec_id = 2, .result = 1, .len = 8, .cut = 1};
 	struct ev_sqlite_run run = {
 		.start_ns = 5, .stmt = 0x9f0, .begin_ns = 771, .rows = 4, .exec_id = 2, .result = 101};
+	struct ev_func_call func_call = {.start_ns = 5, .begin_ns = 771, .exec_id = 2, .func = 3, .depth = 1};
+	struct ev_func func = {.calls = 70, .untold = 60, .func = 3, .state = EV_FUNC_STOPPED, .name_len = 3};
 	struct ev_conn_open o = {.conn = conn};
 	struct ev_conn_close c = {.conn = conn, .pos = {7, 8}};
 	struct ev_handshake s = {.conn = conn, .begin_ns = 700};
@@ -356,6 +393,8 @@ static unsigned samples(struct packet out[28])
 	out[n++] = packet(EV_CPU, 0, &cpu, sizeof(cpu), NULL, 0);
 	out[n++] = packet(EV_SQLITE_TEXT, 0, &text, sizeof(text), "SELECT 1", 8);
 	out[n++] = packet(EV_SQLITE_RUN, 0, &run, sizeof(run), NULL, 0);
+	out[n++] = packet(EV_FUNC_CALL, 0, &func_call, sizeof(func_call), NULL, 0);
+	out[n++] = packet(EV_FUNC, 0, &func, sizeof(func), "a:f", 3);
 	return n;
 }
 
@@ -388,11 +427,13 @@ static const char golden[] =
 	"dns 42/2/5 tid 43 cookie 99 dir 1 [query] \n"
 	"cpu 42/5 1234 wait 99 at 777\n"
 	"sqlite text 42/2/5 9f0 770-777 tid 43 result 1 cut [SELECT 1] \n"
-	"sqlite run 42/2/5 9f0 771-777 tid 43 rows 4 result 101\n";
+	"sqlite run 42/2/5 9f0 771-777 tid 43 rows 4 result 101\n"
+	"call of 3 in 42/2/5 771-777 tid 43 depth 1\n"
+	"function 3 state 4 calls 70 untold 60 [a:f] \n";
 
 static void every_kind(void **state)
 {
-	struct packet all[28];
+	struct packet all[32];
 	unsigned n = samples(all);
 	struct world w;
 
@@ -587,7 +628,7 @@ static void half_connection(void **state)
 
 static void unaligned(void **state)
 {
-	struct packet all[28];
+	struct packet all[32];
 	unsigned n = samples(all);
 	uint8_t shifted[sizeof(all[0].bytes) + 8];
 	struct world w;
@@ -607,7 +648,7 @@ static void unaligned(void **state)
 /* Cut anywhere, every record is bad and nothing beyond its end is read. */
 static void cut_short(void **state)
 {
-	struct packet all[28];
+	struct packet all[32];
 	unsigned n = samples(all);
 
 	(void)state;
@@ -627,7 +668,7 @@ static void cut_short(void **state)
 /* As above with a head that says so: `size` is that of the cut. The counters may be fewer, the rest may not. */
 static void shrunk(void **state)
 {
-	struct packet all[28];
+	struct packet all[32];
 	unsigned n = samples(all);
 
 	(void)state;
@@ -679,6 +720,12 @@ static void contradictions(void **state)
 	struct ev_tool_call tool_call[] = {{.len = 0}, {.len = 9}, {.len = UINT32_MAX}};
 	struct ev_sqlite_text text[] = {{.stmt = 1, .len = 9}, {.stmt = 1, .entry_ns = 778}, {.stmt = 0}};
 	struct ev_sqlite_run run = {.begin_ns = 778};
+	struct ev_func_call func_call[] = {{.begin_ns = 778}, {.func = LIMIT_FUNCS}};
+	struct ev_func func[] = {{.state = 1},
+				 {.name_len = 1},
+				 {.state = 5, .name_len = 1},
+				 {.state = 1, .name_len = 9},
+				 {.state = 1, .name_len = 1, .func = LIMIT_FUNCS}};
 	struct ev_gap gap[] = {{.dir = 2}, {.pos = UINT64_MAX}};
 	struct ev_conn_close closed = {.pos = {0, UINT64_MAX}};
 	struct ev_handshake handshake = {.begin_ns = 778};
@@ -705,6 +752,10 @@ static void contradictions(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(text); i++)
 		expect_bad(EV_SQLITE_TEXT, &text[i], sizeof(text[i]));
 	expect_bad(EV_SQLITE_RUN, &run, sizeof(run));
+	for (unsigned i = 0; i < ARRAY_SIZE(func_call); i++)
+		expect_bad(EV_FUNC_CALL, &func_call[i], sizeof(func_call[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(func); i++)
+		expect_bad(EV_FUNC, &func[i], sizeof(func[i]));
 	expect_bad(EV_GAP, &gap[0], sizeof(gap[0]));
 	expect_bad(EV_GAP, &gap[1], sizeof(gap[1]));
 	expect_bad(EV_CONN_CLOSE, &closed, sizeof(closed));
@@ -749,7 +800,7 @@ static void sizes(void **state)
 
 static void no_sink(void **state)
 {
-	struct packet all[28];
+	struct packet all[32];
 	unsigned n = samples(all);
 	struct world w;
 

@@ -703,7 +703,7 @@ static void losses_and_coverage_are_named(void **state)
 	coverage_push_conn(coverage, &evil, COVERAGE_SERVED, NULL);
 	text = summary_text(s, &lost, coverage);
 	assert_non_null(strstr(text, "lost:\n             3  records dropped: ring buffer full\n"
-				     "             1  targets whose TLS could not be traced\n"
+				     "             1  targets or functions that could not be traced\n"
 				     "2 stale calls closed (10 bytes came after)\n"
 				     "99 request bytes not captured: over the limit of a request, which is no loss\n"
 				     "coverage                  conns  decoded  undecoded  served  empty  calls\n"

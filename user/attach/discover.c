@@ -31,7 +31,7 @@ struct file_key {
 
 struct verdict { /* both: a file with two TLS stacks */
 	bool probed, refused;
-	bool sqlite;	    /* its functions are probed */
+	bool other;	    /* functions of SQLite, or by name, are probed */
 	uint64_t probed_ns; /* CLOCK_BOOTTIME */
 	const char *reason; /* why refused; NULL: no memory. Kept until the end */
 };
@@ -84,7 +84,11 @@ struct discover {
 	struct waiting *waiting;
 	unsigned waiting_count;
 	bool haste;
-	bool sqlite;	   /* is looked for */
+	bool sqlite; /* is looked for */
+	const struct func_spec *functions;
+	unsigned function_count;
+	void (*on_function)(void *ctx, unsigned number, const char *path, bool slow, const char *why);
+	void *function_ctx;
 	uint64_t haste_ns; /* since then */
 };
 
@@ -222,10 +226,43 @@ static void probe_sqlite(struct discover *d, const char *path, const char *shown
 		return;
 	if (!err)
 		err = probes_attach_file(d->probes, path, shown, elf, &found);
-	v->sqlite = !err;
+	v->other |= !err;
 	if (err)
 		log_warn("%s: its SQLite functions cannot be probed: %s", log_safe(text, sizeof(text), sv_of(shown)),
 			 err == -EINVAL && *found.reason ? found.reason : strerror(-err));
+}
+
+void discover_functions(struct discover *d, const struct func_spec *specs, unsigned count,
+			void (*fn)(void *ctx, unsigned number, const char *path, bool slow, const char *why), void *ctx)
+{
+	d->functions = specs;
+	d->function_count = count;
+	d->on_function = fn;
+	d->function_ctx = ctx;
+}
+
+/* Whether a hit of one of its probes is single-stepped. */
+static bool is_slow(const struct tls_find *found)
+{
+	for (unsigned i = 0; i < found->count; i++)
+		if (found->funcs[i].site.class == SITE_STEPPED || found->funcs[i].site.class == SITE_ENTRY)
+			return true;
+	return false;
+}
+
+static void probe_function(struct discover *d, unsigned number, const char *path, const char *shown,
+			   const struct elf *elf, struct verdict *v)
+{
+	struct tls_find found;
+	int err = funcfind(elf, &d->functions[number], number, &found);
+	const char *why = err == -EINVAL && *found.reason ? found.reason : strerror(-err);
+
+	if (!err) {
+		err = probes_attach_file(d->probes, path, shown, elf, &found);
+		why = strerror(-err);
+	}
+	v->other |= !err;
+	d->on_function(d->function_ctx, number, shown, is_slow(&found), err ? why : NULL);
 }
 
 /* Finds, attaches. */
@@ -246,6 +283,9 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 		attach_stack(d, path, shown, elf, &found.stacks[i], &v);
 	if (d->sqlite && err != -EIO)
 		probe_sqlite(d, path, shown, elf, &v);
+	for (unsigned i = 0; i < d->function_count && err != -EIO; i++)
+		if (func_spec_matches(&d->functions[i], elf, shown))
+			probe_function(d, i, path, shown, elf, &v);
 	return v;
 }
 
@@ -356,7 +396,7 @@ static void note_use(struct discover *d, struct file *f, pid_t pid, const char *
 {
 	if (f->detached)
 		attach_again(d, f, path, shown);
-	if (!(f->verdict.probed || f->verdict.sqlite) || f->kept)
+	if (!(f->verdict.probed || f->verdict.other) || f->kept)
 		return;
 	if (!pid || d->keep)
 		keep_file(d, f);

@@ -7,6 +7,7 @@
  * file once, and has the probes attached. Reports what it could not do; prints nothing above level verbose.
  */
 
+#include "funcfind.h"
 #include "maps.h"
 #include "probes.h"
 #include "target.h"
@@ -34,6 +35,12 @@ struct discover *discover_new(struct probes *probes); /* NULL: ENOMEM; probes ar
 void discover_free(struct discover *d);
 /* From now on SQLite is looked for too (sqlitefind.h), and probed; results count TLS only. */
 void discover_sqlite(struct discover *d);
+
+/* From now on functions are looked for by name (funcfind.h), the specs borrowed; fn is told what became of one in a
+ * file that matches: NULL, or why it is not probed. Results count TLS only. */
+void discover_functions(struct discover *d, const struct func_spec *specs, unsigned count,
+			void (*fn)(void *ctx, unsigned number, const char *path, bool slow, const char *why),
+			void *ctx);
 
 void discover_haste(struct discover *d, bool on);
 /* Looks through one of the files that wait. False: there is none. */

@@ -52,6 +52,7 @@ struct file {
 	struct bpf_link *links[2 * TLSFIND_MAX]; /* libbpf's, by perf events */
 	unsigned link_count;
 	bool renewed; /* probed a second time */
+	bool stopped; /* a function that is called too often: not probed again */
 };
 
 struct probes {
@@ -283,6 +284,12 @@ static void prepare(struct probes *p)
 	}
 	if (!p->cfg.db)
 		bpf_map__set_max_entries(skel->maps.sqlite_runs, 1);
+	bpf_program__set_autoload(skel->progs.func_entry, p->cfg.functions);
+	bpf_program__set_autoload(skel->progs.func_exit, p->cfg.functions);
+	if (f->mode != PROBES_PERF) {
+		bpf_program__set_expected_attach_type(skel->progs.func_entry, ATTACH_UPROBE_MULTI);
+		bpf_program__set_expected_attach_type(skel->progs.func_exit, ATTACH_UPROBE_MULTI);
+	}
 	if (session) {
 		bpf_program__set_expected_attach_type(skel->progs.tls_session, ATTACH_UPROBE_SESSION);
 	} else if (f->mode == PROBES_MULTI) {
@@ -551,21 +558,26 @@ static bool is_sqlite(const struct tls_func *func)
 	return func->abi == TLS_ABI_SQLITE;
 }
 
+static bool is_named(const struct tls_func *func)
+{
+	return func->abi == TLS_ABI_FUNC;
+}
+
 /* Where a program looks at a function: at the entry and at the return of C's, at all probes of Go's as entries. */
-enum where { AT_ENTRY, AT_RETURN, AT_GO, AT_SQLITE, AT_SQLITE_RETURN };
+enum where { AT_ENTRY, AT_RETURN, AT_GO, AT_SQLITE, AT_SQLITE_RETURN, AT_NAMED, AT_NAMED_END, AT_NAMED_RETURN };
 
 static bool is_return(enum where where)
 {
-	return where == AT_RETURN || where == AT_SQLITE_RETURN;
+	return where == AT_RETURN || where == AT_SQLITE_RETURN || where == AT_NAMED_RETURN;
 }
 
 static bool looks_at(const struct tls_func *func, enum where where)
 {
 	switch (where) {
 	case AT_ENTRY:
-		return !is_go(func) && !is_sqlite(func);
+		return !is_go(func) && !is_sqlite(func) && !is_named(func);
 	case AT_RETURN: /* a record is read before it is sealed */
-		return !is_go(func) && !is_sqlite(func) && func->role != TLS_ROLE_FREE &&
+		return !is_go(func) && !is_sqlite(func) && !is_named(func) && func->role != TLS_ROLE_FREE &&
 		       !(func->abi == TLS_ABI_AEAD && func->role == TLS_ROLE_WRITE);
 	case AT_GO:
 		return is_go(func);
@@ -573,6 +585,12 @@ static bool looks_at(const struct tls_func *func, enum where where)
 		return is_sqlite(func);
 	case AT_SQLITE_RETURN:
 		return is_sqlite(func) && func->role != SQLITE_ROLE_RESET;
+	case AT_NAMED:
+		return is_named(func) && func->role != FUNC_ROLE_END;
+	case AT_NAMED_END:
+		return is_named(func) && func->role == FUNC_ROLE_END;
+	case AT_NAMED_RETURN:
+		return is_named(func) && func->role == FUNC_ROLE_CALL;
 	}
 	return false;
 }
@@ -633,6 +651,12 @@ static int attach_links(struct probes *p, struct file *f, const char *path, unsi
 				   count);
 	if (!err)
 		err = attach_multi(f, path, skel->progs.sqlite_entry, ATTACH_UPROBE_MULTI, AT_SQLITE, first, count);
+	if (!err)
+		err = attach_multi(f, path, skel->progs.func_exit, ATTACH_UPROBE_MULTI, AT_NAMED_RETURN, first, count);
+	if (!err)
+		err = attach_multi(f, path, skel->progs.func_exit, ATTACH_UPROBE_MULTI, AT_NAMED_END, first, count);
+	if (!err)
+		err = attach_multi(f, path, skel->progs.func_entry, ATTACH_UPROBE_MULTI, AT_NAMED, first, count);
 	while (err && f->fd_count > before)
 		close(f->fds[--f->fd_count]);
 	return err;
@@ -667,24 +691,32 @@ static int attach_one(struct probes *p, struct file *f, const char *path, unsign
 		err = attach_perf(f, path, p->skel->progs.sqlite_return, AT_SQLITE_RETURN, i);
 	if (!err)
 		err = attach_perf(f, path, p->skel->progs.sqlite_entry, AT_SQLITE, i);
+	if (!err)
+		err = attach_perf(f, path, p->skel->progs.func_exit, AT_NAMED_RETURN, i);
+	if (!err)
+		err = attach_perf(f, path, p->skel->progs.func_exit, AT_NAMED_END, i);
+	if (!err)
+		err = attach_perf(f, path, p->skel->progs.func_entry, AT_NAMED, i);
 	return err ? err : attach_perf(f, path, p->skel->progs.tls_go, AT_GO, i);
 }
 
-/* Reading and writing both; or that statements run. */
+/* Reading and writing both; or that statements run; or all of a function. */
 static bool is_useful(const struct file *f)
 {
-	bool reads = false, writes = false, steps = false;
+	bool reads = false, writes = false, steps = false, named = false, whole = true;
 
 	for (unsigned i = 0; i < f->found.count; i++) {
 		const struct tls_func *func = &f->found.funcs[i];
 
+		named |= is_named(func);
+		whole &= !f->pub.status[i];
 		if (f->pub.status[i])
 			continue;
 		reads |= !is_sqlite(func) && func->role == TLS_ROLE_READ;
 		writes |= !is_sqlite(func) && func->role == TLS_ROLE_WRITE;
 		steps |= is_sqlite(func) && func->role == SQLITE_ROLE_STEP;
 	}
-	return steps || (reads && writes);
+	return named ? whole : steps || (reads && writes);
 }
 
 static int attach_all(struct probes *p, struct file *f, const char *path)
@@ -796,6 +828,23 @@ void probes_detach_file(struct probes *p, uint64_t dev, uint64_t ino)
 	}
 }
 
+void probes_stop_function(struct probes *p, const char *stack)
+{
+	for (struct file *f = p->files; f; f = f->next)
+		if (f->found.stack == stack) {
+			file_detach(f);
+			f->stopped = true;
+		}
+}
+
+void probes_function_calls(const struct probes *p, unsigned number, uint64_t *calls, uint64_t *untold)
+{
+	const struct func_rate *rate = &p->skel->bss->func_rates[number % LIMIT_FUNCS];
+
+	*calls = __atomic_load_n(&rate->calls, __ATOMIC_RELAXED);
+	*untold = __atomic_load_n(&rate->untold, __ATOMIC_RELAXED);
+}
+
 int probes_attach_again(struct probes *p, const char *path, uint64_t dev, uint64_t ino)
 {
 	int err = 0;
@@ -803,7 +852,7 @@ int probes_attach_again(struct probes *p, const char *path, uint64_t dev, uint64
 	for (struct file *f = p->files; f; f = f->next) {
 		int now = 0;
 
-		if (f->pub.dev == dev && f->pub.ino == ino && !f->fd_count && !f->link_count) {
+		if (f->pub.dev == dev && f->pub.ino == ino && !f->fd_count && !f->link_count && !f->stopped) {
 			memset(f->pub.status, 0, sizeof(f->pub.status));
 			now = attach_all(p, f, path);
 		}

@@ -23,6 +23,7 @@ struct probes_config {
 	bool follow_exec;	   /* -n: every exec is reported and provisionally traced */
 	bool all;		   /* -a: every process that forks or execs from now on is traced: probes_add_all() */
 	enum probes_mode mode_max; /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
+	bool functions;		   /* some are traced by name */
 	bool db;		   /* sockets that may be a database's are read too */
 	bool http;		   /* the heads of all HTTP are wanted, see probes_pass() */
 	bool force_no_dynptr;	   /* for tests */
@@ -75,6 +76,10 @@ void probes_detach_file(struct probes *p, uint64_t dev, uint64_t ino);
 int probes_attach_again(struct probes *p, const char *path, uint64_t dev, uint64_t ino);
 /* Takes the probes of the file away and sets them anew, once a file and run. 0; -EALREADY: it had its time; -errno. */
 int probes_renew_file(struct probes *p, const char *path, uint64_t dev, uint64_t ino);
+/* Functions by name (funcfind.h): the probes of the one whose found->stack this is are taken away for good; and how
+ * often the one of this number was called, and ended without a span. */
+void probes_stop_function(struct probes *p, const char *stack);
+void probes_function_calls(const struct probes *p, unsigned number, uint64_t *calls, uint64_t *untold);
 /* A record of each TLS connection of a target that moved since the last time, given as by probes_consume(). */
 void probes_wires(struct probes *p);
 

@@ -450,6 +450,50 @@ static bool push_sqlite_run(struct record *r, const uint8_t *p)
 	return true;
 }
 
+static bool push_func_call(struct record *r, const uint8_t *p)
+{
+	struct ev_func_call e;
+	struct rec_func_call call;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.begin_ns > e.h.ts_ns || e.func >= RECORD_FUNCS_MAX)
+		return false;
+	call = (struct rec_func_call){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.begin_ns = e.begin_ns,
+		.ts_ns = e.h.ts_ns,
+		.tid = e.h.tid,
+		.func = e.func,
+		.depth = e.depth,
+	};
+	if (r->sink.on_func_call)
+		r->sink.on_func_call(r->sink.ctx, &call);
+	return true;
+}
+
+static bool push_func(struct record *r, const uint8_t *p, size_t len)
+{
+	struct ev_func e;
+	struct rec_func func;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.name_len > len - sizeof(e) || !e.name_len || e.func >= RECORD_FUNCS_MAX || e.state < EV_FUNC_TRACED ||
+	    e.state > EV_FUNC_STOPPED)
+		return false;
+	func = (struct rec_func){
+		.ts_ns = e.h.ts_ns,
+		.calls = e.calls,
+		.untold = e.untold,
+		.func = e.func,
+		.state = (enum func_state)e.state,
+		.name = {(const char *)p + sizeof(e), e.name_len},
+	};
+	if (r->sink.on_func)
+		r->sink.on_func(r->sink.ctx, &func);
+	return true;
+}
+_Static_assert(FUNC_TRACED == EV_FUNC_TRACED && FUNC_STOPPED == EV_FUNC_STOPPED, "states are those of the ABI");
+
 static bool push_tool_call(struct record *r, const uint8_t *p, size_t len)
 {
 	struct ev_tool_call e;
@@ -624,6 +668,8 @@ static size_t fixed_size(unsigned kind)
 		[EV_CPU] = sizeof(struct ev_cpu),
 		[EV_SQLITE_TEXT] = sizeof(struct ev_sqlite_text),
 		[EV_SQLITE_RUN] = sizeof(struct ev_sqlite_run),
+		[EV_FUNC_CALL] = sizeof(struct ev_func_call),
+		[EV_FUNC] = sizeof(struct ev_func),
 	};
 
 	return kind <= EV_KIND_MAX ? size[kind] : 0;
@@ -673,6 +719,10 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 		return push_sqlite_text(r, p, h->size);
 	case EV_SQLITE_RUN:
 		return push_sqlite_run(r, p);
+	case EV_FUNC_CALL:
+		return push_func_call(r, p);
+	case EV_FUNC:
+		return push_func(r, p, h->size);
 	case EV_TOOL_CALL:
 		return push_tool_call(r, p, h->size);
 	case EV_SAMPLE:

@@ -10,6 +10,7 @@
 #include "base/lost.h"
 #include "base/sv.h"
 #include "base/types.h"
+#include "bpf/limits.h"
 
 struct rec_data {
 	struct conn_key conn;
@@ -191,6 +192,25 @@ struct rec_sqlite_run {
 	int32_t result;
 };
 
+/* A function that is traced by name was called, and has ended; and which function that is, as in ev_func. */
+#define RECORD_FUNCS_MAX LIMIT_FUNCS
+struct rec_func_call {
+	struct proc_key proc;
+	uint64_t begin_ns, ts_ns;
+	uint32_t tid;
+	uint32_t func;	/* below RECORD_FUNCS_MAX */
+	uint32_t depth; /* calls that are open around it, of any traced function */
+};
+
+enum func_state { FUNC_UNKNOWN, FUNC_TRACED, FUNC_NOWHERE, FUNC_REFUSED, FUNC_STOPPED };
+struct rec_func {
+	uint64_t ts_ns;
+	uint64_t calls, untold;
+	uint32_t func;	       /* below RECORD_FUNCS_MAX */
+	enum func_state state; /* not FUNC_UNKNOWN */
+	struct sv name;	       /* borrowed, never empty */
+};
+
 /* Its program was started for this tool call of a model's answer. */
 struct rec_tool_call {
 	struct proc_key proc;
@@ -286,6 +306,8 @@ struct record_sink {
 	void (*on_sampling)(void *ctx, const struct rec_sampling *r);
 	void (*on_sqlite_text)(void *ctx, const struct rec_sqlite_text *r);
 	void (*on_sqlite_run)(void *ctx, const struct rec_sqlite_run *r);
+	void (*on_func_call)(void *ctx, const struct rec_func_call *r);
+	void (*on_func)(void *ctx, const struct rec_func *r);
 };
 
 struct record {

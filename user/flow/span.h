@@ -13,6 +13,7 @@
 #include "base/lost.h"
 #include "flow/agent/agents.h"
 #include "flow/db/command.h"
+#include "flow/functions.h"
 #include "flow/http/operation.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
@@ -22,14 +23,15 @@
 #define SPAN_INSTANTS_MAX     256	 /* of one span; later ones are only in args.retransmits */
 
 enum span_track {
-	SPAN_LLM,     /* lanes of concurrent requests (synthetic tids above 5000000) */
-	SPAN_MCP,     /* lanes of concurrent requests of MCP */
-	SPAN_DB,      /* lanes of concurrent database commands */
-	SPAN_HTTP,    /* lanes of concurrent HTTP requests, served and called */
-	SPAN_NETWORK, /* lanes of connection set-ups that no call paid for */
-	SPAN_TURN,    /* lanes of turns */
-	SPAN_TOOL,    /* lanes of tool calls */
-	SPAN_PROCESS, /* tid = pid: life of a process. Made by trace.c from the process table, never pushed */
+	SPAN_LLM,      /* lanes of concurrent requests (synthetic tids above 5000000) */
+	SPAN_MCP,      /* lanes of concurrent requests of MCP */
+	SPAN_DB,       /* lanes of concurrent database commands */
+	SPAN_HTTP,     /* lanes of concurrent HTTP requests, served and called */
+	SPAN_FUNCTION, /* lanes of calls of functions that are traced by name: concurrent, or nested */
+	SPAN_NETWORK,  /* lanes of connection set-ups that no call paid for */
+	SPAN_TURN,     /* lanes of turns */
+	SPAN_TOOL,     /* lanes of tool calls */
+	SPAN_PROCESS,  /* tid = pid: life of a process. Made by trace.c from the process table, never pushed */
 };
 
 struct span_phase {
@@ -100,6 +102,9 @@ int span_from_db(struct span *out, const struct db_command *c, uint32_t shown_pi
 
 /* An HTTP exchange as a span. 0 or -ENOMEM (*out is empty). */
 int span_from_http(struct span *out, const struct http_operation *o, uint32_t shown_pid);
+
+/* A call of a function that is traced by name (BINARY:SYMBOL). 0 or -ENOMEM (*out is empty). */
+int span_from_function(struct span *out, const struct rec_func_call *c, const char *name, uint32_t shown_pid);
 
 /* A turn, and a tool call. 0 or -ENOMEM (*out is empty). */
 int span_from_turn(struct span *out, const struct turn *t);

@@ -123,6 +123,41 @@ int span_from_db(struct span *out, const struct db_command *c, uint32_t shown_pi
 	return err;
 }
 
+static int function_args(struct span *out, const struct rec_func_call *c, const char *name)
+{
+	const char *colon = strchr(name, ':');
+	struct buf text;
+	struct json j;
+
+	buf_init(&text, 0); /* bounded by the limit of each text */
+	json_init(&j, &text);
+	json_object(&j, NULL);
+	if (colon)
+		json_string(&j, "binary", (struct sv){name, (size_t)(colon - name)});
+	json_uint(&j, "depth", c->depth);
+	json_uint(&j, "os_tid", c->tid);
+	json_end_object(&j);
+	return span_take_args(out, &j, &text);
+}
+
+int span_from_function(struct span *out, const struct rec_func_call *c, const char *name, uint32_t shown_pid)
+{
+	const char *colon = strchr(name, ':');
+	int err;
+
+	*out = (struct span){.pid = shown_pid,
+			     .track = SPAN_FUNCTION,
+			     .cat = "function",
+			     .begin_ns = c->begin_ns,
+			     .end_ns = c->ts_ns,
+			     .first_token_ns = UNKNOWN_NS};
+	out->name = strndup(colon ? colon + 1 : name, SPAN_NAME_BYTES);
+	err = out->name ? function_args(out, c, name) : -ENOMEM;
+	if (err)
+		span_release(out);
+	return err;
+}
+
 static int setup_args(struct span *out, const struct span_setup *s)
 {
 	struct buf text;

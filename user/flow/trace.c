@@ -11,18 +11,19 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define LANE_TID	 5000001u /* above the largest pid_max (4194304): never a real thread */
-#define LANE_TID_MCP	 5100001u /* room for EXCHANGE_MAX (65536) lanes below */
-#define LANE_TID_NETWORK 5200001u /* and for MCP_OPEN_MAX (65536) */
-#define LANE_TID_TURN	 5300001u
-#define LANE_TID_TOOL	 5400001u
-#define LANE_TID_DB	 5500001u
-#define LANE_TID_HTTP	 5600001u
-#define SELF_PID	 9999999u   /* of events that belong to no process; below the synthetic pids of proc.h */
-#define SAMPLE_GAP_NS	 100000000u /* at most ten samples a second of one counter */
-#define FLUSH_BYTES	 32768u
-#define ARGV_MAX	 64
-#define ARGV_BYTES	 256
+#define LANE_TID	  5000001u /* above the largest pid_max (4194304): never a real thread */
+#define LANE_TID_MCP	  5100001u /* room for EXCHANGE_MAX (65536) lanes below */
+#define LANE_TID_NETWORK  5200001u /* and for MCP_OPEN_MAX (65536) */
+#define LANE_TID_TURN	  5300001u
+#define LANE_TID_TOOL	  5400001u
+#define LANE_TID_DB	  5500001u
+#define LANE_TID_HTTP	  5600001u
+#define LANE_TID_FUNCTION 5700001u
+#define SELF_PID	  9999999u   /* of events that belong to no process; below the synthetic pids of proc.h */
+#define SAMPLE_GAP_NS	  100000000u /* at most ten samples a second of one counter */
+#define FLUSH_BYTES	  32768u
+#define ARGV_MAX	  64
+#define ARGV_BYTES	  256
 
 /* Viewers compute in doubles: 2^42 us is the last power of two where one is still exact to 1 ns (50 days). */
 #define TS_MAX_NS 4398046511000000u
@@ -38,6 +39,7 @@ static const struct {
 	[SPAN_MCP] = {"MCP requests", 210000},
 	[SPAN_DB] = {"database commands", 245000},
 	[SPAN_HTTP] = {"HTTP requests", 262500},
+	[SPAN_FUNCTION] = {"functions", 271000},
 	[SPAN_NETWORK] = {"connections", 280000},
 };
 #define SUB_AGENT_ORDER 350000u
@@ -168,7 +170,7 @@ static uint32_t track_tid(uint8_t track, uint32_t lane, uint32_t pid)
 	static const uint32_t first[] = {[SPAN_LLM] = LANE_TID,	      [SPAN_MCP] = LANE_TID_MCP,
 					 [SPAN_DB] = LANE_TID_DB,     [SPAN_NETWORK] = LANE_TID_NETWORK,
 					 [SPAN_TURN] = LANE_TID_TURN, [SPAN_TOOL] = LANE_TID_TOOL,
-					 [SPAN_HTTP] = LANE_TID_HTTP};
+					 [SPAN_HTTP] = LANE_TID_HTTP, [SPAN_FUNCTION] = LANE_TID_FUNCTION};
 
 	return track == SPAN_PROCESS ? pid : first[track] + lane;
 }
@@ -1146,6 +1148,8 @@ static void put_metadata(struct writing *w)
 		json_raw(&j, "attach", m->attach_json);
 	if (m->verdict_json.ptr)
 		json_raw(&j, "verdict", m->verdict_json);
+	if (m->functions)
+		functions_json(m->functions, &j);
 	if (m->self_json.ptr)
 		json_raw(&j, "self", m->self_json);
 	json_end_object(&j);

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "counters.h"
+#include "functions.h"
 #include "proc.h"
 #include "span.h"
 
@@ -25,12 +26,13 @@ struct trace_meta {
 	size_t agent_name_count;
 	uint64_t max_events; /* counter samples that are more are left out, the oldest first; 0: no limit */
 	const struct lost *lost;
-	const struct counters *counters; /* NULL: none */
-	bool callers_only;		 /* processes without a model call are left out */
-	struct sv attach_json;		 /* array text: chosen probe sites and classes; absent: none */
-	struct sv verdict_json;		 /* object text; absent: none */
-	struct sv self_json;		 /* object text: what tracing cost; absent: none */
-	struct sv profile_json;		 /* object text: samples, see flow/profile.h; absent or empty: none */
+	const struct counters *counters;   /* NULL: none */
+	bool callers_only;		   /* processes without a model call are left out */
+	struct sv attach_json;		   /* array text: chosen probe sites and classes; absent: none */
+	struct sv verdict_json;		   /* object text; absent: none */
+	struct sv self_json;		   /* object text: what tracing cost; absent: none */
+	const struct functions *functions; /* NULL: none is traced by name */
+	struct sv profile_json;		   /* object text: samples, see flow/profile.h; absent or empty: none */
 };
 
 struct trace_sink {
