@@ -1441,6 +1441,22 @@ static const char *name_process(void *ctx, const struct proc_key *key, uint32_t 
 	return proc->agent ? proc->agent : proc->name;
 }
 
+/* What was asked for beside calls of models. What is sampled the profile says. */
+static void name_axes(const struct pipeline_config *cfg, struct trace_meta *meta)
+{
+	const struct {
+		bool on;
+		const char *name;
+	} all[] = {{cfg->db, "db"}};
+	size_t n = 0;
+
+	memset(meta->axes, 0, sizeof(meta->axes));
+	_Static_assert(ARRAY_SIZE(all) <= TRACE_AXES_MAX, "one place each");
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (all[i].on)
+			meta->axes[n++] = all[i].name;
+}
+
 int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t now_ns, const struct trace_sink *sink)
 {
 	struct lost scratch = {0}; /* a snapshot that is cut loses nothing */
@@ -1468,6 +1484,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	meta->now_ns = now_ns;
 	meta->max_events = p->cfg.max_events;
 	spans_show(p->spans, p->cfg.max_events - spans_events(s.spans)); /* what is open comes first */
+	name_axes(&p->cfg, meta);
 	meta->call_count = p->call_count;
 	meta->callers_only = p->cfg.callers_only;
 	meta->agent_count = agents_count(p->agents);

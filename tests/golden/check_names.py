@@ -30,7 +30,7 @@ SECTIONS = {
     "`tool: NAME`": ["user/flow/span_agent.c:tool_args"],
     "`undecoded`": ["user/flow/span_other.c:unread_args", "user/flow/span_args.c"],
     "`exec NAME`": ["user/flow/trace.c:put_process_args", "user/flow/trace.c:put_argv", "user/flow/trace.c:put_chain"],
-    "`metadata`": ["user/flow/trace.c:put_metadata", "user/flow/trace.c:put_lost"],
+    "`metadata`": ["user/flow/trace.c:put_metadata", "user/flow/trace.c:put_axes", "user/flow/trace.c:put_lost"],
 }
 KEY = re.compile(r'\b(?:json_\w+|span_put_\w+|put_meta_text)\(\s*&?j,\s*(?:\n\s*)?"([a-z0-9_.]+)"')
 EITHER = re.compile(r'span_put_\w+\(&?j, [^;]*?\? "([a-z_]+)" : "([a-z_]+)", ')

@@ -458,6 +458,8 @@ static void other_knobs(void **state)
 		{BEGIN OTHERS "],\"metadata\":" METADATA, BEGIN OTHERS "],\"metadata\":{\"duration_ms\":3000}}\n",
 		 "duration"},
 		{BEGIN OTHERS "],\"metadata\":{}}\n", BEGIN OTHERS "],\"metadata\":{}}\n", "not told"},
+		{BEGIN OTHERS "],\"metadata\":{\"axes\":[\"db\"]}}\n", BEGIN OTHERS "],\"metadata\":{\"axes\":[]}}\n",
+		 "taken with db and calls only"},
 	};
 
 	(void)state;

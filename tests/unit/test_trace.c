@@ -727,6 +727,7 @@ static void metadata_says_it_all(void **state)
 	r.meta.self_json = SV("{\"cpu_ms\":1}");
 	memset(long_command, 0x7f, 100000);
 	r.meta.command = long_command;
+	r.meta.axes[0] = "db";
 	run_write(&r);
 	m = json_get(r.doc, "metadata");
 	lost = json_get(m, "lost");
@@ -735,6 +736,8 @@ static void metadata_says_it_all(void **state)
 	assert_string_equal(json_get_string(m, "boot_to_unix_ns").ptr, "1700000000000000000");
 	assert_string_equal(json_get_string(m, "clock").ptr, "boottime");
 	assert_string_equal(json_get_string(m, "host").ptr, "testhost");
+	assert_int_equal(cJSON_GetArraySize(json_get(m, "axes")), 1);
+	assert_string_equal(cJSON_GetArrayItem(json_get(m, "axes"), 0)->valuestring, "db");
 	assert_int_equal(json_get_string(m, "command").len, TRACE_COMMAND_BYTES);
 	assert_int_equal(cJSON_GetArraySize(lost), LOST_COUNT);
 	for (int i = 0; i < LOST_COUNT; i++)

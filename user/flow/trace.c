@@ -1120,6 +1120,14 @@ static void put_lost(struct json *j, const struct lost *l)
 	json_uint(j, "ignored_bytes", l ? l->ignored_bytes : 0);
 }
 
+static void put_axes(struct json *j, const struct trace_meta *m)
+{
+	json_array(j, "axes");
+	for (size_t i = 0; i < TRACE_AXES_MAX && m->axes[i]; i++)
+		json_string(j, NULL, sv_of(m->axes[i]));
+	json_end_array(j);
+}
+
 static void put_metadata(struct writing *w)
 {
 	const struct trace_meta *m = w->meta;
@@ -1138,6 +1146,7 @@ static void put_metadata(struct writing *w)
 	put_meta_text(&j, "host", m->host);
 	put_meta_text(&j, "kernel", m->kernel);
 	put_meta_text(&j, "command", m->command);
+	put_axes(&j, m);
 	json_string(&j, "clock", SV("boottime"));
 	snprintf(offset, sizeof(offset), "%" PRId64, m->boot_to_unix_ns);
 	put_meta_text(&j, "boot_to_unix_ns", m->boot_to_unix_ns ? offset : NULL);

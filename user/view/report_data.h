@@ -115,6 +115,8 @@ struct report {
 	double window_ns;	 /* of sampling, 0: not known */
 	double lost;		 /* of everything */
 	char *verdict;		 /* owned; NULL: none */
+	char axes[64];		 /* "db http": what it was taken with */
+	bool axes_told;		 /* older traces do not say */
 	uint64_t random;
 };
 

@@ -45,6 +45,14 @@ static int check_knobs(const struct report *a, const struct report *b, char why[
 			      b->period_ns ? 1e9 / b->period_ns : 0, " Hz");
 	if (a->off_cpu_min_ns != b->off_cpu_min_ns)
 		return refuse(why, "--off-cpu, shortest wait", a->off_cpu_min_ns / 1e6, b->off_cpu_min_ns / 1e6, " ms");
+	if (a->axes_told && b->axes_told && strcmp(a->axes, b->axes)) {
+		char x[64], y[64];
+
+		snprintf(why, 160, "their knobs differ: taken with %s and %s",
+			 a->axes[0] ? log_safe(x, sizeof(x), sv_of(a->axes)) : "calls only",
+			 b->axes[0] ? log_safe(y, sizeof(y), sv_of(b->axes)) : "calls only");
+		return -EINVAL;
+	}
 	if (!a->duration_ms || !b->duration_ms)
 		return refuse(why, "how long they took is not told:", a->duration_ms / 1e3, b->duration_ms / 1e3, " s");
 	if (a->duration_ms > DURATIONS_MAX * b->duration_ms || b->duration_ms > DURATIONS_MAX * a->duration_ms)

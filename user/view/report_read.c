@@ -272,6 +272,19 @@ static int finish_profile(struct report *r)
 
 /* --- lines ------------------------------------------------------------------------------------------------------- */
 
+static void take_axes(struct report *r, const cJSON *axes)
+{
+	const cJSON *item;
+
+	r->axes_told = cJSON_IsArray(axes);
+	cJSON_ArrayForEach (item, axes) {
+		size_t len = strlen(r->axes);
+
+		snprintf(r->axes + len, sizeof(r->axes) - len, "%s%s", len ? " " : "",
+			 cJSON_IsString(item) ? item->valuestring : "");
+	}
+}
+
 static int take_metadata(struct report *r, struct sv line)
 {
 	struct sv body = {line.ptr, line.len ? line.len - 1 : 0};
@@ -284,6 +297,7 @@ static int take_metadata(struct report *r, struct sv line)
 	if (!doc)
 		return refuse(r, "its metadata is no JSON object");
 	r->duration_ms = report_member(doc, "duration_ms", 0);
+	take_axes(r, json_get(doc, "axes"));
 	lost = json_get(doc, "lost");
 	cJSON_ArrayForEach (item, lost)
 		r->lost += number(item, 0);
