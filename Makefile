@@ -162,9 +162,9 @@ UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/atta
 	user/attach/elf.c
 UNIT_tlsfind_go := $(UNIT_tlsfind)
 UNIT_tlsfind_anchor := $(UNIT_tlsfind)
-UNIT_target := user/attach/target.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
+UNIT_target := user/attach/target.c user/attach/target_name.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
 UNIT_options := user/options.c user/view/report_by.c $(UNIT_funcfind)
-UNIT_targets := user/targets.c user/attach/target.c user/attach/elf.c
+UNIT_targets := user/targets.c user/attach/target.c user/attach/target_name.c user/attach/elf.c
 UNIT_abi :=
 
 UNIT_TESTS := $(patsubst tests/unit/test_%.c,%,$(sort $(wildcard tests/unit/test_*.c)))

@@ -301,6 +301,7 @@ static void tap_exit(void *ctx, const struct rec_exit *r)
 
 struct add_ctx {
 	struct session *s;
+	struct target_names *names; /* of --name; NULL: none */
 	unsigned count;
 	int err;
 };
@@ -337,6 +338,8 @@ static void on_tree(void *ctx, const struct proc_stat *p)
 	int err = add_process(a->s, p);
 
 	a->count += !err;
+	if (!err && a->names && target_names_add(a->names, p))
+		a->err = -ENOMEM;
 	/* Of the process that was asked for; its children may come and go. */
 	if (err && !a->count)
 		a->err = err;
@@ -387,15 +390,65 @@ static int add_pids(struct session *s)
 	return 0;
 }
 
+/* "sh[7] (a shell), node[8] (…) only start it" */
+static void name_wrappers(const struct target_names *n, pid_t real, char *out, size_t size)
+{
+	char safe[64];
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (size_t i = 0; i < n->count && len < size - 1; i++) {
+		const struct target_named *t = &n->list[i];
+
+		if (t->wraps && t->real == real)
+			len += (size_t)snprintf(out + len, size - len, "%s%s[%d] (%s)",
+						len ? ", " : "; it is started by ",
+						log_safe(safe, sizeof(safe), sv_of(t->name)), (int)t->pid,
+						target_starter_text(t->wraps));
+	}
+}
+
+#define NAMES_TOLD 8
+
+/* Who was meant, and why; the trace is called by the first one. */
+static void tell_names(struct session *s, const struct target_names *n)
+{
+	char wrappers[512], safe[64];
+	struct proc_stat first;
+	unsigned told = 0;
+
+	for (size_t i = 0; i < n->count; i++) {
+		const struct target_named *t = &n->list[i];
+
+		if (!t->meant)
+			continue;
+		if (!told && !target_read(t->pid, &first))
+			s->first = first;
+		if (told++ >= NAMES_TOLD)
+			continue;
+		name_wrappers(n, t->pid, wrappers, sizeof(wrappers));
+		log_info("-n: %s[%d], by %s%s", log_safe(safe, sizeof(safe), sv_of(t->name)), (int)t->pid,
+			 target_by_text(t->by), wrappers);
+	}
+	if (told > NAMES_TOLD)
+		log_info("-n: and %u more", told - NAMES_TOLD);
+}
+
 static int add_names(struct session *s)
 {
-	struct add_ctx a = {.s = s};
+	struct target_names names;
+	struct add_ctx a = {.s = s, .names = &names};
 	struct discover_result r = discover_system(s->discover);
-	int err = target_each(on_every, &a);
+	int err;
 
+	target_names_init(&names, &s->filter);
+	err = target_each(on_every, &a);
 	count_untraced(s, &r);
 	if (!err && a.count == 0)
 		log_info("no process matches '%s' yet: waiting for one", s->o->name);
+	target_names_solve(&names);
+	tell_names(s, &names);
+	target_names_release(&names);
 	return err;
 }
 

@@ -151,6 +151,34 @@ def short_lived():
     check_nothing_lost(perfbpf)
 
 
+def wrapped(server, program, number):
+    """A shell script of the program's name starts it and waits, as launchers of packages do."""
+    script = program + ".sh"
+    with open(script, "w", encoding="ascii") as f:
+        f.write(f'"{program}" "$@"\nexit $?\n')
+    return Client(["sh", script, *client_of(server, "--wait", "--id", f"wrapped{number}", "--knobs", "tokens=1")[1:]])
+
+
+@case
+def wrappers():
+    """-n: of a script and the program that it starts, the program is meant; several are all traced"""
+    server = Server()
+    program = named_client()
+    clients = [wrapped(server, program, number) for number in range(2)]
+    perfbpf = Perfbpf("-n", os.path.basename(program), output=False, cwd=e2e.directory())
+    for client in clients:
+        line = (f"-n: {os.path.basename(program)}[{client.pid}], by its program's name; "
+                f"it is started by {os.path.basename(program)}.sh[{client.child.pid}] (a shell)")
+        assert line in perfbpf.err(), perfbpf.err()
+        client.go()
+    for client in clients:
+        assert client.finish() == 0, client.lines
+    assert perfbpf.end(signal.SIGINT) == 0
+    assert {c["pid"] for c in perfbpf.calls()} == {client.pid for client in clients}, perfbpf.calls()
+    name = os.path.basename(re.search(r"perfbpf-client\S+\.json", perfbpf.err()).group())
+    assert any(name.startswith(f"perfbpf-{os.path.basename(program)}-{c.pid}-") for c in clients), name
+
+
 @case
 def number_used_again():
     """two programs with one process id stay two"""

@@ -319,6 +319,130 @@ static void names(void **state)
 	}
 }
 
+/* --- who is meant */
+
+struct told {
+	pid_t pid, ppid;
+	uint64_t start_s;
+	struct sv exe, args;
+};
+
+static void put(struct target_names *n, const struct told *t)
+{
+	static struct proc_stat p;
+
+	memset(&p, 0, sizeof(p));
+	p.pid = t->pid;
+	p.ppid = t->ppid;
+	p.start_ns = t->start_s * 1000000000;
+	memcpy(p.exe, t->exe.ptr, t->exe.len);
+	memcpy(p.args, t->args.ptr, t->args.len);
+	p.args_len = t->args.len;
+	assert_int_equal(target_names_add(n, &p), 0);
+	assert_int_equal(target_names_add(n, &p), 0); /* once */
+}
+
+#define SH	  SV("/usr/bin/dash")
+#define NODE	  SV("/usr/bin/node")
+#define PROCESSES 5
+
+static void wrappers(void **state)
+{
+	static const struct {
+		const char *pattern, *log; /* PID=REAL of wrappers, those that are meant with their reason */
+		struct told all[PROCESSES];
+	} cases[] = {
+		{"agent",
+		 "1=2 2:its program's name", /* a shell that carries the name in its command line */
+		 {{1, 0, 1, SH, ARGS("sh\0-c\0agent --fast; true")},
+		  {2, 1, 1, SV("/opt/agent"), ARGS("agent\0--fast")}}},
+		{"agent",
+		 "1=3 2=3 3:its program's name", /* npx, its shell, the program */
+		 {{1, 0, 1, NODE, ARGS("node\0/usr/bin/npx\0agent")},
+		  {2, 1, 9, SH, ARGS("sh\0-c\0agent")},
+		  {3, 2, 9, SV("/opt/agent"), ARGS("/opt/agent")}}},
+		{"codex",
+		 "1=2 2:its program's name", /* a script that starts a native program */
+		 {{1, 0, 1, NODE, ARGS("node\0/usr/bin/codex")},
+		  {2, 1, 2, SV("/lib/codex-x86_64/codex"), ARGS("/lib/codex-x86_64/codex")}}},
+		{"MyApp",
+		 "1=2 2:its program's name",
+		 {{1, 0, 1, SV("/usr/bin/dotnet"), ARGS("dotnet\0run\0--project\0MyApp")},
+		  {2, 1, 30, SV("/src/bin/MyApp"), ARGS("/src/bin/MyApp")}}},
+		{"^dotnet$",
+		 "1=2 2:the program that starts it", /* what is run has another name */
+		 {{1, 0, 1, SV("/usr/bin/dotnet"), ARGS("dotnet\0run")},
+		  {2, 1, 30, SV("/src/MyApp"), ARGS("/src/MyApp")}}},
+		{"^dotnet$", "1:its program's name", {{1, 0, 1, SV("/usr/bin/dotnet"), ARGS("dotnet\0app.dll")}}},
+		{"claude",
+		 "1:its script's name 2:its script's name", /* a sub-agent of its own kind */
+		 {{1, 0, 1, NODE, ARGS("node\0/usr/bin/claude")}, {2, 1, 5, NODE, ARGS("node\0/usr/bin/claude\0-p")}}},
+		{"agent",
+		 "1:its script's name 2:its script's name 4:its command line",
+		 /* several; a child that it does not name */
+		 {{1, 0, 1, NODE, ARGS("node\0agent.js")},
+		  {2, 0, 1, SV("/usr/bin/python3"), ARGS("python3\0agent.py")},
+		  {3, 1, 2, SV("/usr/bin/git"), ARGS("git\0status")},
+		  {4, 0, 2, SV("/usr/bin/tail"), ARGS("tail\0-f\0agent.log")}}},
+		{"agent",
+		 "1:its script's name", /* a script's work is not what it wraps */
+		 {{1, 0, 1, SH, ARGS("sh\0/opt/agent.sh")},
+		  {2, 1, 60, SV("/usr/bin/curl"), ARGS("curl\0https://api")}}},
+		{"agent",
+		 "1=2 2:the program that starts it", /* a script that ends in a program of another name */
+		 {{1, 0, 1, SH, ARGS("sh\0/usr/bin/agent")}, {2, 1, 1, NODE, ARGS("node\0main.js")}}},
+		{"^bash$",
+		 "1:its program's name",
+		 {{1, 0, 1, SV("/bin/bash"), ARGS("bash")}, {2, 1, 1, SV("/bin/ls"), ARGS("ls")}}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct target_filter f;
+		struct target_names n;
+		char log[256] = "", why[64];
+		size_t len = 0;
+
+		assert_int_equal(target_filter_init(&f, cases[i].pattern, why, sizeof(why)), 0);
+		target_names_init(&n, &f);
+		for (size_t k = 0; k < PROCESSES && cases[i].all[k].pid; k++)
+			put(&n, &cases[i].all[k]);
+		target_names_solve(&n);
+		for (size_t k = 0; k < n.count; k++) {
+			const struct target_named *t = &n.list[k];
+
+			if (t->wraps)
+				len += (size_t)snprintf(log + len, sizeof(log) - len, " %d=%d", t->pid, t->real);
+			else if (t->meant)
+				len += (size_t)snprintf(log + len, sizeof(log) - len, " %d:%s", t->pid,
+							target_by_text(t->by));
+		}
+		if (strcmp(log + 1, cases[i].log))
+			fail_msg("case %zu: '%s' is not '%s'", i, log + 1, cases[i].log);
+		target_names_release(&n);
+		target_filter_release(&f);
+	}
+}
+
+/* What /proc shows while processes change: a circle. */
+static void wrappers_in_a_circle(void **state)
+{
+	static const struct told all[] = {{1, 2, 1, SH, ARGS("sh\0-c\0agent")}, {2, 1, 1, SH, ARGS("sh\0-c\0agent")}};
+	struct target_filter f;
+	struct target_names n;
+	char why[64];
+
+	(void)state;
+	assert_int_equal(target_filter_init(&f, "agent", why, sizeof(why)), 0);
+	target_names_init(&n, &f);
+	put(&n, &all[0]);
+	put(&n, &all[1]);
+	target_names_solve(&n);
+	assert_true(n.list[0].meant || n.list[1].meant);
+	target_names_release(&n);
+	target_filter_release(&f);
+}
+
 static void bad_patterns(void **state)
 {
 	struct target_filter f;
@@ -683,6 +807,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_tree_parents_first),
 		cmocka_unit_test(names),
 		cmocka_unit_test(bad_patterns),
+		cmocka_unit_test(wrappers),
+		cmocka_unit_test(wrappers_in_a_circle),
 		cmocka_unit_test(never_its_own_starters),
 		cmocka_unit_test(cache_files),
 		cmocka_unit_test(a_cache_cut_or_changed_anywhere),

@@ -63,6 +63,47 @@ bool target_filter_match(const struct target_filter *f, pid_t pid, struct sv exe
 /* The part of it that looks at the process alone. */
 bool target_filter_match_text(const struct target_filter *f, struct sv exe, struct sv args);
 
+/*
+ * Of all that carry the name: who is meant, and who only starts it. Shells, sudo and its like, package runners (npx,
+ * "dotnet run") and interpreters whose script starts a native program carry the name of what they start. All of them
+ * are traced; the meant ones are who the user asked for.
+ */
+enum target_by { TARGET_BY_NOTHING, TARGET_BY_PROGRAM, TARGET_BY_SCRIPT, TARGET_BY_COMMAND_LINE };
+enum target_starter {
+	TARGET_NO_STARTER,
+	TARGET_SHELL,
+	TARGET_ELEVATOR, /* sudo, env, timeout … */
+	TARGET_RUNNER,	 /* of packages */
+	TARGET_LAUNCHER, /* a script that starts a native program */
+};
+/* Static text for the user: "its program's name", "a shell". */
+const char *target_by_text(enum target_by by);
+const char *target_starter_text(enum target_starter starter);
+
+struct target_named {
+	pid_t pid, ppid;
+	uint64_t start_ns;
+	char name[64];		     /* captured text */
+	enum target_by by;	     /* what the pattern matches; NOTHING: it is a child of one that it matches */
+	enum target_starter starter; /* what it would be, if it started another program */
+	enum target_starter wraps;   /* what it is; NO_STARTER: no wrapper */
+	bool interpreter;
+	bool meant;
+	pid_t real; /* whom it starts; itself */
+};
+
+struct target_names {
+	const struct target_filter *filter; /* borrowed */
+	struct target_named *list;	    /* owned */
+	size_t count, room;
+};
+
+void target_names_init(struct target_names *n, const struct target_filter *f);
+void target_names_release(struct target_names *n);
+/* One that is traced; parents before children. 0 or -ENOMEM. */
+int target_names_add(struct target_names *n, const struct proc_stat *p);
+void target_names_solve(struct target_names *n);
+
 /* Files whose TLS a program may use before it runs: the program itself, its interpreter (#!, PT_INTERP), what ld.so
  * would map (DT_NEEDED, RPATH, ld.so.cache), and every TLS library of ld.so.cache (dlopen'ed later by interpreters).
  * Absolute paths, each file once. Nothing is executed. 0 or -errno (-ENOENT: no such program in PATH, -EACCES: only
