@@ -146,11 +146,15 @@ class Redis(Database):
 def trace(driver, connect, steps, *options, modules=()):
     for module in modules:
         e2e.need_module(module)
+    return trace_program(f"{PYTHON} {DRIVERS} {driver}", connect, steps, *options)
+
+
+def trace_program(program, connect, steps, *options):
     todo = os.path.join(e2e.directory(), "todo.json")
     with open(todo, "w", encoding="utf-8") as f:
         json.dump({"connect": connect, "steps": steps}, f)
     os.chmod(todo, 0o644)
-    perfbpf = Perfbpf("--db", *options, command=["sh", "-c", f"exec {PYTHON} {DRIVERS} {driver} < {todo}"])
+    perfbpf = Perfbpf("--db", *options, command=["sh", "-c", f"exec {program} < {todo}"])
     assert perfbpf.end() == 0, perfbpf.err()
     for path in (perfbpf.trace_path, perfbpf.calls_path, perfbpf.err_path):
         assert CANARY not in e2e.read_text(path), f"a value is in {os.path.basename(path)}"
@@ -266,6 +270,32 @@ def postgres_extended(tls):
     have = check(trace("libpq", server.connect(tls), steps), want, "postgresql")
     slow = [r for r in have if r["dur_ms"] >= 15]
     assert len(slow) == 1 and 20 <= slow[0]["dur_ms"] <= 21 + SLACK_MS, slow
+
+
+@cases([("plain", False), ("TLS", True)])
+def postgres_node(tls):
+    """postgres.js in node: simple and extended protocol, prepared statements, many before the first answer"""
+    node, driver = shutil.which("node"), e2e.npm_program("postgres")
+    if not node:
+        raise Skip("no node")
+    server = Postgres()
+    steps = [
+        ["query", f"SELECT '{CANARY}', 4711"],
+        ["params", "SELECT $1::text, 4711", CANARY],
+        ["params", "SELECT $1::text, 4711", CANARY],
+        ["params", "SELECT pg_sleep($1)", "0.02"],
+        ["together", "SELECT g, $1::text FROM generate_series(1, 100) g", *[CANARY] * 5],
+        ["query", "SELECT FROM WHERE"],
+    ]
+    want = [
+        ("SELECT ?, ?", 1, None),
+        *[("SELECT $1::text, ?", 1, None)] * 2,
+        ("SELECT pg_sleep($1)", 1, None),
+        *[("SELECT g, $1::text FROM generate_series(?, ?) g", 100, None)] * 5,
+        ("SELECT FROM WHERE", None, "42601"),
+    ]
+    have = check(trace_program(f"{node} {DRIVERS[:-3]}.mjs {driver}/src/index.js", server.connect(tls), steps), want, "postgresql")
+    assert 20 <= have[3]["dur_ms"] <= 40 + SLACK_MS, have[3]
 
 
 @case
