@@ -1447,7 +1447,7 @@ static void name_axes(const struct pipeline_config *cfg, struct trace_meta *meta
 	const struct {
 		bool on;
 		const char *name;
-	} all[] = {{cfg->db, "db"}};
+	} all[] = {{cfg->db, "db"}, {cfg->http, "http"}};
 	size_t n = 0;
 
 	memset(meta->axes, 0, sizeof(meta->axes));

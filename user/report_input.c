@@ -109,6 +109,7 @@ static int read_capture(FILE *f, struct lines *l, const char **why)
 		.sweep_ns = OPTIONS_SWEEP_S * 1000000000ull,
 		.max_events = OPTIONS_MAX_EVENTS,
 		.db = true,
+		.http = true,
 	};
 	struct trace_sink sink = {.ctx = l, .write = push_text};
 	struct trace_meta meta = {.version = PERFBPF_VERSION, .command = ""};

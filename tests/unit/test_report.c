@@ -116,6 +116,19 @@ static void tables(void **state)
 		      (struct report_view){.by = REPORT_DB},
 		      "database commands\n   count errors    total      p50      p95      max\n"
 		      "       1      1   2.00ms   2.00ms   2.00ms   2.00ms  select ? @ postgresql\n");
+	assert_render(BEGIN "{\"ph\":\"X\",\"dur\":2000.0,\"name\":\"GET /users/:id\",\"cat\":\"http\",\"args\":{"
+			    "\"side\":\"server\",\"host\":\"me\",\"status\":500}},\n{\"ph\":\"X\",\"dur\":1000.0,"
+			    "\"name\":\"GET /\",\"cat\":\"http\",\"args\":{\"side\":\"client\",\"host\":\"you\"}}\n"
+			    "],\"metadata\":{}}\n",
+		      (struct report_view){.by = REPORT_HTTP},
+		      "HTTP requests\n   count errors    total      p50      p95      max\n"
+		      "       1      1   2.00ms   2.00ms   2.00ms   2.00ms  GET /users/:id @ served\n"
+		      "       1      0   1.00ms   1.00ms   1.00ms   1.00ms  GET / @ you\n");
+	assert_render(BEGIN "{\"ph\":\"X\",\"dur\":3000.0,\"name\":\"work\",\"cat\":\"function\",\"args\":{"
+			    "\"binary\":\"/bin/x\"}}\n],\"metadata\":{}}\n",
+		      (struct report_view){.by = REPORT_FUNC},
+		      "functions traced by name\n   count errors    total      p50      p95      max\n"
+		      "       1      0   3.00ms   3.00ms   3.00ms   3.00ms  work @ /bin/x\n");
 	assert_render(BEGIN OTHERS "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_FUNCTION},
 		      "this trace was taken without --cpu\n");
 	assert_render(BEGIN OTHERS "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_CALL},
@@ -460,6 +473,8 @@ static void other_knobs(void **state)
 		{BEGIN OTHERS "],\"metadata\":{}}\n", BEGIN OTHERS "],\"metadata\":{}}\n", "not told"},
 		{BEGIN OTHERS "],\"metadata\":{\"axes\":[\"db\"]}}\n", BEGIN OTHERS "],\"metadata\":{\"axes\":[]}}\n",
 		 "taken with db and calls only"},
+		{BEGIN OTHERS "],\"metadata\":{\"axes\":[],\"functions\":[{\"function\":\"a:b\"}]}}\n",
+		 BEGIN OTHERS "],\"metadata\":{\"axes\":[]}}\n", "taken with a:b and calls only"},
 	};
 
 	(void)state;

@@ -36,6 +36,8 @@
 	X(CALL, "call")                                                                                                \
 	X(TOOL, "tool")                                                                                                \
 	X(MCP, "mcp")                                                                                                  \
+	X(HTTP, "http")                                                                                                \
+	X(FUNC, "func") /* traced by name: -f */                                                                       \
 	X(DB, "db")                                                                                                    \
 	X(PROCESS, "process")                                                                                          \
 	X(FUNCTION, "function") /* on a processor: self and total */                                                   \

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "report.h"
 
-enum report_table { TABLE_MODEL, TABLE_TOOL, TABLE_MCP, TABLE_DB, TABLES };
+enum report_table { TABLE_MODEL, TABLE_TOOL, TABLE_MCP, TABLE_DB, TABLE_HTTP, TABLE_FUNC, TABLES };
 
 /* Parts of a verdict's wall time, in the order of doc/trace-format.md. */
 enum { PARTS = 11 };
@@ -115,7 +115,7 @@ struct report {
 	double window_ns;	 /* of sampling, 0: not known */
 	double lost;		 /* of everything */
 	char *verdict;		 /* owned; NULL: none */
-	char axes[64];		 /* "db http": what it was taken with */
+	char axes[512];		 /* "db http": what it was taken with */
 	bool axes_told;		 /* older traces do not say */
 	uint64_t random;
 };

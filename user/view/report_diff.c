@@ -46,7 +46,7 @@ static int check_knobs(const struct report *a, const struct report *b, char why[
 	if (a->off_cpu_min_ns != b->off_cpu_min_ns)
 		return refuse(why, "--off-cpu, shortest wait", a->off_cpu_min_ns / 1e6, b->off_cpu_min_ns / 1e6, " ms");
 	if (a->axes_told && b->axes_told && strcmp(a->axes, b->axes)) {
-		char x[64], y[64];
+		char x[60], y[60];
 
 		snprintf(why, 160, "their knobs differ: taken with %s and %s",
 			 a->axes[0] ? log_safe(x, sizeof(x), sv_of(a->axes)) : "calls only",

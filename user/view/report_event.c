@@ -293,6 +293,12 @@ static enum report_table table_of(const cJSON *e, const cJSON *args, char name[N
 		table = TABLE_DB;
 		what = shape.len ? shape : what;
 		of = text(json_get(args, "db.system.name"));
+	} else if (sv_eq(cat, SV("http"))) {
+		table = TABLE_HTTP;
+		of = sv_eq(text(json_get(args, "side")), SV("server")) ? SV("served") : text(json_get(args, "host"));
+	} else if (sv_eq(cat, SV("function"))) {
+		table = TABLE_FUNC;
+		of = text(json_get(args, "binary"));
 	} else {
 		return TABLES;
 	}

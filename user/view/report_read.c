@@ -272,17 +272,22 @@ static int finish_profile(struct report *r)
 
 /* --- lines ------------------------------------------------------------------------------------------------------- */
 
-static void take_axes(struct report *r, const cJSON *axes)
+static void add_axis(struct report *r, const char *name)
 {
-	const cJSON *item;
+	size_t len = strlen(r->axes);
+
+	snprintf(r->axes + len, sizeof(r->axes) - len, "%s%s", len ? " " : "", name);
+}
+
+static void take_axes(struct report *r, const cJSON *doc)
+{
+	const cJSON *axes = json_get(doc, "axes"), *item;
 
 	r->axes_told = cJSON_IsArray(axes);
-	cJSON_ArrayForEach (item, axes) {
-		size_t len = strlen(r->axes);
-
-		snprintf(r->axes + len, sizeof(r->axes) - len, "%s%s", len ? " " : "",
-			 cJSON_IsString(item) ? item->valuestring : "");
-	}
+	cJSON_ArrayForEach (item, axes)
+		add_axis(r, cJSON_IsString(item) ? item->valuestring : "");
+	cJSON_ArrayForEach (item, json_get(doc, "functions"))
+		add_axis(r, text(json_get(item, "function")).len ? json_get(item, "function")->valuestring : "-f");
 }
 
 static int take_metadata(struct report *r, struct sv line)
@@ -297,7 +302,7 @@ static int take_metadata(struct report *r, struct sv line)
 	if (!doc)
 		return refuse(r, "its metadata is no JSON object");
 	r->duration_ms = report_member(doc, "duration_ms", 0);
-	take_axes(r, json_get(doc, "axes"));
+	take_axes(r, doc);
 	lost = json_get(doc, "lost");
 	cJSON_ArrayForEach (item, lost)
 		r->lost += number(item, 0);

@@ -92,6 +92,20 @@ const struct report_axis report_axis_db = {.title = "database commands",
 					   .compared = compared,
 					   ROWS_AXIS};
 
+/* Whose: the host that was asked, or "served". */
+const struct report_axis report_axis_http = {.title = "HTTP requests",
+					     .table = TABLE_HTTP,
+					     .of = "whose",
+					     .columns = columns,
+					     .compared = compared,
+					     ROWS_AXIS};
+const struct report_axis report_axis_func = {.title = "functions traced by name",
+					     .table = TABLE_FUNC,
+					     .of = "binary",
+					     .columns = columns,
+					     .compared = compared,
+					     ROWS_AXIS};
+
 /* --- models ------------------------------------------------------------------------------------------------------ */
 
 static const struct report_column model_columns[] = {
