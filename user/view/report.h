@@ -74,7 +74,7 @@ struct report_view {
 	enum report_by by;
 	unsigned top; /* rows of a table */
 	bool total;   /* functions by total, not by self */
-	bool json;    /* instead of text: doc/trace-format.md */
+	bool json;    /* instead of text: doc/report-format.md */
 };
 
 /* Each: 0, or -errno of the buffer, -ENOMEM. Text is fit for a terminal. */
