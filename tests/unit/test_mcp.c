@@ -768,15 +768,40 @@ static void test_no_memory(void **state)
 	}
 }
 
+/* A new server is asked to initialize first: what is asked before that could be seen is counted. */
+static void missed_beginnings(void **state)
+{
+	static const struct {
+		bool fresh;
+		const char *first;
+		unsigned lost;
+	} cases[] = {{true, INITIALIZE "\n", 0}, {true, LIST "\n", 1}, {false, LIST "\n", 0}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct tlog log = {0};
+		struct stdio *s = open_stdio(&log, NULL);
+		struct stamp at = {.entry_ns = MS, .ts_ns = MS};
+
+		s->conn.fresh = cases[i].fresh;
+		push_stdio(s, DIR_TX, (const uint8_t *)cases[i].first, strlen(cases[i].first), &at);
+		push_stdio(s, DIR_TX, (const uint8_t *)CALL("9", "x") "\n", strlen(CALL("9", "x") "\n"), &at);
+		assert_int_equal(s->lost.n[LOST_LATE], cases[i].lost);
+		close_stdio(s, &log);
+		tlog_free(&log);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cuts),	     cmocka_unit_test(test_gaps),
-		cmocka_unit_test(test_ends),	     cmocka_unit_test(test_others),
-		cmocka_unit_test(test_both_ends),    cmocka_unit_test(test_texts),
-		cmocka_unit_test(test_bounds),	     cmocka_unit_test(test_http),
-		cmocka_unit_test(test_other_stream), cmocka_unit_test(test_http_ends),
-		cmocka_unit_test(test_http_bounds),  cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(missed_beginnings), cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_gaps),	     cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_others),	     cmocka_unit_test(test_both_ends),
+		cmocka_unit_test(test_texts),	     cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_http),	     cmocka_unit_test(test_other_stream),
+		cmocka_unit_test(test_http_ends),    cmocka_unit_test(test_http_bounds),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

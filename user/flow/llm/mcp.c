@@ -374,10 +374,19 @@ fail:
 	return NULL;
 }
 
+/* The first thing to ask a new server is `initialize`: else that, at least, was asked before anybody saw it. */
+static void note_begin(struct mcp *t, const struct mcp_place *at, const struct mcp_message *m)
+{
+	if (!at->session->begun && !at->exchange && at->flow->conn->fresh && is_method(m->method))
+		t->lost->n[LOST_LATE]++;
+	at->session->begun = true;
+}
+
 static void on_request(struct mcp *t, const struct mcp_place *at, const struct mcp_message *m)
 {
 	struct mcp_request *r;
 
+	note_begin(t, at, m);
 	at->session->proven |= proves(m);
 	make_room(t);
 	/* Of two with one id the first was answered where nobody saw it, or never will be. */

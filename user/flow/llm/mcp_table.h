@@ -24,6 +24,7 @@ struct mcp_session {
 	bool by_key; /* in mcp.by_key */
 	unsigned refs;
 	bool proven;	   /* it is one of MCP */
+	bool begun;	   /* something was asked in it */
 	bool shared;	   /* answers may come on another exchange */
 	unsigned mirrored; /* requests that the other end was seen to make */
 	char *server, *server_version, *protocol_version;
