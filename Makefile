@@ -147,6 +147,7 @@ UNIT_trace := user/flow/trace.c user/flow/counters.c user/flow/functions.c $(SPA
 UNIT_writer := user/flow/writer.c
 UNIT_op := $(wildcard user/flow/op/*.c)
 UNIT_view := $(wildcard user/view/*.c) $(UNIT_op) user/flow/agent/verdict.c user/flow/agent/walltime.c user/flow/llm/call.c user/flow/llm/mcp_call.c user/flow/coverage.c
+UNIT_sandbox := user/sandbox.c
 UNIT_symbol := $(wildcard user/symbol/*.c) user/attach/maps.c user/attach/debugdata.c user/attach/elf.c
 UNIT_perfmap := user/symbol/perfmap.c user/symbol/symtab.c
 UNIT_demangle := user/symbol/demangle.c

@@ -8,7 +8,7 @@
 
 #include "bpf/event.h"
 #include "flow/writer.h"
-#include "spawn.h"
+#include "privilege.h"
 
 #define ALIGN8(n)	(((n) + 7) & ~(size_t)7)
 #define RECORD_SIZE_MAX (1u << 20) /* far above any record: only broken files say more */
@@ -191,7 +191,7 @@ struct capture_file *capture_file_open(const char *path, const struct capture_in
 	*err = -ENOMEM;
 	if (!c)
 		return NULL;
-	spawn_user(&uid, &gid);
+	privilege_user(&uid, &gid);
 	*err = writer_open(&c->w, path, uid, gid, &why);
 	if (*err) {
 		free(c);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "check.h"
 #include "options.h"
+#include "privilege.h"
 #include "replay.h"
 #include "report.h"
 #include "session.h"
@@ -38,6 +39,12 @@ int main(int argc, char **argv)
 		return status;
 	}
 	log_set_level(o.verbose >= 2 ? LOG_DEBUG : o.verbose ? LOG_VERBOSE : o.quiet ? LOG_WARN : LOG_INFO);
+	if (privilege_begin()) {
+		options_release(&o);
+		return 1;
+	}
+	if (o.command == COMMAND_REPLAY || o.command == COMMAND_REPORT || o.command == COMMAND_DIFF)
+		privilege_read(!o.no_sandbox);
 	switch (o.command) {
 	case COMMAND_RECORD:
 		status = session_run(&o, argc, argv);

@@ -45,6 +45,7 @@ enum {
 	KEY_OFF_CPU,
 	KEY_DB,
 	KEY_HTTP,
+	KEY_NO_SANDBOX,
 	KEY_UNBUILT,
 };
 
@@ -76,6 +77,8 @@ static const struct argp_option axis_options[] = {
 	 2},
 	{"http", KEY_HTTP, NULL, 0, "every HTTP request that is served or called, by route", 2},
 	{"func", 'f', "BINARY:SYMBOL", 0, "a span for every call of a function, again and again for more of them", 2},
+	{"no-sandbox", KEY_NO_SANDBOX, NULL, OPTION_HIDDEN, "system calls are not restricted (valgrind makes its own)",
+	 2},
 	{0},
 };
 
@@ -285,6 +288,9 @@ static error_t parse_axis(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'f':
 		add_function(o, arg, state);
+		return 0;
+	case KEY_NO_SANDBOX:
+		o->no_sandbox = true;
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;

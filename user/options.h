@@ -49,6 +49,7 @@ struct options {
 	int attach_mode;     /* hidden --attach, for tests: enum probes_mode, the best one to try */
 	bool no_dynptr;	     /* hidden --no-dynptr, for tests */
 	bool no_sock_length; /* hidden --no-sock-length, for tests */
+	bool no_sandbox;     /* hidden --no-sandbox, for tests under valgrind */
 };
 
 /* 0: go on. Otherwise exit now with *status (--help, --version: 0; usage: 2). */

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "flow/writer.h"
-#include "spawn.h"
+#include "privilege.h"
 #include "view/views.h"
 
 struct output {
@@ -28,8 +28,10 @@ static int open_writer(struct writer *w, const char *path)
 	gid_t gid;
 	int err;
 
-	spawn_user(&uid, &gid);
+	privilege_user(&uid, &gid);
 	err = writer_open(w, path, uid, gid, &why);
+	if (err == -EACCES && privilege_override())
+		err = writer_open(w, path, uid, gid, &why);
 	if (err)
 		log_error("cannot write %s: %s", path, why ? why : strerror(-err));
 	return err;

@@ -11,6 +11,7 @@
 #include "command.h"
 #include "output.h"
 #include "pipeline.h"
+#include "privilege.h"
 
 static void on_record(void *ctx, const void *record, size_t len)
 {
@@ -71,6 +72,7 @@ int replay_run(const struct options *o, int argc, char **argv)
 		log_error("%s: %s", o->capture, strerror(errno));
 		return 1;
 	}
+	privilege_write();
 	err = capture_read_header(f, &info, &why);
 	if (err) {
 		log_error("%s: %s", o->capture, err == -EBADMSG ? why : strerror(-err));

@@ -21,10 +21,12 @@
 #include "bpf/limits.h"
 #include "capture.h"
 #include "command.h"
+#include "keeper.h"
 #include "loop.h"
 #include "named.h"
 #include "output.h"
 #include "pipeline.h"
+#include "privilege.h"
 #include "selfcost.h"
 #include "spawn.h"
 #include "symbol/symbols.h"
@@ -798,6 +800,7 @@ static int open_probes(struct session *s)
 		.force_no_sock_length = s->o->no_sock_length,
 		.period_ns = s->o->cpu_hz ? (uint32_t)(NS_PER_SEC / s->o->cpu_hz) : 0,
 		.off_cpu_min_ns = s->o->off_cpu ? OFF_CPU_MIN_NS : 0,
+		.enable_stats = keeper_stats,
 		.on_record = on_record,
 		.ctx = s,
 	};
@@ -926,6 +929,7 @@ static int prepare(struct session *s)
 			log_error("pid %d: %s", s->o->pids[i], target_why_none(s->o->pids[i]));
 			return -ESRCH;
 		}
+	keeper_start();
 	err = open_probes(s);
 	if (!err)
 		err = build_house(s);
@@ -988,6 +992,8 @@ static int trace(struct session *s)
 		status = 1;
 	if (!status)
 		announce(s);
+	if (!status)
+		privilege_trace(probes_features(s->probes)->mode == PROBES_PERF, !s->o->no_sandbox);
 	tell_sampling(s);
 	if (!status && loop_run(s->loop))
 		status = 1;
@@ -1024,6 +1030,7 @@ static int finish(struct session *s)
 		s->untraced += named_finish(s->named, now_ns);
 	if (s->symbols)
 		symbols_finish(s->symbols, now_ns);
+	privilege_write();
 	pipeline_finish(s->pipeline, now_ns);
 	pipeline_count_lost(s->pipeline, LOST_TARGETS, s->untraced);
 	write_trace(s);
@@ -1059,6 +1066,7 @@ static void release(struct session *s)
 	symbols_free(s->symbols);
 	named_free(s->named);
 	probes_close(s->probes);
+	keeper_stop();
 	pipeline_free(s->pipeline);
 	output_free(s->output);
 	loop_free(s->loop);

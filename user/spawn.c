@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <limits.h>
 #include <linux/capability.h>
 #include <pwd.h>
 #include <signal.h>
@@ -19,36 +18,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "privilege.h"
 
 extern char **environ;
-
-static bool parse_id(const char *text, unsigned *out)
-{
-	char *end;
-	unsigned long n;
-
-	if (!text || *text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	n = strtoul(text, &end, 10);
-	if (errno || *end || n >= UINT_MAX)
-		return false;
-	*out = (unsigned)n;
-	return true;
-}
-
-void spawn_user(uid_t *uid, gid_t *gid)
-{
-	unsigned u, g;
-
-	*uid = getuid();
-	*gid = getgid();
-	/* Only root can have been made root by sudo: anybody may set the variables. */
-	if (geteuid() == 0 && parse_id(getenv("SUDO_UID"), &u) && parse_id(getenv("SUDO_GID"), &g)) {
-		*uid = u;
-		*gid = g;
-	}
-}
 
 static int drop_environment(void)
 {
@@ -82,19 +54,6 @@ void spawn_raise_limits(void)
 	setrlimit(RLIMIT_NOFILE, &more);
 }
 
-/* What root has by being root is the invoking user's own; what was lent to perfbpf (ambient, inheritable) is not CMD's.
- */
-static int drop_capabilities(void)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2];
-
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) || syscall(SYS_capget, &header, data))
-		return -errno;
-	data[0].inheritable = data[1].inheritable = 0;
-	return syscall(SYS_capset, &header, data) ? -errno : 0;
-}
-
 static int become(uid_t uid, gid_t gid)
 {
 	struct passwd *pw;
@@ -123,8 +82,8 @@ static void child(char **argv, int hold_fd, int err_fd)
 
 	if (read(hold_fd, &go, 1) != 1)
 		_exit(0);
-	spawn_user(&uid, &gid);
-	err = drop_capabilities();
+	privilege_user(&uid, &gid);
+	err = privilege_own();
 	if (!err)
 		err = become(uid, gid);
 	if (!err)
@@ -195,19 +154,10 @@ static int read_exec_error(struct spawn *s)
 	return n == sizeof(err) ? err : 0;
 }
 
-/* Whether a set-user-ID program would be one under our eyes. */
-static bool may_trace_privileged(void)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2];
-
-	return !syscall(SYS_capget, &header, data) && data[0].effective & 1u << CAP_SYS_PTRACE;
-}
-
 /* 0 or -errno. Of the stops that it may come to only the one in the exec was asked for. */
 static int watch_exec(const struct spawn *s)
 {
-	if (!may_trace_privileged())
+	if (!privilege_has(CAP_SYS_PTRACE)) /* else a set-user-ID program would be none under our eyes */
 		return -EPERM;
 	return ptrace(PTRACE_SEIZE, s->pid, NULL, (void *)(uintptr_t)PTRACE_O_TRACEEXEC) ? -errno : 0;
 }

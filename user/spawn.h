@@ -44,7 +44,4 @@ void spawn_release(struct spawn *s); /* a held child is let down, a running one 
 /* As many descriptors as we may have; CMD gets the limit back that was given to us. */
 void spawn_raise_limits(void);
 
-/* The user on whose behalf we run: SUDO_UID and SUDO_GID where root was asked by sudo, else our own. */
-void spawn_user(uid_t *uid, gid_t *gid);
-
 #endif

@@ -87,13 +87,14 @@ def run_cases():
         before = time.monotonic()
         try:
             function(*arguments)
+            check_sandbox()
             print(f"ok {number} - {name} ({time.monotonic() - before:.1f} s)", flush=True)
         except Skip as skip:
             print(f"ok {number} - {name} # SKIP {skip}", flush=True)
         except BaseException as error:  # pylint: disable=broad-except
             failed += 1
             print(f"not ok {number} - {name}")
-            diagnose(str(error) if isinstance(error, AssertionError) else traceback.format_exc())
+            diagnose(str(error) if isinstance(error, AssertionError) and str(error) else traceback.format_exc())
             if isinstance(error, KeyboardInterrupt):
                 raise
         finally:
@@ -139,6 +140,13 @@ def cannot_run():
 
 _children = []
 _directories = []
+_errors = []
+
+
+def check_sandbox():
+    """Whatever was tested: perfbpf made no system call that it forbids itself."""
+    for path in _errors:
+        assert "by perfbpf's own filter" not in read_text(path), read_text(path)
 
 
 def cleanup():
@@ -154,6 +162,7 @@ def cleanup():
             if pipe:
                 pipe.close()
     _children.clear()
+    _errors.clear()
     while _directories:
         shutil.rmtree(_directories.pop(), ignore_errors=True)
 
@@ -244,10 +253,12 @@ class Client:
 
 
 class Perfbpf:
-    """prefix: what runs the program, as `unshare -m`."""
+    """prefix: what runs the program, as `unshare -m`. owner: the user whose folder the outputs are in."""
 
-    def __init__(self, *options, command=None, ready=True, calls=True, output=True, quiet=False, prefix=(), **popen):
+    def __init__(self, *options, command=None, ready=True, calls=True, output=True, quiet=False, prefix=(), owner=0, **popen):
         self.dir = directory()
+        os.chown(self.dir, owner, owner)
+        _errors.append(os.path.join(self.dir, "stderr"))
         self.trace_path = os.path.join(self.dir, "trace.json")
         self.calls_path = os.path.join(self.dir, "calls.jsonl")
         self.err_path = os.path.join(self.dir, "stderr")

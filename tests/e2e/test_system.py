@@ -79,7 +79,7 @@ def privileged_program():
     shutil.copy(shutil.which("id"), program)
     os.chmod(program, 0o4755)
     os.chown(folder, 65534, 65534)
-    perfbpf, status, out = run(program, "-u", env={"SUDO_UID": "65534", "SUDO_GID": "65534"})
+    perfbpf, status, out = run(program, "-u", env={"SUDO_UID": "65534", "SUDO_GID": "65534"}, owner=65534)
     assert status == 0, perfbpf.err()
     assert out.strip() == "0", f"effective user {out.strip()}"
     assert "exec_held_ms" in perfbpf.trace()["metadata"]["self"], perfbpf.err()

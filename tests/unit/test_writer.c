@@ -26,6 +26,7 @@ static int setup(void **state)
 	umask(022);
 	snprintf(dir, sizeof(dir), "/tmp/perfbpf-writer-XXXXXX");
 	assert_non_null(mkdtemp(dir));
+	assert_int_equal(chmod(dir, 0755), 0); /* other users have folders in it */
 	return 0;
 }
 
@@ -83,7 +84,7 @@ static void assert_refused(const char *path, int err)
 	const char *why = NULL, *again = NULL;
 	struct writer w;
 
-	assert_int_equal(writer_check(path, me, &why), err);
+	assert_int_equal(writer_check(path, me, my_group, &why), err);
 	assert_non_null(why);
 	assert_int_equal(writer_open(&w, path, me, my_group, &again), err);
 	assert_string_equal(why, again);
@@ -97,7 +98,7 @@ static void write_file(const char *path, const char *text)
 	const char *why = NULL;
 	struct writer w;
 
-	assert_int_equal(writer_check(path, me, &why), 0);
+	assert_int_equal(writer_check(path, me, my_group, &why), 0);
 	assert_int_equal(writer_open(&w, path, me, my_group, &why), 0);
 	assert_int_equal(writer_write(&w, text, strlen(text)), 0);
 	assert_int_equal(writer_commit(&w), 0);
@@ -229,6 +230,38 @@ static void file_is_given_to_the_invoking_user(void **state)
 		assert_int_equal(st.st_gid, OTHER_UID);
 		assert_int_equal(st.st_mode & 07777, 0600);
 	}
+}
+
+/* Root's own rights are none of the invoking user's: what he may not write is not written for him. */
+static void the_invoking_user_gets_no_more_than_he_could(void **state)
+{
+	static const mode_t modes[] = {0755, 0700};
+	const char *why;
+	struct writer w;
+
+	(void)state;
+	if (me)
+		skip();
+	assert_int_equal(mkdir(in_dir("roots"), 0755), 0);
+	put_file(in_dir("roots/file"), "untouched");
+	assert_int_equal(chown(in_dir("roots/file"), OTHER_UID, OTHER_UID), 0);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(chmod(in_dir("roots"), modes[i]), 0);
+		assert_int_equal(writer_check(in_dir("roots/new"), OTHER_UID, OTHER_UID, &why), -EACCES);
+		assert_int_equal(writer_open(&w, in_dir("roots/new"), OTHER_UID, OTHER_UID, &why), -EACCES);
+		assert_int_equal(writer_open(&w, in_dir("roots/file"), OTHER_UID, OTHER_UID, &why), -EACCES);
+	}
+	assert_int_equal(access(in_dir("roots/new"), F_OK), -1);
+	assert_file(in_dir("roots/file"), "untouched");
+	/* A folder that ceases to be his meanwhile. */
+	assert_int_equal(mkdir(in_dir("his"), 0755), 0);
+	assert_int_equal(chown(in_dir("his"), OTHER_UID, OTHER_UID), 0);
+	assert_int_equal(writer_open(&w, in_dir("his/file"), OTHER_UID, OTHER_UID, &why), 0);
+	assert_int_equal(chown(in_dir("his"), 0, 0), 0);
+	assert_int_equal(writer_commit(&w), -EACCES);
+	assert_int_equal(access(in_dir("his/file"), F_OK), -1);
+	/* And we are ourselves again. */
+	write_file(in_dir("roots/own"), "own");
 }
 
 static void killed_runs_leave_nothing_in_the_way(void **state)
@@ -393,7 +426,7 @@ static void standard_output(void **state)
 	int err;
 
 	(void)state;
-	assert_int_equal(writer_check("-", me, &why), 0);
+	assert_int_equal(writer_check("-", me, my_group, &why), 0);
 	assert_int_equal(pipe(fds), 0);
 	child = fork();
 	assert_true(child >= 0);
@@ -482,6 +515,7 @@ int main(void)
 		cmocka_unit_test(directories_of_others_are_refused),
 		cmocka_unit_test(files_of_others_are_refused),
 		cmocka_unit_test(file_is_given_to_the_invoking_user),
+		cmocka_unit_test(the_invoking_user_gets_no_more_than_he_could),
 		cmocka_unit_test(killed_runs_leave_nothing_in_the_way),
 		cmocka_unit_test(two_runs_do_not_mix),
 		cmocka_unit_test(full_disk_leaves_whole_lines),

@@ -419,7 +419,7 @@ static int load(struct probes *p)
 	p->reclaim = reclaim_new(bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.targets),
 				 bpf_map__fd(p->skel->maps.go_calls));
 	p->tails = tails_new(bpf_map__fd(p->skel->maps.tails));
-	p->cost = progcost_new(p->skel->obj);
+	p->cost = progcost_new(p->skel->obj, p->cfg.enable_stats);
 	p->syscalls = syscalls_new(&(struct syscalls_config){
 		.program = p->skel->progs.call_returned,
 		.stdios_fd = bpf_map__fd(p->skel->maps.stdios),

@@ -30,6 +30,7 @@ struct probes_config {
 	bool force_no_sock_length; /* for tests */
 	uint32_t period_ns;	   /* --cpu: between samples of each processor; 0: none */
 	uint32_t off_cpu_min_ns;   /* --off-cpu: the shortest wait that is told; 0: none is */
+	int (*enable_stats)(void); /* see progcost.h */
 	/* Called from probes_consume() once a record. Bytes are read-only and borrowed. */
 	void (*on_record)(void *ctx, const void *bytes, size_t len);
 	void *ctx;

@@ -17,13 +17,14 @@ struct entry {
 struct progcost {
 	int fd; /* the kernel keeps the account while this is open; -1: it does not */
 	bool refused;
+	int (*enable)(void);
 	uint64_t next_ns; /* when the next moment begins, or this one ends; 0: before the first tick */
 	uint64_t begin_ns, sampled_ns;
 	unsigned count;
 	struct entry entries[];
 };
 
-struct progcost *progcost_new(struct bpf_object *programs)
+struct progcost *progcost_new(struct bpf_object *programs, int (*enable)(void))
 {
 	struct bpf_program *program;
 	struct progcost *c;
@@ -34,6 +35,7 @@ struct progcost *progcost_new(struct bpf_object *programs)
 	if (!c)
 		return NULL;
 	c->fd = -1;
+	c->enable = enable;
 	bpf_object__for_each_program(program, programs) c->entries[c->count++].program = program;
 	return c;
 }
@@ -62,7 +64,7 @@ static bool account(const struct entry *e, uint64_t *runs, uint64_t *ns)
 
 static void begin(struct progcost *c, uint64_t now_ns)
 {
-	c->fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	c->fd = c->enable ? c->enable() : -1;
 	if (c->fd < 0) {
 		c->refused = true;
 		return;

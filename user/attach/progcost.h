@@ -22,8 +22,10 @@ struct progcost_program {
 	uint64_t runs, ns; /* in all moments together */
 };
 
-struct progcost *progcost_new(struct bpf_object *programs); /* NULL: no memory. `programs` is borrowed */
-void progcost_free(struct progcost *c);			    /* NULL is fine */
+/* enable (NULL: it is not asked for): the account is kept until its descriptor is closed; that, or -errno. NULL: no
+ * memory. `programs` is borrowed */
+struct progcost *progcost_new(struct bpf_object *programs, int (*enable)(void));
+void progcost_free(struct progcost *c); /* NULL is fine */
 void progcost_tick(struct progcost *c, uint64_t now_ns);
 void progcost_stop(struct progcost *c, uint64_t now_ns); /* the last moment ends */
 /* How long all moments were, 0: there was none, or the kernel keeps no account. fn is told each program that ran. */

@@ -131,14 +131,15 @@ static bool carries_invocation(const struct target_filter *f, const struct proc_
 	return name.len && memmem(line, strlen(line), name.ptr, name.len) && strstr(line, f->pattern);
 }
 
-/* Ourselves, or one of those that started us and are no target for it: the sudo-like ones and the shell right above,
- * and anyone whose command line holds ours. An agent that runs perfbpf on itself is none of these. */
+/* Ourselves, a part of us (keeper.h), or one of those that started us and are no target for it: the sudo-like ones and
+ * the shell right above, and anyone whose command line holds ours. An agent that runs perfbpf on itself is none of
+ * these. */
 static bool is_our_starter(const struct target_filter *f, pid_t pid)
 {
 	struct proc_stat self, p;
 	bool direct = true; /* nothing but elevators between it and us */
 
-	if (pid == f->self)
+	if (pid == f->self || (!target_read(pid, &p) && p.ppid == f->self))
 		return true;
 	if (target_read(f->self, &self))
 		return false;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,26 @@ static int fail(int err, const char *text, const char **why)
 	if (why)
 		*why = text;
 	return err;
+}
+
+/* --- whose rights
+ * ---------------------------------------------------------------------------------------------------------- */
+
+static void act_as_self(void)
+{
+	setfsuid(geteuid());
+	setfsgid(getegid());
+}
+
+/* Until act_as_self(). These calls tell no errors: what was set is asked for. 0 or -EPERM. */
+static int act_as(uid_t uid, gid_t gid, const char **why)
+{
+	setfsgid(gid);
+	setfsuid(uid);
+	if ((uid_t)setfsuid((uid_t)-1) == uid && (gid_t)setfsgid((gid_t)-1) == gid)
+		return 0;
+	act_as_self();
+	return fail(-EPERM, "there is no acting for the invoking user", why);
 }
 
 /* --- is it safe?
@@ -128,14 +149,18 @@ static bool is_stdout(const char *path)
 	return !strcmp(path, "-");
 }
 
-int writer_check(const char *path, uid_t uid, const char **why)
+int writer_check(const char *path, uid_t uid, gid_t gid, const char **why)
 {
 	const char *name;
 	int fd;
 
 	if (is_stdout(path))
 		return 0;
+	fd = act_as(uid, gid, why);
+	if (fd)
+		return fd;
 	fd = open_checked(path, uid, &name, why);
+	act_as_self();
 	if (fd < 0)
 		return fd;
 	close(fd);
@@ -176,9 +201,9 @@ static int reclaim(int dir_fd, const char *temp, uid_t uid, const char **why)
 	return err;
 }
 
-static int create(struct writer *w, uid_t uid, gid_t gid, const char **why)
+static int create(struct writer *w, const char **why)
 {
-	int err = reclaim(w->dir_fd, w->temp, uid, why);
+	int err = reclaim(w->dir_fd, w->temp, w->uid, why);
 
 	if (err)
 		return err;
@@ -187,8 +212,6 @@ static int create(struct writer *w, uid_t uid, gid_t gid, const char **why)
 		return fail(-errno, "its temporary file cannot be made", why);
 	if (flock(w->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
 		return fail(-EBUSY, "another perfbpf is writing it", why);
-	if ((uid != geteuid() || gid != getegid()) && fchown(w->fd, uid, gid))
-		return fail(-errno, "it cannot be given to the invoking user", why);
 	return 0;
 }
 
@@ -213,12 +236,28 @@ static void release(struct writer *w)
 	*w = (struct writer){.fd = -1, .dir_fd = -1};
 }
 
-int writer_open(struct writer *w, const char *path, uid_t uid, gid_t gid, const char **why)
+/* As the user. */
+static int open_temp(struct writer *w, const char *path, const char **why)
 {
 	const char *name;
+
+	w->dir_fd = open_checked(path, w->uid, &name, why);
+	if (w->dir_fd < 0) {
+		int err = w->dir_fd;
+
+		w->dir_fd = -1;
+		return err;
+	}
+	w->name = strdup(name);
+	w->temp = temp_name(name);
+	return w->name && w->temp ? create(w, why) : fail(-ENOMEM, "out of memory", why);
+}
+
+int writer_open(struct writer *w, const char *path, uid_t uid, gid_t gid, const char **why)
+{
 	int err = 0;
 
-	*w = (struct writer){.fd = -1, .dir_fd = -1};
+	*w = (struct writer){.fd = -1, .dir_fd = -1, .uid = uid, .gid = gid};
 	w->buf = malloc(WRITER_BUFFER);
 	if (!w->buf)
 		return fail(-ENOMEM, "out of memory", why);
@@ -226,14 +265,10 @@ int writer_open(struct writer *w, const char *path, uid_t uid, gid_t gid, const 
 		w->fd = STDOUT_FILENO;
 		return 0;
 	}
-	w->dir_fd = open_checked(path, uid, &name, why);
-	if (w->dir_fd < 0) {
-		err = w->dir_fd;
-		w->dir_fd = -1;
-	} else {
-		w->name = strdup(name);
-		w->temp = temp_name(name);
-		err = w->name && w->temp ? create(w, uid, gid, why) : fail(-ENOMEM, "out of memory", why);
+	err = act_as(uid, gid, why);
+	if (!err) {
+		err = open_temp(w, path, why);
+		act_as_self();
 	}
 	if (err)
 		writer_abort(w);
@@ -300,6 +335,21 @@ int writer_write(struct writer *w, const void *ptr, size_t len)
 /* --- the end
  * -------------------------------------------------------------------------------------------------------------- */
 
+/* The temp file takes its name. */
+static int take_name(struct writer *w)
+{
+	int err = act_as(w->uid, w->gid, NULL);
+
+	if (err)
+		return err;
+	if (!still_ours(w))
+		err = -ESTALE;
+	else if (renameat(w->dir_fd, w->temp, w->dir_fd, w->name))
+		err = -errno;
+	act_as_self();
+	return err;
+}
+
 int writer_commit(struct writer *w)
 {
 	int err = writer_flush(w);
@@ -313,10 +363,8 @@ int writer_commit(struct writer *w)
 	/* Some file systems cannot sync and say EINVAL; that is no reason to throw the trace away. */
 	if (fsync(w->fd) && errno != EINVAL && errno != EROFS)
 		err = -errno;
-	else if (!still_ours(w))
-		err = -ESTALE;
-	else if (renameat(w->dir_fd, w->temp, w->dir_fd, w->name))
-		err = -errno;
+	else
+		err = take_name(w);
 	if (err) {
 		writer_abort(w);
 		return err;
@@ -331,10 +379,9 @@ int writer_publish(struct writer *w)
 
 	if (err || w->dir_fd < 0)
 		return err;
-	if (!still_ours(w))
-		return w->err = -ESTALE;
-	if (renameat(w->dir_fd, w->temp, w->dir_fd, w->name))
-		return w->err = -errno;
+	w->err = take_name(w);
+	if (w->err)
+		return w->err;
 	close(w->dir_fd);
 	w->dir_fd = -1;
 	return 0;
@@ -343,7 +390,10 @@ int writer_publish(struct writer *w)
 void writer_abort(struct writer *w)
 {
 	/* Without a buffer it was never opened: the descriptors of a zeroed struct are not ours. */
-	if (w->buf && w->dir_fd >= 0 && w->fd >= 0 && still_ours(w))
-		unlinkat(w->dir_fd, w->temp, 0);
+	if (w->buf && w->dir_fd >= 0 && w->fd >= 0 && !act_as(w->uid, w->gid, NULL)) {
+		if (still_ours(w))
+			unlinkat(w->dir_fd, w->temp, 0);
+		act_as_self();
+	}
 	release(w);
 }

@@ -5,7 +5,8 @@
 /*
  * Files that are either the old one or the new one, never half: a temp file `.NAME.perfbpf-tmp` in the same directory
  * (O_EXCL, O_NOFOLLOW, 0600, locked while it is written), then rename. One that an earlier run left behind is removed
- * first.
+ * first. All of it is done with the rights of the user whose file it is to be (setfsuid(2)): who runs perfbpf by sudo
+ * gets no file made or replaced where he could not do so himself. His supplementary groups are the caller's to set.
  *
  * Refused before anything is written: an existing output that is no regular file of the invoking user or has a second
  * hard link, a link, a FIFO; a directory that somebody else owns, or in which others can replace files: writable by
@@ -19,6 +20,8 @@
 struct writer {
 	int fd;	    /* of the temp file, or of standard output; -1 after commit and abort */
 	int dir_fd; /* of the directory; -1 for standard output */
+	uid_t uid;
+	gid_t gid;
 	char *name; /* owned: final name within the directory */
 	char *temp; /* owned */
 	char *buf;  /* owned: output buffer */
@@ -26,12 +29,12 @@ struct writer {
 	int err; /* sticky: first -errno */
 };
 
-/* May `path` be written for uid? 0; -ELOOP (link), -EISDIR, -EEXIST (no regular file), -EMLINK (second hard link),
- * -EPERM (another user's file or directory), -EBUSY, -EACCES (unsafe or unwritable directory), -ENAMETOOLONG, other
- * -errno of open. *why: static text for the user. */
-int writer_check(const char *path, uid_t uid, const char **why);
+/* May `path` be written by this user? 0; -ELOOP (link), -EISDIR, -EEXIST (no regular file), -EMLINK (second hard link),
+ * -EPERM (another user's file or directory; or there is no acting for him), -EBUSY, -EACCES (unsafe or unwritable
+ * directory), -ENAMETOOLONG, other -errno of open. *why: static text for the user. */
+int writer_check(const char *path, uid_t uid, gid_t gid, const char **why);
 
-/* path "-": standard output, no rename. uid, gid: owner of the new file (SUDO_UID, SUDO_GID). 0; as writer_check;
+/* path "-": standard output, no rename. uid, gid: who makes the file (SUDO_UID, SUDO_GID). 0; as writer_check;
  * -EBUSY when another run is writing the same output, published or not; -ENOMEM. On failure *w holds nothing. */
 int writer_open(struct writer *w, const char *path, uid_t uid, gid_t gid, const char **why);
 int writer_write(struct writer *w, const void *ptr, size_t len); /* 0 or -errno, sticky */

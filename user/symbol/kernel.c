@@ -33,16 +33,20 @@ int kernel_parse_line(struct symtab *t, struct sv line)
 	return err ? err : 1;
 }
 
-int kernel_symbols(struct symtab *t)
+FILE *kernel_open(void)
 {
-	FILE *f = fopen("/proc/kallsyms", "re");
+	return fopen("/proc/kallsyms", "re");
+}
+
+int kernel_symbols(struct symtab *t, FILE *f)
+{
 	size_t size = 0;
 	char *line = NULL;
 	ssize_t len;
 	int err = 0;
 
 	if (!f)
-		return -errno;
+		return -ENOENT;
 	while (err >= 0 && (len = getline(&line, &size, f)) > 0)
 		err = kernel_parse_line(t, (struct sv){line, (size_t)len - (line[len - 1] == '\n')});
 	free(line);

@@ -123,6 +123,7 @@ struct symbols {
 	struct module *modules;
 	struct addresses kernel_told;
 	struct symtab kernel;
+	FILE *kernel_file; /* until it is read */
 	bool kernel_read, kernel_hidden;
 	size_t bytes; /* of the modules' tables */
 	size_t told;  /* addresses of all processes */
@@ -511,7 +512,8 @@ static void push_kernel(struct symbols *s, uint64_t addr)
 		return;
 	if (!s->kernel_read) {
 		s->kernel_read = true;
-		s->kernel_hidden = kernel_symbols(&s->kernel) != 0;
+		s->kernel_hidden = kernel_symbols(&s->kernel, s->kernel_file) != 0;
+		s->kernel_file = NULL;
 	}
 	add_address(&s->kernel_told, addr);
 	tell(s, &kernel, addr, REC_FRAME_KERNEL, symtab_find(&s->kernel, addr), SV("[kernel]"));
@@ -651,6 +653,7 @@ struct symbols *symbols_new(const struct symbols_sink *sink)
 		return NULL;
 	s->sink = *sink;
 	symtab_init(&s->kernel, false);
+	s->kernel_file = kernel_open();
 	return s;
 }
 
@@ -668,6 +671,8 @@ void symbols_free(struct symbols *s)
 		module_free(m);
 	}
 	drop_addresses(&s->kernel_told);
+	if (s->kernel_file)
+		fclose(s->kernel_file);
 	symtab_release(&s->kernel);
 	free(s);
 }
