@@ -49,7 +49,7 @@ SKEL := $(O)/gen/perfbpf.skel.h
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-scenarios check-cases check-fuzz check-unit check-viewers bench install \
+.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-scenarios check-cases check-fuzz check-kills check-unit check-viewers bench install \
 	uninstall format man FORCE
 
 all: $(O)/perfbpf ## build build/perfbpf
@@ -361,6 +361,10 @@ check-cases: all tools ## CASES=DIR: replay a folder of cases against its expect
 check-viewers: all tools ## a session's trace in headless Chromium: Go's trace viewer and speedscope
 	$(Q)tests/tools/clients $(O)/clients speedscope || true
 	$(Q)$(PYTHON) tests/viewers/check_viewers.py $(O)
+
+KILLS ?= 200
+check-kills: all tools ## SIGKILL at KILLS (200) random moments of live runs (root); SEED=N repeats one
+	$(Q)KILLS=$(KILLS) tests/e2e/test_kills.py $(O)
 
 check-headers: ## each header compiles alone
 	$(Q)tests/tools/check-headers '$(CC)' '$(CLANG)'

@@ -162,22 +162,12 @@ def refused(before, word, hint):
 # --- killed outright -------------------------------------------------------------------------------------------------------
 
 
-def named_probes():
-    """Lines of uprobe_events: what is left in there outlives its maker."""
-    folder = e2e.directory()
-    if subprocess.run(["mount", "-t", "tracefs", "t", folder], capture_output=True, check=False).returncode:
-        return None
-    text = e2e.read_text(os.path.join(folder, "uprobe_events"))
-    subprocess.run(["umount", folder], check=False)
-    return text.splitlines()
-
-
 @cases([("links of many, 4 times", "--attach=multi", 4), ("perf events, twice", "--attach=perf", 2)])
 def killed_outright(how, times):
     """SIGKILL: no probe is left, the traced program goes on, and the next run sees its calls"""
     server = Server()
     client = waiting_client(server, "survivor", 4)
-    events = named_probes()
+    events = e2e.named_probes()
     for _ in range(times):
         perfbpf = Perfbpf(how, "-p", client.pid)
         folder = f"/proc/{perfbpf.child.pid}/fd"
@@ -186,7 +176,7 @@ def killed_outright(how, times):
         perfbpf.child.kill()
         perfbpf.child.wait()
         assert not os.path.exists(perfbpf.trace_path)
-    assert named_probes() == events
+    assert e2e.named_probes() == events
     perfbpf = Perfbpf("-p", client.pid)
     client.go()
     assert client.finish() == 0
