@@ -88,6 +88,7 @@ def run_cases():
         try:
             function(*arguments)
             check_sandbox()
+            check_secrets()
             print(f"ok {number} - {name} ({time.monotonic() - before:.1f} s)", flush=True)
         except Skip as skip:
             print(f"ok {number} - {name} # SKIP {skip}", flush=True)
@@ -140,13 +141,32 @@ def cannot_run():
 
 _children = []
 _directories = []
-_errors = []
+_runs = []
+
+
+# What no output of any test may hold: planted in the environment of all that is started, in prompts, answers and headers.
+CONTENT = {"prompt": "PROMPTCANARY", "answer": "ANSWERCANARY"}
+CREDENTIALS = {"environment": "ENVCANARY", "header": "HEADERCANARY"}
+os.environ.update(E2E_SECRET_TOKEN=CREDENTIALS["environment"], MODELCLIENT_PROMPT=CONTENT["prompt"],
+                  MODELCLIENT_CREDENTIAL=CREDENTIALS["header"], MODELSERVER_WORD=CONTENT["answer"])
+
+
+def check_secrets():
+    """Every output of every run of the test."""
+    for perfbpf in _runs:
+        options = perfbpf.argv[: perfbpf.argv.index("--")] if "--" in perfbpf.argv else perfbpf.argv
+        named = [options[i + 1] for i, o in enumerate(options) if o in ("-o", "-c")]
+        words = CREDENTIALS if "--content" in options else {**CREDENTIALS, **CONTENT}
+        for path in (perfbpf.err_path, perfbpf.trace_path, perfbpf.calls_path, *named):
+            text = read_text(path) if os.path.isfile(path) else ""
+            for name, word in words.items():
+                assert word not in text, f"{name} is in {os.path.basename(path)}: {text[max(0, text.index(word) - 200):][:300]}"
 
 
 def check_sandbox():
     """Whatever was tested: perfbpf made no system call that it forbids itself."""
-    for path in _errors:
-        assert "by perfbpf's own filter" not in read_text(path), read_text(path)
+    for perfbpf in _runs:
+        assert "by perfbpf's own filter" not in perfbpf.err(), perfbpf.err()
 
 
 def cleanup():
@@ -162,7 +182,7 @@ def cleanup():
             if pipe:
                 pipe.close()
     _children.clear()
-    _errors.clear()
+    _runs.clear()
     while _directories:
         shutil.rmtree(_directories.pop(), ignore_errors=True)
 
@@ -268,7 +288,7 @@ class Perfbpf:
     def __init__(self, *options, command=None, ready=True, calls=True, output=True, quiet=False, prefix=(), owner=0, **popen):
         self.dir = directory()
         os.chown(self.dir, owner, owner)
-        _errors.append(os.path.join(self.dir, "stderr"))
+        _runs.append(self)
         self.trace_path = os.path.join(self.dir, "trace.json")
         self.calls_path = os.path.join(self.dir, "calls.jsonl")
         self.err_path = os.path.join(self.dir, "stderr")
@@ -329,7 +349,7 @@ PATHS = {
 }
 
 
-def request(api, name, knobs="", stream=True, model=None, headers=None, prompt="hello"):
+def request(api, name, knobs="", stream=True, model=None, headers=None, prompt=CONTENT["prompt"]):
     model = model or {"anthropic": "claude-test-1"}.get(api, "gpt-test-1")
     message = [{"role": "user", "content": prompt}]
     body = {"model": model, "stream": stream}
@@ -340,7 +360,7 @@ def request(api, name, knobs="", stream=True, model=None, headers=None, prompt="
     if api == "openai.chat" and stream:
         body["stream_options"] = {"include_usage": True}
     path = f"/{name}{PATHS[api]}" + (f"?{knobs}" if knobs else "")
-    return {"path": path, "body": body, "headers": headers or {}}
+    return {"path": path, "body": body, "headers": {"authorization": f"Bearer {CREDENTIALS['header']}", **(headers or {})}}
 
 
 def need_module(name):

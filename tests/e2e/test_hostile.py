@@ -154,7 +154,7 @@ for i in range({count}):
     watch.end()
     last_call(perfbpf, server)
     lost = perfbpf.lost()
-    assert not lost or set(lost) <= {"state_full", "targets"} and FULL, lost
+    assert not lost or set(lost) <= {"state_full", "no_memory"} and FULL, lost
 
 
 @case
@@ -218,7 +218,7 @@ t.join()
     if not perfbpf.lost():
         last_call(perfbpf, server)
     else:
-        assert set(perfbpf.lost()) <= {"ring_records", "ring_bytes", "parse_errors", "streams_dead"}, perfbpf.lost()
+        assert set(perfbpf.lost()) <= {"ring_records", "ring_bytes", "lost_events", "lost_bytes", "parse_errors"}, perfbpf.lost()
 
 
 # --- names -----------------------------------------------------------------------------------------------------------------

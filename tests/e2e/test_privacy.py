@@ -48,9 +48,16 @@ def nothing_leaks():
     assert client.finish() == 0
     assert perfbpf.end() == 0, perfbpf.err()
     assert len(perfbpf.calls()) == 6, perfbpf.calls()
+    truth = " ".join(t["text"] for t in server.truth().values())
+    assert SECRETS["answer"] in truth, "it is in the answers"
     # The program's own arguments hold the headers; what perfbpf shows of them is redacted.
     for path in (perfbpf.trace_path, perfbpf.calls_path, perfbpf.err_path):
         check_absent(e2e.read_text(path), os.path.basename(path))
+    for command in (["report", perfbpf.trace_path], ["report", "--by", "process", perfbpf.trace_path],
+                    ["diff", perfbpf.trace_path, perfbpf.trace_path], ["check", "-p", str(os.getpid())]):
+        done = subprocess.run([PERFBPF, *command], capture_output=True, text=True, timeout=30, check=False)
+        assert done.stdout, (command, done)
+        check_absent(done.stdout + done.stderr, command[0])
 
 
 @case

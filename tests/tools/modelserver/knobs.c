@@ -10,13 +10,27 @@
 
 #define KNOB_MAX 1e9
 
+static int set_text(char field[128], const char *value)
+{
+	size_t i;
+
+	for (i = 0; value[i]; i++)
+		if (i >= 127 || !(isalnum((unsigned char)value[i]) || strchr("-_.:/ ", value[i])))
+			return -EINVAL;
+	memcpy(field, value, i + 1);
+	return 0;
+}
+
 void knobs_init(struct knobs *k)
 {
+	const char *word = getenv("MODELSERVER_WORD");
+
 	memset(k, 0, sizeof(*k));
 #define X(name, value, text) k->name = (value);
 	NUMBER_KNOBS(X)
 #undef X
-	strcpy(k->word, "tok");
+	if (!word || set_text(k->word, word))
+		strcpy(k->word, "tok");
 	strcpy(k->tool_name, "get_weather");
 }
 
@@ -28,17 +42,6 @@ static int set_number(double *field, const char *value)
 	if (end == value || *end || !isfinite(number) || number < -1 || number > KNOB_MAX)
 		return -EINVAL;
 	*field = number;
-	return 0;
-}
-
-static int set_text(char field[128], const char *value)
-{
-	size_t i;
-
-	for (i = 0; value[i]; i++)
-		if (i >= 127 || !(isalnum((unsigned char)value[i]) || strchr("-_.:/ ", value[i])))
-			return -EINVAL;
-	memcpy(field, value, i + 1);
 	return 0;
 }
 
