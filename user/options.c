@@ -40,6 +40,7 @@ enum {
 	KEY_TOTAL,
 	KEY_FOLDED,
 	KEY_LAST,
+	KEY_OP,
 	KEY_JSON,
 	KEY_FAIL_ON,
 	KEY_OFF_CPU,
@@ -86,6 +87,7 @@ static const struct argp_option table_options[] = {
 	{"by", KEY_BY, "WHAT", 0, "only one table:" REPORT_WORDS, 2},
 	{"top", KEY_TOP, "N", 0, "rows of a table (25)", 2},
 	{"last", KEY_LAST, "SEC", 0, "only what ended in the last SEC seconds", 2},
+	{"op", KEY_OP, "REGEX", 0, "only operations of this name or path; other spans of it become operations", 2},
 	{"self", KEY_SELF, NULL, 0, "functions by what they took themselves (the default)", 2},
 	{"total", KEY_TOTAL, NULL, 0, "functions by what they and their callees took", 2},
 	{"json", KEY_JSON, NULL, 0, "one JSON object instead of text", 2},
@@ -300,6 +302,7 @@ static error_t parse_table(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
 	uint64_t n;
+	regex_t regex;
 
 	switch (key) {
 	case KEY_BY:
@@ -315,6 +318,13 @@ static error_t parse_table(int key, char *arg, struct argp_state *state)
 	case KEY_LAST:
 		if (!parse_seconds(arg, false, &o->last_s))
 			argp_error(state, "--last wants seconds, not '%s'", arg);
+		return 0;
+	case KEY_OP:
+		if (regcomp(&regex, arg, REG_EXTENDED | REG_NOSUB))
+			argp_error(state, "--op wants a POSIX extended regular expression, not '%s'", arg);
+		else
+			regfree(&regex);
+		o->op = arg;
 		return 0;
 	case KEY_SELF:
 	case KEY_TOTAL:

@@ -32,7 +32,8 @@ struct options {
 	double duration_s; /* 0: none */
 	uint32_t cpu_hz;   /* --cpu; 0: off */
 	bool off_cpu;
-	int by; /* report --by: enum report_by */
+	const char *op; /* report --op; NULL: all */
+	int by;		/* report --by: enum report_by */
 	unsigned top;
 	bool total, folded, json;
 	double last_s; /* 0: all of it */

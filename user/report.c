@@ -28,12 +28,16 @@ static int print(const struct buf *out, int err)
 
 static struct report_view view_of(const struct options *o)
 {
-	return (struct report_view){.by = (enum report_by)o->by, .top = o->top, .total = o->total, .json = o->json};
+	return (struct report_view){.by = (enum report_by)o->by,
+				    .top = o->top,
+				    .total = o->total,
+				    .json = o->json,
+				    .operations = o->op != NULL};
 }
 
 int report_run(const struct options *o)
 {
-	struct report *r = report_input_read(o->traces[0], o->last_s);
+	struct report *r = report_input_read(o->traces[0], o->last_s, o->op);
 	struct report_view view = view_of(o);
 	struct buf out;
 	int err;
@@ -53,8 +57,8 @@ int report_run(const struct options *o)
 
 int diff_run(const struct options *o)
 {
-	struct report *before = report_input_read(o->traces[0], o->last_s);
-	struct report *after = before ? report_input_read(o->traces[1], o->last_s) : NULL;
+	struct report *before = report_input_read(o->traces[0], o->last_s, o->op);
+	struct report *after = before ? report_input_read(o->traces[1], o->last_s, o->op) : NULL;
 	struct report_view view = view_of(o);
 	bool regressed = false;
 	int status = 1, err;

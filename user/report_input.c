@@ -146,7 +146,7 @@ static bool is_capture(FILE *f)
 }
 
 /* NULL, said why. */
-static struct report *read_from(FILE *f, const char *path, double from_ms)
+static struct report *read_from(FILE *f, const char *path, double from_ms, const char *op)
 {
 	struct report *r = report_new();
 	struct lines l = {.r = r, .line = malloc(REPORT_LINE_BYTES + 1)};
@@ -155,6 +155,8 @@ static struct report *read_from(FILE *f, const char *path, double from_ms)
 	int err = r && l.line ? 0 : -ENOMEM;
 
 	rewind(f);
+	if (!err)
+		err = report_choose_operations(r, op);
 	if (!err) {
 		report_since(r, from_ms);
 		if (is_capture(f))
@@ -176,15 +178,15 @@ static struct report *read_from(FILE *f, const char *path, double from_ms)
 }
 
 /* How long it took stands at the end of a trace: with --last it is read twice. */
-struct report *report_input_read(const char *path, double last_s)
+struct report *report_input_read(const char *path, double last_s, const char *op)
 {
 	FILE *f = open_input(path);
-	struct report *r = f ? read_from(f, path, 0) : NULL;
+	struct report *r = f ? read_from(f, path, 0, op) : NULL;
 	double duration_ms = r ? report_duration_ms(r) : 0;
 
 	if (r && last_s > 0 && duration_ms > 1000 * last_s) {
 		report_free(r);
-		r = read_from(f, path, duration_ms - 1000 * last_s);
+		r = read_from(f, path, duration_ms - 1000 * last_s, op);
 	}
 	if (f)
 		fclose(f);

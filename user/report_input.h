@@ -6,7 +6,8 @@
 
 #include "view/report.h"
 
-/* last_s: only what ended so late before the end; 0: all of it. NULL, said why. */
-struct report *report_input_read(const char *path, double last_s);
+/* last_s: only what ended so late before the end; 0: all of it. op: see report_choose_operations(); NULL: all. NULL,
+ * said why. */
+struct report *report_input_read(const char *path, double last_s, const char *op);
 
 #endif

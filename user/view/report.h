@@ -32,6 +32,8 @@
  * report_axis in a file of its own (report_axis.h), and its line in report_axes[].
  */
 #define REPORT_TABLES(X)                                                                                               \
+	X(OP, "op")		      /* operations */                                                                 \
+	X(OP_FUNCTION, "op-function") /* of the most expensive one */                                                  \
 	X(MODEL, "model")                                                                                              \
 	X(CALL, "call")                                                                                                \
 	X(TOOL, "tool")                                                                                                \
@@ -63,6 +65,9 @@ struct report;
 struct report *report_new(void); /* NULL: ENOMEM */
 /* Before the first line: only what ended that late after the trace's start. */
 void report_since(struct report *r, double from_ms);
+/* Before the first line: only operations of this name or path are told, and other spans of it become operations too
+ * (POSIX extended regular expression). 0; -EINVAL: it is none. */
+int report_choose_operations(struct report *r, const char *regex);
 void report_free(struct report *r);
 /* A line without its newline. 0; -EBADMSG: no trace of perfbpf, see report_why(); -ENOMEM. */
 int report_line(struct report *r, struct sv line);
@@ -72,9 +77,10 @@ double report_duration_ms(const struct report *r); /* of the trace, after the la
 
 struct report_view {
 	enum report_by by;
-	unsigned top; /* rows of a table */
-	bool total;   /* functions by total, not by self */
-	bool json;    /* instead of text: doc/report-format.md */
+	unsigned top;	 /* rows of a table */
+	bool total;	 /* functions by total, not by self */
+	bool json;	 /* instead of text: doc/report-format.md */
+	bool operations; /* of the default report only what is about them */
 };
 
 /* Each: 0, or -errno of the buffer, -ENOMEM. Text is fit for a terminal. */

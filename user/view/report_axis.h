@@ -53,6 +53,7 @@ struct report_axis {
 	const char *of;		 /* of those: the key of what stands behind " @ " in a row's name; NULL: nothing does */
 	const struct report_column *columns;
 	bool on_request; /* not part of the default report */
+	bool operations; /* about operations */
 	/* NULL: the trace can have it; else what the trace was taken without. */
 	const char *(*missing)(const struct report *r);
 	/* All rows, in any order: the heaviest are shown. NULL: no memory. Freed by the caller. */
@@ -65,6 +66,10 @@ struct report_axis {
 	void (*json)(const struct report_context *c, size_t at, struct json *j);
 	/* NULL, or lines below it, text for a terminal. 0 or -errno of the buffer. */
 	int (*more)(const struct report_context *c, size_t at, struct buf *out);
+	/* NULL, or what follows the title, and lines and members below the table. 0 or -errno of the buffer. */
+	int (*heading)(const struct report_context *c, struct buf *out);
+	int (*foot)(const struct report_context *c, struct buf *out);
+	void (*foot_json)(const struct report_context *c, struct json *j);
 	/* NULL: not compared. */
 	const struct report_compared *compared;
 	/* 0 or -ENOMEM. */
@@ -73,8 +78,9 @@ struct report_axis {
 
 extern const struct report_axis *const report_axes[REPORT_BYS]; /* by enum report_by; [REPORT_ALL] is NULL */
 
-extern const struct report_axis report_axis_model, report_axis_tool, report_axis_mcp, report_axis_db, report_axis_http,
-	report_axis_func, report_axis_call, report_axis_process, report_axis_function, report_axis_stack,
+extern const struct report_axis report_axis_op, report_axis_op_function, report_axis_model, report_axis_tool,
+	report_axis_mcp, report_axis_db, report_axis_http, report_axis_func, report_axis_call, report_axis_process,
+	report_axis_function, report_axis_stack,
 	report_axis_wait, report_axis_wait_stack;
 
 /* 0 or -ENOMEM. */

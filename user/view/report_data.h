@@ -117,6 +117,7 @@ struct report {
 	char *verdict;		 /* owned; NULL: none */
 	char axes[512];		 /* "db http": what it was taken with */
 	bool axes_told;		 /* older traces do not say */
+	struct report_ops *ops;	 /* report_op.h; owned */
 	uint64_t random;
 };
 

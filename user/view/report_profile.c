@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "flow/op/op.h"
 #include "report_axis.h"
+#include "report_op.h"
 
 #define STACK_SHOWN	  6  /* frames of a stack in a table */
 #define STACK_FRAME_SHOWN 64 /* bytes of each */
@@ -43,13 +45,23 @@ static double kinds_ns(const struct report_context *c, int from, int to)
 
 /* --- functions --------------------------------------------------------------------------------------------------- */
 
+static const struct report_sums *sums_of(const struct report_context *c)
+{
+	const struct report_sums *sums = &c->sums;
+
+	if (c->axis == &report_axis_op_function)
+		report_ops_expensive(c->r->ops, &sums);
+	return sums;
+}
+
 static struct report_entry *list_functions(const struct report_context *c, size_t *count)
 {
-	const double *weight = c->v->total ? c->sums.total_ns : c->sums.self_ns;
+	const struct report_sums *sums = sums_of(c);
+	const double *weight = c->v->total ? sums->total_ns : sums->self_ns;
 	struct report_entry *e = calloc(c->r->frame_count + 1, sizeof(*e));
 
 	*count = 0;
-	for (size_t i = 0; e && i < c->r->frame_count; i++)
+	for (size_t i = 0; e && weight && i < c->r->frame_count; i++)
 		if (weight[i] > 0)
 			e[(*count)++] = (struct report_entry){weight[i], i};
 	return e;
@@ -65,14 +77,15 @@ static const struct report_column function_columns[] = {{"self", "self_ms", REPO
 
 static void function_cells(const struct report_context *c, size_t at, double out[REPORT_COLUMNS_MAX])
 {
-	double all = c->sums.kind_ns[KIND_CPU];
+	const struct report_sums *sums = sums_of(c);
+	double all = sums->kind_ns[KIND_CPU];
 
-	out[0] = c->sums.self_ns[at] / 1e6;
-	out[1] = share(c->sums.self_ns[at], all);
-	out[2] = c->sums.total_ns[at] / 1e6;
-	out[3] = share(c->sums.total_ns[at], all);
-	out[4] = (double)c->sums.self_samples[at];
-	out[5] = (double)c->sums.total_samples[at];
+	out[0] = sums->self_ns[at] / 1e6;
+	out[1] = share(sums->self_ns[at], all);
+	out[2] = sums->total_ns[at] / 1e6;
+	out[3] = share(sums->total_ns[at], all);
+	out[4] = (double)sums->self_samples[at];
+	out[5] = (double)sums->total_samples[at];
 }
 
 static void function_name(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
@@ -125,6 +138,38 @@ const struct report_axis report_axis_function = {
 	.json = function_json,
 	.compared = a_second,
 	.measure = function_measure,
+};
+
+/* Whose functions. */
+static int put_operation(const struct report_context *c, struct buf *out)
+{
+	const struct report_sums *sums;
+	const struct op_group *g = report_ops_expensive(c->r->ops, &sums);
+	char name[REPORT_NAME_BYTES];
+
+	return g ? buf_printf(out, ": %s", log_safe(name, sizeof(name), sv_of(report_ops_text(c->r->ops, g->name))))
+		 : 0;
+}
+
+static void operation_json(const struct report_context *c, struct json *j)
+{
+	const struct report_sums *sums;
+	const struct op_group *g = report_ops_expensive(c->r->ops, &sums);
+
+	json_string(j, "operation", g ? sv_of(report_ops_text(c->r->ops, g->name)) : SV_NONE);
+}
+
+const struct report_axis report_axis_op_function = {
+	.title = "functions of the most expensive operation",
+	.operations = true,
+	.columns = function_columns,
+	.missing = without_cpu,
+	.list = list_functions,
+	.cells = function_cells,
+	.name = function_name,
+	.json = function_json,
+	.heading = put_operation,
+	.foot_json = operation_json,
 };
 
 /* --- stacks ------------------------------------------------------------------------------------------------------ */

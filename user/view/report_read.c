@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "report_data.h"
+#include "report_op.h"
 
 const char *const report_part_names[PARTS] = {"connect",    "network", "first_token", "generation", "stall",  "tool",
 					      "retry_wait", "client",  "agent_gap",   "user",	    "unknown"};
@@ -295,6 +295,7 @@ static int take_metadata(struct report *r, struct sv line)
 	struct sv body = {line.ptr, line.len ? line.len - 1 : 0};
 	const cJSON *lost, *item;
 	cJSON *doc;
+	int err;
 
 	if (!sv_ends(line, SV("}")))
 		return refuse(r, "its metadata is cut");
@@ -310,7 +311,8 @@ static int take_metadata(struct report *r, struct sv line)
 		r->verdict = copy(text(json_get(json_get(doc, "verdict"), "verdict")));
 	cJSON_Delete(doc);
 	r->section = SECTION_END;
-	return finish_profile(r);
+	err = finish_profile(r);
+	return err ? err : report_ops_solve(r);
 }
 
 static int take_profile(struct report *r, struct sv line)
@@ -393,6 +395,8 @@ static int take_row(struct report *r, struct sv line)
 	      : r->section == SECTION_FRAMES  ? add_frame(r, doc)
 	      : r->section == SECTION_STACKS  ? add_stack(r, doc)
 					      : add_times(r, doc);
+	if (event && !err)
+		err = report_ops_event(r->ops, doc);
 	cJSON_Delete(doc);
 	return err;
 }
@@ -423,9 +427,19 @@ struct report *report_new(void)
 {
 	struct report *r = calloc(1, sizeof(*r));
 
-	if (r)
-		r->random = 88172645463325252u;
-	return r;
+	if (!r)
+		return NULL;
+	r->random = 88172645463325252u;
+	r->ops = report_ops_new(r);
+	if (r->ops)
+		return r;
+	free(r);
+	return NULL;
+}
+
+int report_choose_operations(struct report *r, const char *regex)
+{
+	return report_ops_choose(r->ops, regex);
 }
 
 void report_since(struct report *r, double from_ms)
@@ -456,5 +470,6 @@ void report_free(struct report *r)
 	free(r->stacks);
 	free(r->samples);
 	free(r->verdict);
+	report_ops_free(r->ops);
 	free(r);
 }

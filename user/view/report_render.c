@@ -10,6 +10,8 @@
 #include "report_axis.h"
 
 const struct report_axis *const report_axes[REPORT_BYS] = {
+	[REPORT_OP] = &report_axis_op,
+	[REPORT_OP_FUNCTION] = &report_axis_op_function,
 	[REPORT_MODEL] = &report_axis_model,
 	[REPORT_CALL] = &report_axis_call,
 	[REPORT_TOOL] = &report_axis_tool,
@@ -48,6 +50,8 @@ struct report_entry *report_list(const struct report_context *c, size_t *count)
 
 static bool is_wanted(const struct report_view *v, enum report_by by)
 {
+	if (v->by == REPORT_ALL && v->operations)
+		return report_axes[by]->operations;
 	return v->by == by || (v->by == REPORT_ALL && !report_axes[by]->on_request);
 }
 
@@ -138,6 +142,17 @@ static int put_row(const struct report_context *c, size_t at, struct buf *out)
 	return err || !c->axis->more ? err : c->axis->more(c, at, out);
 }
 
+static int put_title(const struct report_context *c, struct buf *out)
+{
+	int err = buf_puts(out, c->axis->title);
+
+	if (!err && c->axis->heading)
+		err = c->axis->heading(c, out);
+	if (!err)
+		err = buf_putc(out, '\n');
+	return err ? err : put_heads(c->axis, out);
+}
+
 static int put_table(const struct report_context *c, struct buf *out)
 {
 	size_t count;
@@ -147,13 +162,13 @@ static int put_table(const struct report_context *c, struct buf *out)
 	if (!err && !count)
 		err = c->v->by == REPORT_ALL ? 0 : buf_puts(out, "there is none in this trace\n");
 	if (!err && count)
-		err = buf_printf(out, "%s\n", c->axis->title);
-	if (!err && count)
-		err = put_heads(c->axis, out);
+		err = put_title(c, out);
 	for (size_t i = 0; i < count && i < c->v->top && !err; i++)
 		err = put_row(c, e[i].at, out);
 	if (!err && count > c->v->top)
 		err = buf_printf(out, "  … and %zu more (--top)\n", count - c->v->top);
+	if (!err && count && c->axis->foot)
+		err = c->axis->foot(c, out);
 	free(e);
 	return err;
 }
@@ -257,6 +272,8 @@ static void json_table(struct json *j, const struct report_context *c)
 	for (size_t i = 0; i < count && i < c->v->top; i++)
 		json_row(j, c, e[i].at);
 	json_end_array(j);
+	if (c->axis->foot_json)
+		c->axis->foot_json(c, j);
 	free(e);
 }
 
@@ -273,7 +290,7 @@ static int render_json(struct report_context *c, struct buf *out)
 	json_object(&j, "tables");
 	for (enum report_by by = REPORT_ALL + 1; by < REPORT_BYS; by++) {
 		c->axis = report_axes[by];
-		if (c->v->by != REPORT_ALL && c->v->by != by)
+		if (c->v->by != REPORT_ALL ? c->v->by != by : c->v->operations && !c->axis->operations)
 			continue;
 		if (missing(c->r, c->axis)) {
 			json_null(&j, report_by_word(by));
