@@ -153,6 +153,7 @@ UNIT_perfmap := user/symbol/perfmap.c user/symbol/symtab.c
 UNIT_demangle := user/symbol/demangle.c
 UNIT_profile := $(wildcard user/flow/profile*.c) user/flow/record.c
 UNIT_report := $(wildcard user/view/report*.c) user/view/format.c $(UNIT_op)
+UNIT_report_op := $(UNIT_report)
 UNIT_report_chance := user/view/report_chance.c
 UNIT_coverage := user/flow/coverage.c
 UNIT_elf := user/attach/elf.c

@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct report_view v = {.top = 10};
+	struct report_view v = {.top = 10}, json = {.top = 10, .json = true};
 	struct sv rest = {(const char *)data, size};
 	struct report *r = report_new();
 	bool regressed;
@@ -18,6 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!r)
 		return 0;
+	if (size % 2 && report_choose_operations(r, "m|T"))
+		__builtin_trap();
 	while (rest.len && !err)
 		err = report_line(r, sv_cut(rest, '\n', &rest));
 	if (!err)
@@ -25,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (err && err != -EBADMSG && err != -ENOMEM)
 		__builtin_trap();
 	buf_init(&out, 0);
-	if (!err && (report_render(r, &v, &out) || report_folded(r, false, &out) || report_folded(r, true, &out)))
+	if (!err && (report_render(r, &v, &out) || report_render(r, &json, &out) || report_folded(r, false, &out) ||
+		     report_folded(r, true, &out)))
 		__builtin_trap();
 	if (!err && !report_diff(r, r, &v, 0, &out, &regressed, why) && regressed)
 		__builtin_trap();

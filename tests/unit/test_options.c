@@ -112,6 +112,9 @@ static void other_commands(void **state)
 	char room[512];
 
 	(void)state;
+	parse(&o, room, "perfbpf report x.json --op ^/users");
+	assert_string_equal(o.op, "^/users");
+	options_release(&o);
 	parse(&o, room, "perfbpf replay x.cap -c - --content");
 	assert_int_equal(o.command, COMMAND_REPLAY);
 	assert_false(o.db);
@@ -203,6 +206,7 @@ static void help_and_version(void **state)
 	assert_int_equal(status_of("perfbpf replay --help"), 0);
 	assert_int_equal(status_of("perfbpf check --help"), 0);
 	assert_int_equal(status_of("perfbpf --version"), 0);
+	assert_int_equal(status_of("perfbpf report x.json --op ("), 2);
 	assert_int_equal(status_of("perfbpf -p 1"), 100);
 	assert_int_equal(status_of("perfbpf -a"), 100);
 	assert_int_equal(status_of("perfbpf"), 100);
