@@ -168,6 +168,34 @@ def made_code():
 
 
 @case
+def many_stacks():
+    """a program in 32,768 stacks: every one that is shown is one of them, and no sample is without"""
+    hotspot = Client([HOTSPOT, "1", "many"])
+    perfbpf = Perfbpf("--cpu=3999", "-p", hotspot.pid, calls=False)
+    hotspot.go()
+    assert hotspot.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    profile = perfbpf.trace()["otherData"]["profile"]
+    names = [frame[0] for frame in profile["frames"]]
+    samples = shown = short = 0
+    for kind, _, _, count, state, frames in profile["stacks"]:
+        outermost_first = [names[f] for f in reversed(frames)]
+        samples += count
+        if "work_in_many_stacks" not in outermost_first:  # on its way there
+            continue
+        shown += 1
+        path = outermost_first[outermost_first.index("work_in_many_stacks") + 1:]
+        forks = [f for f in path if f in ("left", "right")]
+        assert kind == "cpu" and state == "whole" and path[:len(forks)] == forks, path
+        # In its first instructions a function has no frame of its own yet: its caller is passed over.
+        assert 14 <= len(forks) <= 15 if "leaf" in path else len(forks) <= 15, path
+        short += count if "leaf" in path and len(forks) == 14 else 0
+    note(f"{shown} stacks of {samples} samples")
+    assert samples == profile["cpu"]["samples"] and not profile["samples_without_stack"], profile["cpu"]
+    assert shown > 0.5 * samples > 500 and short < 0.02 * samples, (shown, samples, short)
+
+
+@case
 def node():
     """node: code of its compiler, named by the map that it writes when it is asked to"""
     if not shutil.which("node"):

@@ -3,6 +3,7 @@
 """What perfbpf finds around itself: clocks that were moved, rights and limits that are missing, no list of libraries; and what
 it leaves behind when it is killed."""
 import datetime
+import glob
 import os
 import re
 import shutil
@@ -32,6 +33,69 @@ def works(*argv):
     done = subprocess.run([*argv, "true"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise Skip(f"{argv[0]}: {done.stderr.strip()}")
+
+
+# --- beside others -------------------------------------------------------------------------------------------------------
+
+
+def traced_by(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return int(re.search(r"TracerPid:\t(\d+)", f.read()).group(1))
+
+
+def has_perf_events(pid):
+    links = []
+    for link in glob.glob(f"/proc/{pid}/fd/*"):
+        try:
+            links.append(os.readlink(link))
+        except OSError:  # it was closed meanwhile
+            pass
+    return "anon_inode:[perf_event]" in links
+
+
+def start_perf(client, data):
+    """perf record of every switch of the client's threads; None: it does not work here, and why is noted."""
+    if not shutil.which("perf"):
+        e2e.note("perf record is left out: not installed")
+        return None
+    perf = e2e.start(["perf", "record", "-q", "-e", "context-switches", "-c", "1", "-o", data, "-p", str(client.pid)],
+                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    e2e.until(lambda: perf.poll() is not None or has_perf_events(perf.pid), 20, "perf record is attached")
+    if perf.poll() is not None:
+        e2e.note("perf record is left out: it does not work on this kernel")
+        return None
+    return perf
+
+
+@case
+def beside_others():
+    """two perfbpf, perf record and strace of one process at once: each sees what it would alone"""
+    need("strace")
+    server = Server()
+    folder = e2e.directory()
+    log, data = os.path.join(folder, "strace"), os.path.join(folder, "perf.data")
+    client = waiting_client(server, "beside", 6)
+    one = Perfbpf("-p", client.pid, "--cpu", "--off-cpu")
+    strace = e2e.start(["strace", "-f", "-o", log, "-p", str(client.pid)], stderr=subprocess.DEVNULL)
+    e2e.until(lambda: traced_by(client.pid), 20, "strace is attached")
+    perf = start_perf(client, data)
+    two = Perfbpf("-p", client.pid)  # comes when all others are there
+    client.go()
+    assert client.finish() == 0, client.lines
+    for perfbpf in (one, two):
+        assert perfbpf.end() == 0, perfbpf.err()
+        # strace stops the client at every system call: its times are not the server's.
+        assert sorted(e2e.key_of(c["path"]) for c in perfbpf.calls()) == sorted(server.truth()), perfbpf.calls()
+        assert all(c["complete"] and c["status"] == 200 for c in perfbpf.calls()), perfbpf.calls()
+        check_nothing_lost(perfbpf)
+        check_trace(perfbpf)
+    assert one.trace()["otherData"]["profile"]["off_cpu"]["samples"], "no sample beside strace"
+    assert strace.wait(20) == 0
+    assert "exit_group(0)" in e2e.read_text(log), "strace saw no end"
+    if perf:
+        perf.wait(20)
+        done = subprocess.run(["perf", "report", "-i", data, "--stdio", "-s", "comm"], capture_output=True, text=True, check=False)
+        assert "100.00%" in done.stdout, done.stdout + done.stderr
 
 
 # --- clocks --------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Whom perfbpf follows, and that it stops nobody: CMD's own exec, children, names, numbers that are used again."""
 import glob
+import json
 import os
 import re
 import shutil
@@ -177,6 +178,40 @@ def wrappers():
     assert {c["pid"] for c in perfbpf.calls()} == {client.pid for client in clients}, perfbpf.calls()
     name = os.path.basename(re.search(r"perfbpf-client\S+\.json", perfbpf.err()).group())
     assert any(name.startswith(f"perfbpf-{os.path.basename(program)}-{c.pid}-") for c in clients), name
+
+
+RENAMED = """
+import ctypes, http.client, ssl, sys, threading
+sys.stdin.readline()
+def work():
+    ctypes.CDLL(None).prctl(15, b"HTTP Client", 0, 0, 0)
+    c = http.client.HTTPSConnection("127.0.0.1", int(sys.argv[1]), context=ssl._create_unverified_context())
+    c.request("POST", "/renamed0/v1/messages?tokens=2", '{"model":"m","stream":true,"messages":[]}')
+    c.getresponse().read()
+    print("tid", threading.get_native_id(), flush=True)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+@case
+def renamed_thread():
+    """-n: the name is the program's; the thread that calls has another one"""
+    server = Server()
+    script = os.path.join(e2e.directory(), f"agent{os.getpid()}")
+    with open(script, "w", encoding="ascii") as f:
+        f.write(RENAMED)
+    client = Client([PYTHON, script, str(server.port)], waits=False)
+    perfbpf = Perfbpf("-n", f"^{os.path.basename(script)}$")
+    client.go()
+    assert client.finish() == 0, client.lines
+    e2e.until(perfbpf.calls, 10, "the call is recorded")
+    assert perfbpf.end(signal.SIGINT) == 0
+    (call,) = perfbpf.calls()
+    assert f"tid {call['tid']}" in client.lines and call["pid"] == client.pid != call["tid"], (call, client.lines)
+    assert call["process"].startswith("python3"), call["process"]
+    assert not any("HTTP Client" in json.dumps(e) for e in check_trace(perfbpf)["traceEvents"])
 
 
 @case

@@ -6,6 +6,7 @@
  *   hotspot SECONDS       hot() 40 %, warm() 30 %, cold() 30 % of the main thread's processor time; other threads wait
  *                         for a lock, for a socket, and sleep
  *   hotspot SECONDS jit   one thread in code that it made itself, named in /tmp/perf-PID.map
+ *   hotspot SECONDS many  one thread, by turns in each of 32,768 stacks: leaf() below fifteen of left() and right()
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -68,6 +69,49 @@ static void work(double seconds)
 		spent[2] += cold();
 	}
 	printf("hot %" PRIu64 "\nwarm %" PRIu64 "\ncold %" PRIu64 "\n", spent[0], spent[1], spent[2]);
+}
+
+/* --- in many places ---------------------------------------------------------------------------------------------- */
+
+#define FORKS 15
+
+static uint64_t leaf(void);
+static uint64_t left(unsigned path, unsigned forks);
+static uint64_t right(unsigned path, unsigned forks);
+
+static inline __attribute__((always_inline)) uint64_t fork_in_path(unsigned path, unsigned forks)
+{
+	/* no tail call: the caller still has to add */
+	return 1 + (!forks ? leaf() : path & 1 ? right(path >> 1, forks - 1) : left(path >> 1, forks - 1));
+}
+
+__attribute__((noinline)) static uint64_t leaf(void)
+{
+	for (unsigned i = 0; i < 20000; i++)
+		sum += i;
+	return sum + now_ns(CLOCK_MONOTONIC); /* what calls nothing gets no frame */
+}
+
+__attribute__((noinline)) static uint64_t left(unsigned path, unsigned forks)
+{
+	return fork_in_path(path, forks);
+}
+
+__attribute__((noinline)) static uint64_t right(unsigned path, unsigned forks)
+{
+	return fork_in_path(path, forks);
+}
+
+__attribute__((noinline)) static int work_in_many_stacks(double seconds)
+{
+	uint64_t end = now_ns(CLOCK_THREAD_CPUTIME_ID) + (uint64_t)(seconds * 1e9);
+
+	for (unsigned i = 0; now_ns(CLOCK_THREAD_CPUTIME_ID) < end; i++) {
+		unsigned path = i * 12345 % (1u << FORKS); /* odd: each once */
+
+		sum += path & 1 ? right(path >> 1, FORKS - 1) : left(path >> 1, FORKS - 1);
+	}
+	return 0;
 }
 
 /* --- off it ------------------------------------------------------------------------------------------------------ */
@@ -178,5 +222,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	if (!fgets(line, sizeof(line), stdin))
 		return 1;
+	if (argc > 2 && !strcmp(argv[2], "many"))
+		return work_in_many_stacks(seconds);
 	return argc > 2 && !strcmp(argv[2], "jit") ? work_in_made_code(seconds) : work_and_wait(seconds);
 }
