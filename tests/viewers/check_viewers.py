@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """check_viewers.py BUILD [TRACE PICTURE]: does a trace open in viewers, without an error or a warning, and with everything in it?
 
-The trace is that of session.py's session, replayed. The viewers run in headless Chromium: the trace viewer that Go ships, and
+The trace is that of session.py's session, replayed; and what `report --folded` makes of a profile. The viewers run in headless Chromium: the trace viewer that Go ships, and
 speedscope. Speaks TAP; skips what is not installed. With TRACE and PICTURE: draws that trace in the first of them, checks nothing.
 """
 import functools
@@ -154,6 +154,50 @@ def check_catapult(report, page, site, events):
                [got["flows"], got["samples"]])
 
 
+# A profile as perfbpf writes it (doc/trace-format.md), with names that mean something in the folded form.
+PROFILE = {
+    "threads": [[7, 7, "agent", "agent"], [7, 8, "agent", "worker; 2"]],
+    "frames": [["hot", "agent"], ["main", "agent"], ["operator new(unsigned long)", "libstdc++.so.6"], ["", "libc.so.6"],
+               ["a;b c", "[jit]"], ["do_futex", "[kernel]"]],
+    "stacks": [["cpu", 0, 40000000, 40, "whole", [0, 1]], ["cpu", 1, 25000000, 25, "whole", [2, 4, 0, 0, 1]],
+               ["cpu", 1, 7000000, 7, "broken", [3]], ["futex", 1, 900000000, 3, "whole", [5, 3, 1]],
+               ["run queue", 0, 11000000, 4, "whole", []]],
+}
+
+
+def folded(build, folder, *options):
+    """Input of flame graphs, as a file for the viewer; how long each name is in it."""
+    trace, path = os.path.join(folder, "profile.json"), os.path.join(folder, f"folded{len(options)}.txt")
+    axes = '"window_ns":1000000000,"cpu":{"period_ns":1000000},"off_cpu":{"min_ns":1000000}'
+    rows = {name: ",\n".join(json.dumps(row, separators=(",", ":")) for row in PROFILE[name]) for name in PROFILE}
+    with open(trace, "w", encoding="utf-8") as f:
+        f.write('{"displayTimeUnit":"ms","traceEvents":[\n],"otherData":{"profile":{"format":1,%s,"threads":[\n%s\n],"frames":[\n'
+                '%s\n],"stacks":[\n%s\n]}},"metadata":{"duration_ms":1000.0}}\n'
+                % (axes, rows["threads"], rows["frames"], rows["stacks"]))
+    with open(path, "wb") as f:
+        subprocess.run([os.path.join(build, "perfbpf"), "report", trace, "--folded", *options], stdout=f, check=True)
+    want = {}
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            names, ns = line.rsplit(" ", 1)
+            for name in names.split(";"):
+                want[name] = want.get(name, 0) + int(ns)
+    return path, want
+
+
+def check_flame_graph(report, page, site, want, name):
+    url = site + "/speedscope.html#profileURL=" + site + "/" + name
+    got = outcome(page, url, "document.title.includes('%s')" % name)
+    report.say(not page.complaints, "speedscope opens %s" % name, page.complaints)
+    have = {frame: own[1] for frame, own in got["slices"].items()}
+    report.say(want == have, "speedscope shows every frame of %s with its time (%d)" % (name, len(want)), [want, have])
+
+
+def check_flame_graphs(report, page, site, folds):
+    for path, want in folds:
+        check_flame_graph(report, page, site, want, os.path.basename(path))
+
+
 def check_speedscope(report, page, site, events):
     url, ready = site + "/speedscope.html#profileURL=" + site, "document.title.includes('.json')"
     outcome(page, url + "/bad.json", ready)
@@ -232,14 +276,16 @@ def main():
             raw = f.read()
         events = json.loads(raw)["traceEvents"]
         check_session(report, events, raw)
+        folds = [folded(build, folder), folded(build, folder, "--by", "wait")]
         program, catapult = chromium.find(), catapult_dir()
         site = serve({"/catapult": catapult, "/speedscope": speedscope, "/trace.json": trace, "/bad.json": bad_trace(folder),
-                      "/catapult.html": HERE + "/catapult.html", "/speedscope.html": HERE + "/speedscope.html"})
+                      "/catapult.html": HERE + "/catapult.html", "/speedscope.html": HERE + "/speedscope.html", **{"/" + os.path.basename(path): path for path, _ in folds}})
         none = None if program else "no Chromium is installed"
         with_page(report, "catapult", program, none or (None if catapult else "Go's sources with their trace viewer are not installed"),
                   lambda page: check_catapult(report, page, site, events))
-        with_page(report, "speedscope", program, none or (None if os.path.isdir(speedscope) else "'make clients' could not fetch speedscope"),
-                  lambda page: check_speedscope(report, page, site, events))
+        none = none or (None if os.path.isdir(speedscope) else "'make clients' could not fetch speedscope")
+        with_page(report, "speedscope", program, none, lambda page: check_speedscope(report, page, site, events))
+        with_page(report, "flame graphs", program, none, lambda page: check_flame_graphs(report, page, site, folds))
     return 1 if report.failed else 0
 
 
