@@ -227,7 +227,7 @@ static void chosen(void **state)
 		      "       1       0    500ms    500ms    500ms    500ms     40%  tool: Task @ Claude Code\n"
 		      "          calls: model 60% (1 calls, 300ms)\n"
 		      "          in-proc 40%\n"
-		      "  whose a call is was told by its thread: 0, its agent: 3, its time: 1\n");
+		      "  whose a call is was told by its thread: 0, its agent: 0, its time: 1\n");
 	assert_render(trace_of(false, false, true), NULL, 800, (struct report_view){.by = REPORT_OP},
 		      "operations\n" COLUMNS
 		      "       1       0    1.00s    1.00s    1.00s    1.00s     30%  turn @ Claude Code\n"
@@ -254,6 +254,34 @@ static void servers_of_mcp(void **state)
 		      "          calls: db 50% (1 calls, 50.0ms)\n"
 		      "          in-proc 50%\n"
 		      "  whose a call is was told by its thread: 1, its agent: 0, its time: 0\n");
+}
+
+/* A command that both its socket and the library's function show counts once; a function that is no call is the
+ * process's own time, and an operation if somebody asks. */
+static void functions(void **state)
+{
+	for (int named = 0; named < 2; named++) {
+		struct maker m = maker_new();
+
+		(void)state;
+		process(&m, 7, "api");
+		slice(&m, 7, 5600001, 0, 100, "http", "GET /a", SERVED(71, 71, "/a"));
+		slice(&m, 7, 5500001, 11, 29, "db", "postgresql SELECT", QUERY(71));
+		slice(&m, 7, 5700001, 5, 55, "function", "handle", "\"binary\":\"api\",\"os_tid\":71");
+		slice(&m, 7, 5700002, 10, 30, "function", "PQexec", "\"binary\":\"libpq\",\"os_tid\":71");
+		buf_puts(&m.text, "\n],\"metadata\":{}}\n");
+		assert_render(m, named ? "^handle$" : NULL, 0, (struct report_view){.by = REPORT_OP},
+			      named ? "operations\n" COLUMNS
+				      "       1       0   50.0ms   50.0ms   50.0ms   50.0ms     60%  handle @ api\n"
+				      "          calls: db 40% (1 calls, 20.0ms)\n"
+				      "          in-proc 60%\n"
+				      "  whose a call is was told by its thread: 2, its agent: 0, its time: 0\n"
+				    : "operations\n" COLUMNS
+				      "       1       0    100ms    100ms    100ms    100ms     80%  GET /a @ api\n"
+				      "          calls: db 20% (1 calls, 20.0ms)\n"
+				      "          in-proc 80%\n"
+				      "  whose a call is was told by its thread: 2, its agent: 0, its time: 0\n");
+	}
 }
 
 static void as_json(void **state)
@@ -322,9 +350,9 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(by_thread),	  cmocka_unit_test(refused),	    cmocka_unit_test(turns),
-		cmocka_unit_test(chosen),	  cmocka_unit_test(servers_of_mcp), cmocka_unit_test(as_json),
-		cmocka_unit_test(without_memory),
+		cmocka_unit_test(by_thread), cmocka_unit_test(refused),	       cmocka_unit_test(turns),
+		cmocka_unit_test(chosen),    cmocka_unit_test(servers_of_mcp), cmocka_unit_test(as_json),
+		cmocka_unit_test(functions), cmocka_unit_test(without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -195,15 +195,30 @@ static int more(const struct report_context *c, size_t at, struct buf *out)
 
 /* --- below ------------------------------------------------------------------------------------------------------- */
 
+/* Families of which something is shown. */
+static void find_families(const struct report_context *c, bool shown[OP_FAMILIES])
+{
+	const struct op_group *g;
+	size_t count;
+
+	g = ops_groups(report_ops_engine(c->r->ops), &count);
+	for (size_t i = 0; i < count; i++)
+		shown[g[i].family] |= report_ops_chosen(c->r->ops, g[i].name);
+}
+
 static int foot(const struct report_context *c, struct buf *out)
 {
+	bool shown[OP_FAMILIES] = {false};
 	const struct ops *o = report_ops_engine(c->r->ops);
 	struct op_totals all = {0};
 	int err = 0;
 
+	find_families(c, shown);
 	for (int f = 0; f < OP_FAMILIES; f++) {
 		const struct op_totals *t = ops_totals(o, (enum op_family)f);
 
+		if (!shown[f])
+			continue;
 		all.by_thread += t->by_thread;
 		all.by_lane += t->by_lane;
 		all.by_time += t->by_time;

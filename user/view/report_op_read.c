@@ -296,6 +296,20 @@ static struct sv without(struct sv name, struct sv prefix)
 	return sv_starts(name, prefix) ? (struct sv){name.ptr + prefix.len, name.len - prefix.len} : name;
 }
 
+/* A function of a client library that asks a database: what it asks may be told by itself, too. */
+static bool asks_database(struct sv function)
+{
+	static const char *const names[] = {
+		"PQexec",	    "PQexecParams",	"PQexecPrepared",     "PQprepare",
+		"mysql_query",	    "mysql_real_query", "mysql_stmt_execute", "redisCommand",
+		"redisCommandArgv", "sqlite3_exec",	"sqlite3_step",	      "sqlite3_prepare_v2"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (sv_eq(function, sv_of(names[i])))
+			return true;
+	return false;
+}
+
 /* What a slice tells of what was waited for; false: nothing. */
 static bool read_call(const struct span *s, struct op_call *c, struct sv *name, struct sv *where)
 {
@@ -323,6 +337,10 @@ static bool read_call(const struct span *s, struct op_call *c, struct sv *name, 
 	} else if (sv_eq(s->cat, SV("mcp"))) {
 		c->kind = OP_MCP;
 		*where = json_get_string(s->args, "server");
+	} else if (sv_eq(s->cat, SV("function")) && asks_database(s->name)) {
+		c->kind = OP_DB;
+		c->function = true;
+		*where = json_get_string(s->args, "binary");
 	} else if (sv_eq(s->cat, SV("process"))) {
 		/* Started meanwhile, by its parent. What agents run is told as tools. */
 		c->kind = OP_TOOL;
