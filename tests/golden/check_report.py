@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""check_report.py BUILD: what report and diff say of replayed cases: of a capture the same as of its trace, every table, and
+nothing about a trace compared with itself. Speaks TAP."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CASES = ("retry-group", "tool-call-first", "mcp-stdio", "db-postgres", "concurrent")
+failed = 0
+
+
+def say(good, name, why=""):
+    global failed
+    failed += not good
+    print("%sok report: %s" % ("" if good else "not ", name), flush=True)
+    if not good:
+        print("#   " + str(why)[:500])
+
+
+def run(*argv, status=0, **options):
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=60, **options)
+    if done.returncode != status:
+        raise OSError("%s: status %d: %s" % (" ".join(argv), done.returncode, done.stderr.decode()))
+    return done.stdout
+
+
+def words(perfbpf):
+    """Of --by, as the help names them."""
+    text = " ".join(run(perfbpf, "report", "--help").decode().split())
+    return text.split("only one table: ")[1].split(" --")[0].split()
+
+
+# Beside names with a unit: counts.
+COUNTS = ("count", "errors", "calls", "samples", "tokens", "lost", "status", "pid", "_id", "format", "charged", "partial", "refused", "dropped")
+UNITS = ("ms", "share", "bytes", "tok_s", "per_s")
+
+
+def without_unit(value, path=()):
+    """Paths of numbers in whose names no unit is, and which are no counts."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from without_unit(inner, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from without_unit(inner, path)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not any(key.split("_")[-1] in UNITS or key.endswith("tok_s") or any(c in key for c in COUNTS) for key in path):
+            yield ".".join(path)
+
+
+def check(build, folder, case):
+    perfbpf, capture, trace = os.path.join(build, "perfbpf"), os.path.join(folder, case + ".cap"), os.path.join(folder, case + ".json")
+    with open(os.path.join(HERE, "cases", case, "events.jsonl"), "rb") as events, open(capture, "wb") as f:
+        subprocess.run([os.path.join(build, "tests", "jsonl2cap")], stdin=events, stdout=f, check=True)
+    run(perfbpf, "replay", capture, "-q", "--db", "--http", "-o", trace)
+    for options in ((), ("--json",), ("--by", "call", "--last", "0.1"), ("--json", "--last", "0.1")):
+        of_trace, of_capture = run(perfbpf, "report", trace, *options), run(perfbpf, "report", capture, *options)
+        say(of_trace == of_capture, " ".join((case, "of its trace and of its capture", *options)), (of_trace, of_capture))
+    whole = json.loads(run(perfbpf, "report", trace, "--json"))
+    for word in words(perfbpf):
+        one = json.loads(run(perfbpf, "report", trace, "--json", "--by", word))
+        good = list(one["tables"]) == [word] and one["tables"][word] == whole["tables"].get(word)
+        say(good, f"{case}: --by {word} alone and among all", (one["tables"], whole["tables"].get(word)))
+        run(perfbpf, "report", trace, "--by", word)
+    say(not list(without_unit(whole)), case + ": units are in the names", sorted(set(without_unit(whole))))
+    same = json.loads(run(perfbpf, "diff", trace, capture, "--json", "--fail-on", "0"))
+    rows = [row for rows in same["tables"].values() for row in rows or []]
+    say(rows and not any(r["beyond_chance"] or r["regressed"] or r["change_share"] for r in rows), case + ": as itself", rows)
+
+
+def main():
+    build = sys.argv[1]
+    with tempfile.TemporaryDirectory(prefix="perfbpf-report.") as folder:
+        for case in CASES:
+            check(build, folder, case)
+        odd = os.path.join(folder, "odd")
+        for content in (b"", b"perfbpf\n", b"perfbpf\n" + bytes(200), b"\0", b"{", b"\xff" * 4096):
+            with open(odd, "wb") as f:
+                f.write(content)
+            run(os.path.join(build, "perfbpf"), "report", odd, status=1)
+            run(os.path.join(build, "perfbpf"), "diff", odd, odd, status=1)
+        say(True, "what is neither a trace nor a capture is refused")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
