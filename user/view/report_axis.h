@@ -8,6 +8,7 @@
  */
 
 #include "base/json.h"
+#include "format.h"
 #include "report_data.h"
 
 enum report_unit { REPORT_MS, REPORT_COUNT, REPORT_SHARE, REPORT_BYTES };
@@ -87,6 +88,8 @@ int report_context_init(struct report_context *c, const struct report *r, const 
 void report_context_release(struct report_context *c);
 /* Rows of the axis, heaviest first; NULL: no memory. Freed by the caller. */
 struct report_entry *report_list(const struct report_context *c, size_t *count);
+/* A value as a cell of its unit, "-" when unknown. Returns out. */
+const char *report_format(char out[FORMAT_BYTES], enum report_unit unit, double n);
 /* Members that say how the trace was taken. */
 void report_json_trace(struct json *j, const struct report *r);
 /* "name" and, of what stands behind " @ ", `of_key` (NULL: not told). */

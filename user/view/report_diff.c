@@ -241,13 +241,6 @@ static int judge(struct diff *d, bool *regressed)
 
 /* --- text -------------------------------------------------------------------------------------------------------- */
 
-static const char *format_value(char out[FORMAT_BYTES], enum report_unit unit, double n)
-{
-	if (unit == REPORT_MS)
-		return format_ms(out, n);
-	return format_count(out, isnan(n) || n > 1e18 ? -1 : (int64_t)n);
-}
-
 static const char *format_change(char out[32], const struct pair *p, bool untested)
 {
 	double change = change_of(p);
@@ -267,8 +260,8 @@ static int put_pair(const struct pair *p, struct buf *out)
 	const struct report_compared *compared = &report_axes[p->by]->compared[p->which];
 	char before[FORMAT_BYTES], after[FORMAT_BYTES], change[32], safe[REPORT_TEXT_BYTES];
 
-	return buf_printf(out, "  %8s %8s  %-12s %s%s\n", format_value(before, compared->unit, p->value[0]),
-			  format_value(after, compared->unit, p->value[1]),
+	return buf_printf(out, "  %8s %8s  %-12s %s%s\n", report_format(before, compared->unit, p->value[0]),
+			  report_format(after, compared->unit, p->value[1]),
 			  format_change(change, p, compared->untested), p->which ? "  " : "",
 			  p->which ? compared->text : log_safe(safe, sizeof(safe), sv_of(p->name)));
 }

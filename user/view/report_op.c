@@ -294,14 +294,26 @@ static void json_in_proc(struct json *j, const struct report *r, const struct op
 	json_uint(j, "samples", g->samples);
 }
 
+/* Where all were refused. */
+static void json_untold(struct json *j)
+{
+	static const char *const keys[] = {"downstream",   "overlap_ms",  "in_proc_ms", "on_cpu_ms", "blocked_ms",
+					   "run_queue_ms", "not_seen_ms", "samples",	"n_plus_1"};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		json_null(j, keys[i]);
+}
+
 static void put_json(const struct report_context *c, size_t at, struct json *j)
 {
 	const struct op_group *g = group_at(c, at);
 
 	json_string(j, "name", sv_of(report_ops_text(c->r->ops, g->name)));
 	json_string(j, "kind", sv_of(family_names[g->family]));
-	if (g->told_ns <= 0)
+	if (g->told_ns <= 0) {
+		json_untold(j);
 		return;
+	}
 	json_calls(j, g);
 	json_in_proc(j, c->r, g);
 	json_array(j, "n_plus_1");

@@ -101,7 +101,7 @@ static int width_of(const struct report_column *column)
 	return head > widths[column->unit] ? head : widths[column->unit];
 }
 
-static const char *format_cell(char out[FORMAT_BYTES], enum report_unit unit, double n)
+const char *report_format(char out[FORMAT_BYTES], enum report_unit unit, double n)
 {
 	switch (unit) {
 	case REPORT_MS:
@@ -134,7 +134,7 @@ static int put_row(const struct report_context *c, size_t at, struct buf *out)
 		const struct report_column *column = &c->axis->columns[i];
 
 		if (column->head)
-			err = buf_printf(out, " %*s", width_of(column), format_cell(cell, column->unit, cells[i]));
+			err = buf_printf(out, " %*s", width_of(column), report_format(cell, column->unit, cells[i]));
 	}
 	c->axis->name(c, at, name);
 	if (!err)
@@ -182,10 +182,10 @@ static int put_profile_head(const struct report_context *c, struct buf *out)
 	return buf_printf(out,
 			  "%s samples on a processor, one every %s; %s of their time has a broken stack, %s samples "
 			  "are deeper than is kept; %s lost\n",
-			  format_cell(count, REPORT_COUNT, r->cpu_samples), format_ms(period, r->period_ns / 1e6),
+			  report_format(count, REPORT_COUNT, r->cpu_samples), format_ms(period, r->period_ns / 1e6),
 			  format_percent(broken, all > 0 ? r->broken_ns / all : NAN),
-			  format_cell(deep, REPORT_COUNT, r->deep_samples),
-			  format_cell(lost, REPORT_COUNT, r->lost_samples));
+			  report_format(deep, REPORT_COUNT, r->deep_samples),
+			  report_format(lost, REPORT_COUNT, r->lost_samples));
 }
 
 static int put_head(const struct report_context *c, struct buf *out)
@@ -198,7 +198,7 @@ static int put_head(const struct report_context *c, struct buf *out)
 	if (!err && c->r->lost > 0)
 		err = buf_printf(out,
 				 "this trace is not whole: %s losses of some kind are counted in it (metadata.lost)\n",
-				 format_cell(n, REPORT_COUNT, c->r->lost));
+				 report_format(n, REPORT_COUNT, c->r->lost));
 	return err || missing(c->r, &report_axis_function) ? err : put_profile_head(c, out);
 }
 
