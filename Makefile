@@ -107,6 +107,7 @@ UNIT_sqlitefind := user/attach/sqlitefind.c $(wildcard user/attach/site*.c) user
 UNIT_funcfind := user/attach/funcfind.c user/attach/debugdata.c user/attach/gotable.c user/symbol/demangle.c \
 		 $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
 UNIT_functions := user/flow/functions.c
+UNIT_overload := user/attach/overload.c
 UNIT_wire := user/flow/wire.c user/flow/hello.c
 UNIT_proc := user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 HTTP1_SRCS := user/flow/proto/http1.c user/flow/proto/http1_message.c user/flow/proto/http1_head.c user/flow/proto/http.c
@@ -316,7 +317,7 @@ $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/jsonl2cap: $(O)/tests/%: $(O)/
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
 
-BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
+BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
 		$(UNIT_tlsfind:%.c=$(O)/%.o) $(BASE_SRCS:%.c=$(O)/%.o)
 $(O)/tests/bpftest $(O)/tests/sampletest: $(O)/tests/%: $(O)/tests/bpf/%.o $(BPFTEST_OBJS)
 	@mkdir -p $(@D)

@@ -48,6 +48,8 @@ __u32 sockets_open = 0;
 /* Bytes that waited in the ring at most. A race may lose the very highest of two at once. */
 __u64 ring_peak = 0;
 
+struct overload_level overload = {};
+
 struct ring_map rb SEC(".maps");
 struct targets_map targets SEC(".maps");
 struct conns_map conns SEC(".maps");

@@ -411,7 +411,8 @@ struct ev_exit {
 	X(ST_MISSED_RETURN, "missed_returns") /* a call was entered and its return never seen */                       \
 	X(ST_FAULT, "faults")		      /* user memory that could not be read */                                 \
 	X(ST_UNSEEN, "unseen_bytes")	      /* bytes moved where no probe looks (sendfile and the like) */           \
-	X(ST_SAMPLES, "samples")	      /* samples that found no room in the ring */
+	X(ST_SAMPLES, "samples")	      /* samples that found no room in the ring */                             \
+	X(ST_OVERLOAD, "overload_bytes")      /* plaintext that was not copied: more came than was drained */
 
 enum ev_stat {
 #define X(id, name) id,
@@ -541,6 +542,12 @@ struct func_rate {
 	__u64 untold;
 };
 
+/* User space writes: see user/attach/overload.h. */
+struct overload_level {
+	__u32 level;   /* OVERLOAD_* */
+	__u32 dropped; /* CONNECTIONS: generations up to this one are not looked at */
+};
+
 /* What the proc_list iterator writes for each process. */
 struct proc_identity {
 	__u64 start_ns;
@@ -576,6 +583,7 @@ struct conn_map_key {
 struct conn_state {
 	__u64 pos[2];
 	__u64 request_bytes; /* written since the last successful read */
+	__u64 answer_bytes;  /* copied of reads since the last write, while there is an overload */
 	__u64 first_call_ns; /* entry of the first TLS call, 0 none yet */
 	__u64 last_fail_ns;  /* return of the last TLS call that moved nothing */
 	__u64 used_ns;	     /* last call or SSL_free */
@@ -645,7 +653,7 @@ EV_ASSERT(sizeof(struct go_key) == 16);
 EV_ASSERT(sizeof(struct stdio_head) == 24);
 EV_ASSERT(sizeof(struct file_identity) == 32);
 EV_ASSERT(sizeof(struct conn_map_key) == 24);
-EV_ASSERT(sizeof(struct conn_state) == 104);
+EV_ASSERT(sizeof(struct conn_state) == 112);
 EV_ASSERT(sizeof(struct lost_tail) == 48);
 EV_ASSERT(sizeof(struct passed) == 24);
 

@@ -57,6 +57,15 @@
 /* Elements of an iovec (UIO_MAXIOV of the kernel) that one call may have. */
 #define LIMIT_IOVECS 1024
 
+/* When more comes than is drained (user/attach/overload.h): how much is copied. */
+#define OVERLOAD_NONE		     0
+#define OVERLOAD_PAYLOAD	     1
+#define OVERLOAD_HEADS		     2
+#define OVERLOAD_CONNECTIONS	     3
+#define LIMIT_OVERLOAD_REQUEST_BYTES 16384
+#define LIMIT_OVERLOAD_READ_BYTES    4096
+#define LIMIT_OVERLOAD_HEAD_BYTES    1024
+
 /* Connections that carry nothing of interest: of each write so many bytes are copied, enough for the head of a
  * request; reads become one record a so many bytes, without any. */
 #define LIMIT_IGNORED_WRITE_BYTES 4096

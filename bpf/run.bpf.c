@@ -31,6 +31,13 @@ static __noinline int run_lost(struct run *run)
 	return 0;
 }
 
+int run_drop(struct run *run)
+{
+	if (run)
+		tail_note(&run->head);
+	return 0;
+}
+
 static __always_inline void run_fault(struct ev_data *head)
 {
 	stat_add(ST_FAULT, 1);

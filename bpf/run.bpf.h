@@ -22,6 +22,8 @@ struct run {
 /* A record of head.len bytes at buf, and one without bytes that says how many there were: run.bpf.c. */
 int run_put(struct run *run);
 int run_put_head(struct run *run);
+/* No record of them at all: only that something is missing up to there. */
+int run_drop(struct run *run);
 
 /* One record; 1 when the run is at its end. */
 static __always_inline long run_turn(struct run *run)
@@ -164,6 +166,29 @@ static __always_inline void skip_add(struct conn_state *state, const struct conn
 
 /* --- how much is copied ------------------------------------------------------------------------------------------ */
 
+/* How many of `copy` bytes are copied while more comes than user space drains, see user/attach/overload.h. */
+static __noinline __u64 overload_cut(struct conn_state *state, __u32 dir, __u64 len, __u64 copy)
+{
+	__u32 level = overload.level;
+	__u64 limit = level == OVERLOAD_PAYLOAD ? LIMIT_OVERLOAD_REQUEST_BYTES : LIMIT_OVERLOAD_HEAD_BYTES, before;
+
+	if (level == OVERLOAD_CONNECTIONS && state->gen <= overload.dropped) {
+		limit = before = 0;
+	} else if (dir == EV_DIR_TX) {
+		before = state->request_bytes - len; /* added already */
+	} else if (level == OVERLOAD_PAYLOAD) {
+		before = 0;
+		limit = LIMIT_OVERLOAD_READ_BYTES;
+	} else {
+		before = __sync_fetch_and_add(&state->answer_bytes, copy);
+	}
+	limit = before < limit ? limit - before : 0;
+	if (copy <= limit)
+		return copy;
+	stat_add(ST_OVERLOAD, copy - limit);
+	return limit;
+}
+
 /* Requests are copied up to a limit each; a read is a chunk or a few. */
 static __always_inline __u64 copy_budget(struct conn_state *state, __u32 dir, __u64 len)
 {
@@ -176,6 +201,7 @@ static __always_inline __u64 copy_budget(struct conn_state *state, __u32 dir, __
 		if (limit > LIMIT_REQUEST_BYTES)
 			limit = LIMIT_REQUEST_BYTES;
 		before = __sync_fetch_and_add(&state->request_bytes, len);
+		state->answer_bytes = 0;
 		if (cfg.http) /* framing is wanted to the end: the limit is of each call */
 			before = 0;
 	}
@@ -214,6 +240,18 @@ static __noinline __u64 run_begin(struct conn_state *state, const struct conn_ma
 	else if (skip && copy > LIMIT_IGNORED_WRITE_BYTES)
 		copy = LIMIT_IGNORED_WRITE_BYTES;
 	run->rest_flags = skip ? EV_F_IGNORED : EV_F_CAPPED;
+	if (overload.level && !skip) {
+		__u64 cut = overload_cut(state, dir, len, copy);
+
+		if (cut < copy)
+			run->rest_flags = 0;
+		copy = cut;
+		if (!copy && overload.level == OVERLOAD_CONNECTIONS && state->gen <= overload.dropped) {
+			run->skip = 1;
+			run->head.orig_len = len;
+			run_drop(run);
+		}
+	}
 	return copy;
 }
 

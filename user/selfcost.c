@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 
 static void add_file(void *ctx, const struct probes_file *f)
@@ -138,6 +139,8 @@ int selfcost_json(struct buf *out, const struct probes *p, const struct selfcost
 	json_string(&j, "attach", sv_of(modes[f->mode]));
 	json_uint(&j, "ring_bytes", c->ring_bytes);
 	json_uint(&j, "ring_peak_bytes", probes_ring_peak(p));
+	json_uint(&j, "overload_level", probes_overload(p)->highest);
+	json_double(&j, "overload_ms", (double)overload_spent_ns(probes_overload(p), clock_boot_ns()) / 1e6, 3);
 	add_programs(&j, probes_cost(p));
 	if (c->held_ns)
 		json_double(&j, "exec_held_ms", (double)c->held_ns / 1e6, 3);

@@ -133,6 +133,40 @@ def flood():
 
 
 @case
+def overload():
+    """more comes than perfbpf is given time to read: it copies less, says so, and recovers by itself"""
+    server = Server()
+    argv = [CLIENT, "--port", str(server.port), "--cacert", server.cert, "--dialect", "mixed", "--threads", "16"]
+    many = Client([*argv, "-n", "20", "--knobs", "tokens=2000&burst=100", "--body-bytes", "100000", "--wait", "--quiet"])
+    calls = [request("anthropic", "after", "tokens=20&gap_ms=2"), request("openai.chat", "last", "tokens=7")]
+    later_argv, env = e2e.client_command("http", server, calls, wait=True)
+    later = Client(later_argv, env)
+    perfbpf = Perfbpf("-v", "--ring-bytes", 262144, "-p", f"{many.pid},{later.pid}")
+    many.go()
+    while many.child.poll() is None:  # its share of a processor
+        perfbpf.child.send_signal(signal.SIGSTOP)
+        time.sleep(0.06)
+        perfbpf.child.send_signal(signal.SIGCONT)
+        time.sleep(0.015)
+    assert many.finish() == 0
+    e2e.until(lambda: "less comes: everything is copied again" in perfbpf.err(), 20, f"it recovers: {perfbpf.err()}")
+    later.go()
+    assert later.finish() == 0
+    assert perfbpf.end(seconds=60) == 0, perfbpf.err()
+    lost, own, truth = perfbpf.lost(), perfbpf.trace()["metadata"]["self"], server.truth()
+    e2e.note(f"level {own['overload_level']} for {own['overload_ms']:.0f} ms in all; lost {lost}")
+    assert "more comes than is drained: of large requests" in perfbpf.err(), perfbpf.err()
+    assert lost["overload_bytes"] > 0 and own["overload_level"] >= 1 and own["overload_ms"] > 0, (lost, own)
+    for record in perfbpf.calls():
+        known = truth.get(e2e.key_of(record["path"])) if record["path"] else None
+        if known and record["pid"] == later.pid:
+            check_call(record, known)
+        elif known:
+            no_wrong_number(record, known)
+    assert [r["lossy"] for r in perfbpf.calls() if r["pid"] == later.pid] == [False, False], perfbpf.calls()
+
+
+@case
 def lost_tails():
     """--ring-bytes 65536 and a client that ends while it is full"""
     for _ in range(8):

@@ -326,7 +326,7 @@ static unsigned samples(struct packet out[32])
 		.start_ns = 5, .exec_id = 2, .ppid = 1, .comm = "python3", .filename_len = 8, .args_len = 11};
 	struct ev_fork f = {.child_start_ns = 6, .child_tgid = 44};
 	struct ev_exit e = {.start_ns = 5, .exec_id = 2, .code = 3, .signal = 9, .cpu_ns = 1000};
-	struct ev_lost l = {.stats = {1, 2, 3, 4, 5, 6, 7, 8}};
+	struct ev_lost l = {.stats = {1, 2, 3, 4, 5, 6, 7, 8, 9}};
 	struct ev_head t = {0};
 	struct ev_wire w = {.cookie = 99,
 			    .start_ns = 5,
@@ -450,6 +450,7 @@ static void every_kind(void **state)
 	assert_int_equal(w.lost.n[LOST_FAULTS], 6);
 	assert_int_equal(w.lost.n[LOST_UNSEEN_BYTES], 7);
 	assert_int_equal(w.lost.n[LOST_SAMPLES], 8);
+	assert_int_equal(w.lost.n[LOST_OVERLOAD], 9);
 	assert_int_equal(w.lost.n[LOST_BAD_RECORDS], 0);
 	close_world(&w);
 }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "base/log.h"
 #include "bpf/event.h"
 #include "fileid.h"
+#include "overload.h"
 #include "perfbpf.skel.h"
 #include "reclaim.h"
 #include "sampling.h"
@@ -29,6 +31,7 @@
 #define UPROBE_MULTI_RETURN   1
 #define START_TOLERANCE_NS    20000000ull /* /proc tells start times in clock ticks */
 #define SWEEP_INTERVAL_NS     30000000000ull
+#define LOOK_RECORDS	      64	    /* so often a long drain looks at how full the ring is */
 #define UNIX_INTERVAL_NS      2000000000ull /* how late the closing of a Unix socket may be noticed */
 #define LOCKDOWN_FILE	      "/sys/kernel/security/lockdown"
 #define BTF_FILE	      "/sys/kernel/btf/vmlinux"
@@ -64,6 +67,11 @@ struct probes {
 	struct file *files; /* newest first */
 	struct reclaim *reclaim;
 	struct tails *tails;
+	struct overload overload;
+	const volatile uint64_t *consumed, *produced; /* positions in the ring; NULL: they cannot be read */
+	uint64_t drained;			      /* bytes in this probes_consume() */
+	unsigned looks;
+	bool detached;
 	struct syscalls *syscalls;
 	struct sampling *sampling;
 	uint64_t next_sweep_ns, next_unix_ns;
@@ -363,11 +371,45 @@ static int attach_tracepoints(struct probes *p)
 	return 0;
 }
 
+/* Changes how much is copied, by how much waits. */
+static void look_at_ring(struct probes *p, bool draining)
+{
+	struct overload *o = &p->overload;
+	uint32_t level = o->level, highest = o->highest;
+	uint64_t used = p->produced ? *p->produced - *p->consumed : 0;
+
+	if (!overload_look(o, used, p->cfg.ring_bytes, draining, p->skel->bss->last_gen, clock_boot_ns()))
+		return;
+	p->skel->bss->overload.dropped = o->dropped;
+	p->skel->bss->overload.level = o->level;
+	if (o->level > highest)
+		log_warn("more comes than is drained: %s", overload_text(o->level));
+	else if (o->level < level)
+		log_verbose("less comes: %s", overload_text(o->level));
+}
+
+/* The first page of a ring is where its reader is, the second where its writers are (kernel/bpf/ringbuf.c). */
+static void map_positions(struct probes *p)
+{
+	int fd = bpf_map__fd(p->skel->maps.rb);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *consumed = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
+	void *produced = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, (off_t)page);
+
+	if (consumed != MAP_FAILED && produced != MAP_FAILED) {
+		p->consumed = consumed;
+		p->produced = produced;
+	}
+}
+
 static int on_ring(void *ctx, void *bytes, size_t len)
 {
 	const struct ev_head *h = bytes;
 	struct probes *p = ctx;
 
+	p->drained += len;
+	if (++p->looks % LOOK_RECORDS == 0)
+		look_at_ring(p, true);
 	/* Rooms of a constant size: the record says how much of it counts. */
 	if (len >= sizeof(*h) && h->size >= sizeof(*h) && h->size < len)
 		len = h->size;
@@ -383,7 +425,8 @@ static int on_ring(void *ctx, void *bytes, size_t len)
 		syscalls_update(p->syscalls, h->ts_ns);
 	}
 	p->cfg.on_record(p->cfg.ctx, bytes, len);
-	return 0;
+	/* Others want their turn too, however much comes. */
+	return p->drained > 2ull * p->cfg.ring_bytes && !p->detached ? -EAGAIN : 0;
 }
 
 static int load(struct probes *p)
@@ -413,6 +456,7 @@ static int load(struct probes *p)
 	p->ring = ring_buffer__new(bpf_map__fd(p->skel->maps.rb), on_ring, p, NULL);
 	if (!p->ring)
 		return -errno;
+	map_positions(p);
 	p->cpus = libbpf_num_possible_cpus();
 	if (p->cpus < 0)
 		return p->cpus;
@@ -501,6 +545,7 @@ void probes_detach(struct probes *p)
 		file_detach(f);
 	syscalls_detach(p->syscalls);
 	perfbpf_bpf__detach(p->skel);
+	p->detached = true;
 }
 
 void probes_close(struct probes *p)
@@ -512,6 +557,10 @@ void probes_close(struct probes *p)
 	while ((f = p->files)) {
 		p->files = f->next;
 		file_free(f);
+	}
+	if (p->produced) {
+		munmap((void *)p->consumed, (size_t)sysconf(_SC_PAGESIZE));
+		munmap((void *)p->produced, (size_t)sysconf(_SC_PAGESIZE));
 	}
 	ring_buffer__free(p->ring);
 	sampling_stop(p->sampling);
@@ -1117,6 +1166,8 @@ int probes_consume(struct probes *p)
 	int n;
 
 	tails_collect(p->tails);
+	look_at_ring(p, false);
+	p->drained = 0;
 	n = ring_buffer__consume(p->ring);
 	tails_tell(p->tails, 0, p->cfg.on_record, p->cfg.ctx);
 	return n;
@@ -1125,6 +1176,11 @@ int probes_consume(struct probes *p)
 const struct progcost *probes_cost(const struct probes *p)
 {
 	return p->cost;
+}
+
+const struct overload *probes_overload(const struct probes *p)
+{
+	return &p->overload;
 }
 
 uint64_t probes_ring_peak(const struct probes *p)

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/types.h"
+#include "overload.h"
 #include "progcost.h"
 #include "tlsfind.h"
 
@@ -59,6 +60,7 @@ void probes_close(struct probes *p);  /* detaches everything; NULL is fine */
 
 const struct probes_features *probes_features(const struct probes *p);
 const struct progcost *probes_cost(const struct probes *p);
+const struct overload *probes_overload(const struct probes *p);
 uint64_t probes_ring_peak(const struct probes *p); /* bytes that waited in the ring at most */
 
 /* Makes e->dev and e->ino those of the inode that probes end up on: on overlayfs stat(2) tells those of one mount's
@@ -115,8 +117,9 @@ void probes_pass(struct probes *p, uint32_t gen, enum dir dir, uint64_t until);
 /* Whether the end of every system call is traced now (attach/syscalls.h says when). */
 bool probes_sees_syscalls(const struct probes *p);
 
-int probes_fd(const struct probes *p);		      /* epoll-able: woken only on urgent records */
-int probes_consume(struct probes *p);		      /* drains all; number of records or -errno. Call on a timer too */
+int probes_fd(const struct probes *p); /* epoll-able: woken only on urgent records */
+int probes_consume(struct probes *p);  /* drains all, or -EAGAIN after two rings full; number of records or -errno. Call
+					  on a timer too */
 void probes_stats(struct probes *p, uint64_t *stats); /* ST_COUNT sums; see EV_STATS */
 void probes_tick(struct probes *p,
 		 uint64_t now_ns); /* deletes kernel state of closed connections and ended processes */

@@ -29,6 +29,7 @@
 	X(LOST_SPAN_EVENTS, "events_dropped", "trace events in them")                                                  \
 	X(LOST_LATE, "late_attach", "requests made before they could be seen")                                         \
 	X(LOST_TARGETS, "untraced_targets", "targets or functions that could not be traced")                           \
+	X(LOST_OVERLOAD, "overload_bytes", "bytes not copied: more came than was drained")                             \
 	X(LOST_SAMPLES, "samples", "samples of CPU or waiting dropped: ring buffer full")                              \
 	X(LOST_NO_MEMORY, "no_memory", "pieces of state given up: out of memory or over a table limit")
 
