@@ -270,7 +270,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (12: under four minutes f
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS = $(STATIC_CLIENTS) $(HOTSPOTS) $(FUNCTARGETS) $(O)/tests/bpftest $(O)/tests/sampletest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench
+TEST_TOOLS = $(STATIC_CLIENTS) $(HOTSPOTS) $(FUNCTARGETS) $(O)/tests/planted $(O)/tests/bpftest $(O)/tests/sampletest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench
 
 MODELSERVER_SRCS := $(sort $(wildcard tests/tools/modelserver/*.c))
 $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
@@ -293,6 +293,12 @@ $(O)/tests/unit/tlsfind_anchor $(O)/san/tests/unit/tlsfind_anchor: | $(STATIC_CL
 $(O)/tests/strangerclient: $(O)/tests/tools/strangerclient.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -s -o $@ $^ -Wl,-Bstatic -lmbedtls -lmbedx509 -lmbedcrypto -Wl,-Bdynamic -ldl
+# A service with planted costs; callers are told by frame pointers.
+PLANTED_OBJS := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/tools/planted/*.c)))
+$(PLANTED_OBJS): ALL_CFLAGS += -O1 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer
+$(O)/tests/planted: $(PLANTED_OBJS)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lpthread
 # Planted costs; without frame pointers nobody can tell who called a function.
 HOTSPOTS := $(O)/tests/hotspot $(O)/tests/hotspot-bare
 HOTSPOT_FLAGS_hotspot := -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer

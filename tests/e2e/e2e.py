@@ -321,16 +321,24 @@ class Perfbpf:
         except subprocess.TimeoutExpired as error:
             raise AssertionError(f"perfbpf did not end within {seconds} s; stderr:\n{self.err()}") from error
 
-    def calls(self):
+    def records(self, kind):
         text = read_text(self.calls_path)
         if self.child.poll() is None:  # the last line may not be whole yet
             text = text[: text.rfind("\n") + 1]
         records = [json.loads(line) for line in text.splitlines()]
-        return [r for r in records if r.get("type", "call") == "call"]
+        return [r for r in records if r.get("type", "call") == kind]
+
+    def calls(self):
+        return self.records("call")
+
+    def others(self, kind):
+        return sorted(self.records(kind), key=lambda r: r["start_ms"])
 
     def db(self):
-        records = [json.loads(line) for line in read_text(self.calls_path).splitlines()]
-        return sorted((r for r in records if r.get("type") == "db"), key=lambda r: r["start_ms"])
+        return self.others("db")
+
+    def http(self):
+        return self.others("http")
 
     def trace(self):
         with open(self.trace_path, encoding="utf-8") as f:

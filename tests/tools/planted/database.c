@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A stub of a database, in a process of its own: commands of Redis as arrays (RESP2), each answered after a planted
+ * time. */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "planted.h"
+
+static unsigned get_us, hgetall_us;
+
+static void wait_us(unsigned us)
+{
+	struct timespec ts = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+
+	nanosleep(&ts, NULL);
+}
+
+/* Where the command at the front ends: "*2", and two strings with their lengths. NULL: it is not whole. */
+static char *end_of_command(char *at)
+{
+	for (int line = 0; line < 5; line++) {
+		at = strstr(at, "\r\n");
+		if (!at)
+			return NULL;
+		at += 2;
+	}
+	return at;
+}
+
+static bool reply(int fd, const char *command)
+{
+	bool many = strncasecmp(command, "*2\r\n$7\r\nHGETALL\r\n", 18) == 0;
+	const char *text = many ? "*2\r\n$1\r\na\r\n$1\r\nb\r\n" : "$5\r\nvalue\r\n";
+
+	wait_us(many ? hgetall_us : get_us);
+	return write_all(fd, text, strlen(text));
+}
+
+static void *serve(void *arg)
+{
+	char commands[16384], *at, *end;
+	int fd = (int)(intptr_t)arg;
+	size_t have = 0;
+	ssize_t n;
+
+	while (have < sizeof(commands) - 1 && (n = recv(fd, commands + have, sizeof(commands) - 1 - have, 0)) > 0) {
+		have += (size_t)n;
+		commands[have] = '\0';
+		for (at = commands; (end = end_of_command(at)); at = end)
+			if (!reply(fd, at))
+				goto out;
+		have -= (size_t)(at - commands);
+		memmove(commands, at, have);
+	}
+out:
+	close(fd);
+	return NULL;
+}
+
+static void accept_all(int listener)
+{
+	pthread_t thread;
+	int fd;
+
+	while ((fd = accept(listener, NULL, NULL)) >= 0) {
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+		if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)fd))
+			exit(1);
+		pthread_detach(thread);
+	}
+	exit(1);
+}
+
+int database_start(unsigned get, unsigned hgetall)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(at);
+	pid_t parent = getpid(), pid;
+
+	get_us = get;
+	hgetall_us = hgetall;
+	if (listener < 0 || bind(listener, (struct sockaddr *)&at, len) || listen(listener, 256) ||
+	    getsockname(listener, (struct sockaddr *)&at, &len))
+		return -1;
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_TIMERSLACK, 1);
+		if (getppid() != parent)
+			exit(1);
+		accept_all(listener);
+	}
+	close(listener);
+	return pid < 0 ? -1 : ntohs(at.sin_port);
+}
