@@ -20,6 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (size % 2 && report_choose_operations(r, "m|T"))
 		__builtin_trap();
+	if (size % 3 == 1)
+		report_since(r, 500);
 	while (rest.len && !err)
 		err = report_line(r, sv_cut(rest, '\n', &rest));
 	if (!err)
@@ -30,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!err && (report_render(r, &v, &out) || report_render(r, &json, &out) || report_folded(r, false, &out) ||
 		     report_folded(r, true, &out)))
 		__builtin_trap();
-	if (!err && !report_diff(r, r, &v, 0, &out, &regressed, why) && regressed)
+	if (!err && !report_diff(r, r, size % 5 ? &v : &json, 0, &out, &regressed, why) && regressed)
 		__builtin_trap();
 	buf_release(&out);
 	report_free(r);

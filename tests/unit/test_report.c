@@ -461,6 +461,67 @@ static void side_by_side(void **state)
 		    false, "+100.0% ~"); /* one call of each is no proof */
 }
 
+/* A second of sampling every ms: so many samples of hot() in each fiftieth of a second. */
+static struct report *timed_of(const unsigned samples[20])
+{
+	struct report *r = report_new();
+	unsigned all = 0;
+	struct buf text;
+
+	for (int k = 0; k < 20; k++)
+		all += samples[k];
+	buf_init(&text, 0);
+	buf_printf(&text,
+		   BEGIN "],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000," CPU
+			 "\"threads\":[\n[7,7,\"prog\",\"prog\"]\n],\"frames\":[\n[\"hot\",\"prog\"]\n],\"stacks\":[\n"
+			 "[\"cpu\",0,%u000000,%u,\"whole\",[0]]\n],\"timeline\":[\n",
+		   all, all);
+	for (unsigned k = 0; k < 20; k++)
+		for (unsigned i = 0; i < samples[k]; i++)
+			buf_printf(&text, "[%u,1000,0]%s\n", k * 50000 + 1000 * i, --all ? "," : "");
+	buf_puts(&text, "]}},\"metadata\":" METADATA);
+	assert_int_equal(read_text(r, text.ptr, text.len), 0);
+	buf_release(&text);
+	return r;
+}
+
+/* Time is judged by how it is spread: a burst is one event, however many samples it has. */
+static void spread_in_time(void **state)
+{
+	static const struct {
+		unsigned before[20], after[20];
+		bool regressed;
+	} all[] = {
+		{{10, 12, 9, 11, 10, 8, 13, 10, 11, 9, 12, 10, 9, 11, 10, 12, 8, 10, 11, 9},
+		 {20, 19, 22, 21, 18, 20, 23, 20, 19, 21, 20, 22, 18, 20, 21, 19, 20, 22, 20, 18},
+		 true},
+		{{5, 0, 7, 2, 9, 1, 8, 3, 6, 0, 9, 2, 5, 1, 7, 4, 8, 0, 6, 3},
+		 {6, 1, 9, 0, 8, 3, 9, 2, 7, 1, 9, 4, 6, 0, 8, 5, 9, 2, 7, 1},
+		 false},
+		{{1, 0, 1, 0, 2, 0, 1, 0, 0, 1, 1, 0, 1, 0, 2, 0, 1, 0, 0, 1},
+		 {1, 0, 1, 0, 2, 0, 1, 0, 50, 1, 1, 0, 1, 0, 2, 0, 1, 0, 0, 1},
+		 false}, /* 12 samples, and 62 */
+	};
+	struct report_view v = {.top = 25};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct report *a = timed_of(all[i].before), *b = timed_of(all[i].after);
+		struct buf out;
+		bool regressed;
+		char why[160];
+
+		buf_init(&out, 0);
+		assert_int_equal(report_diff(a, b, &v, 5, &out, &regressed, why), 0);
+		if (regressed != all[i].regressed)
+			fail_msg("case %zu:\n%s", i, buf_cstr(&out));
+		assert_non_null(strstr(buf_cstr(&out), "hot [prog]"));
+		buf_release(&out);
+		report_free(a);
+		report_free(b);
+	}
+}
+
 static void other_knobs(void **state)
 {
 	static const struct {
@@ -523,11 +584,12 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tables),	cmocka_unit_test(folded),	 cmocka_unit_test(refused),
-		cmocka_unit_test(as_json),	cmocka_unit_test(json_of_all),	 cmocka_unit_test(late_ones),
-		cmocka_unit_test(late_samples), cmocka_unit_test(hostile_times), cmocka_unit_test(many_calls),
-		cmocka_unit_test(too_long),	cmocka_unit_test(hostile_rows),	 cmocka_unit_test(names),
-		cmocka_unit_test(side_by_side), cmocka_unit_test(other_knobs),	 cmocka_unit_test(without_memory),
+		cmocka_unit_test(tables),	  cmocka_unit_test(folded),	    cmocka_unit_test(refused),
+		cmocka_unit_test(as_json),	  cmocka_unit_test(json_of_all),    cmocka_unit_test(late_ones),
+		cmocka_unit_test(late_samples),	  cmocka_unit_test(hostile_times),  cmocka_unit_test(many_calls),
+		cmocka_unit_test(too_long),	  cmocka_unit_test(hostile_rows),   cmocka_unit_test(names),
+		cmocka_unit_test(side_by_side),	  cmocka_unit_test(spread_in_time), cmocka_unit_test(other_knobs),
+		cmocka_unit_test(without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
