@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """--cpu and --off-cpu against a program with planted costs, and what report and diff make of the traces."""
+import json
 import os
 import re
 import shutil
@@ -224,6 +225,10 @@ def replayed():
     assert done.returncode == 0, done.stderr
     for by in ("function", "wait"):
         assert sorted(stacks(perfbpf.trace_path, "--by", by)) == sorted(stacks(again, "--by", by))
+        assert stacks(capture, "--by", by) == stacks(again, "--by", by)
+    late = json.loads(report(capture, "--json", "--by", "function", "--last", "1"))["tables"]["function"]["rows"]
+    whole = json.loads(report(capture, "--json", "--by", "function"))["tables"]["function"]["rows"]
+    assert 0 < late[0]["self_ms"] < whole[0]["self_ms"] and late[0]["function"] == "hot", (late, whole)
 
 
 @case
