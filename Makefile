@@ -49,7 +49,7 @@ SKEL := $(O)/gen/perfbpf.skel.h
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-scenarios check-cases check-fuzz check-kills check-unit check-viewers bench install \
+.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-scenarios check-cases check-fuzz check-kills check-static check-unit check-valgrind check-viewers bench install \
 	uninstall format man FORCE
 
 all: $(O)/perfbpf ## build build/perfbpf
@@ -373,6 +373,13 @@ check-viewers: all tools ## a session's trace in headless Chromium: Go's trace v
 KILLS ?= 200
 check-kills: all tools ## SIGKILL at KILLS (200) random moments of live runs (root); SEED=N repeats one
 	$(Q)KILLS=$(KILLS) tests/e2e/test_kills.py $(O)
+
+check-static: all ## -fanalyzer, clang-tidy and the helpers that BPF programs call (minutes)
+	$(Q)tests/tools/check_static '$(CC)' '$(O)' $(CPPFLAGS)
+	$(Q)tests/bpf/check_helpers.py $(O)/perfbpf.bpf.o
+
+check-valgrind: all tools ## the replay cases and their reports under valgrind (minutes)
+	$(Q)tests/tools/check_valgrind.py $(O)
 
 check-headers: ## each header compiles alone
 	$(Q)tests/tools/check-headers '$(CC)' '$(CLANG)'

@@ -78,8 +78,6 @@ static const struct argp_option axis_options[] = {
 	 2},
 	{"http", KEY_HTTP, NULL, 0, "every HTTP request that is served or called, by route", 2},
 	{"func", 'f', "BINARY:SYMBOL", 0, "a span for every call of a function, again and again for more of them", 2},
-	{"no-sandbox", KEY_NO_SANDBOX, NULL, OPTION_HIDDEN, "system calls are not restricted (valgrind makes its own)",
-	 2},
 	{0},
 };
 
@@ -119,6 +117,8 @@ static const struct argp_option talk_options[] = {
 	{"quiet", 'q', NULL, 0, "no live lines", 4},
 	{"verbose", 'v', NULL, 0, "more diagnostics (-vv: even more)", 4},
 	{"version", KEY_VERSION, NULL, 0, "print the version", -1},
+	{"no-sandbox", KEY_NO_SANDBOX, NULL, OPTION_HIDDEN, "system calls are not restricted (valgrind makes its own)",
+	 4},
 	{0},
 };
 
@@ -291,9 +291,6 @@ static error_t parse_axis(int key, char *arg, struct argp_state *state)
 	case 'f':
 		add_function(o, arg, state);
 		return 0;
-	case KEY_NO_SANDBOX:
-		o->no_sandbox = true;
-		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
 }
@@ -406,6 +403,9 @@ static error_t parse_talk(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'v':
 		o->verbose++;
+		return 0;
+	case KEY_NO_SANDBOX:
+		o->no_sandbox = true;
 		return 0;
 	case KEY_VERSION:
 		printf("perfbpf %s\n", PERFBPF_VERSION);

@@ -33,8 +33,9 @@ struct caps {
 static int get_caps(struct caps *c)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2];
+	struct __user_cap_data_struct data[2] = {{0}};
 
+	*c = (struct caps){0};
 	if (syscall(SYS_capget, &header, data))
 		return -errno;
 	c->effective = (uint64_t)data[1].effective << 32 | data[0].effective;

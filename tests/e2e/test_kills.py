@@ -86,7 +86,7 @@ def once(client, folder, way, span):
     time.sleep(random.uniform(0, span))
     if random.random() < 0.4:
         perfbpf.child.send_signal(signal.SIGINT)
-        time.sleep(random.uniform(0, 0.3 * span))
+        time.sleep(random.uniform(0, 0.15 * span))
     working = perfbpf.child.poll() is None
     held, below = kill(perfbpf) if working else (set(), [])
     e2e.until(lambda: not any(map(exists, held)), 20, f"nothing is left in the kernel: {options}, {held}")

@@ -23,6 +23,9 @@ SECRETS = {
 }
 
 
+BY = ("process", "function", "stack", "wait", "model", "tool", "mcp", "db")
+
+
 def secretive(server, waits=True):
     argv = [CLIENT, "--port", str(server.port), "--cacert", server.cert, "--dialect", "mixed", "-n", "6"]
     argv += ["--prompt", SECRETS["prompt"], "--header", f"x-test-word: {SECRETS['answer']}"]
@@ -38,12 +41,12 @@ def check_absent(text, where, but=()):
         assert name in but or word not in text, f"{name} is in {where}"
 
 
-@case
-def nothing_leaks():
+@cases([("", []), ("with every axis", ["--http", "--db", "--cpu", "--off-cpu", "-f", f"{CLIENT}:main"])])
+def nothing_leaks(axes):
     """without --content: no prompt, answer, credential or environment value in any output"""
     server = Server()
     client = Client(secretive(server), {"SECRET_TOKEN": SECRETS["environment"], "ANTHROPIC_API_KEY": SECRETS["environment"]})
-    perfbpf = Perfbpf("-vv", "-p", client.pid)
+    perfbpf = Perfbpf("-vv", *axes, "-p", client.pid)
     client.go()
     assert client.finish() == 0
     assert perfbpf.end() == 0, perfbpf.err()
@@ -53,7 +56,7 @@ def nothing_leaks():
     # The program's own arguments hold the headers; what perfbpf shows of them is redacted.
     for path in (perfbpf.trace_path, perfbpf.calls_path, perfbpf.err_path):
         check_absent(e2e.read_text(path), os.path.basename(path))
-    for command in (["report", perfbpf.trace_path], ["report", "--by", "process", perfbpf.trace_path],
+    for command in (["report", perfbpf.trace_path], *(["report", "--by", by, perfbpf.trace_path] for by in BY),
                     ["diff", perfbpf.trace_path, perfbpf.trace_path], ["check", "-p", str(os.getpid())]):
         done = subprocess.run([PERFBPF, *command], capture_output=True, text=True, timeout=30, check=False)
         assert done.stdout, (command, done)
