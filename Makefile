@@ -350,6 +350,9 @@ clients: ## fetch programs with TLS stacks of their own into build/clients, for 
 	$(Q)tests/tools/clients $(O)/clients
 .PHONY: clients
 
+# What tests write is root's, and so is what they trace: under sudo too, but for the tests of that.
+AS_ROOT := env -u SUDO_UID -u SUDO_GID
+
 # --- the user's targets -------------------------------------------------------------------------------------------------
 deps: ## install what build, demo and tests need (root)
 	$(Q)tests/tools/deps
@@ -361,14 +364,14 @@ demo: deps ## trace the project's own model server and client, live (root)
 check: deps ## all tests; those that need root and BPF say so where they cannot run
 	$(Q)$(MAKE) --no-print-directory all unit tools fuzz
 	$(Q)tests/tools/clients $(O)/clients || echo 'check: tests of the programs above are skipped'
-	$(Q)tests/run --out $(O)/tests/log all $(O) $(FUZZ_SECONDS)
+	$(Q)$(AS_ROOT) tests/run --out $(O)/tests/log all $(O) $(FUZZ_SECONDS)
 
 check-cases: all tools ## CASES=DIR: replay a folder of cases against its expected.json
-	$(Q)$(PYTHON) tests/tools/check_cases.py --build $(O) $(CASES)
+	$(Q)$(AS_ROOT) $(PYTHON) tests/tools/check_cases.py --build $(O) $(CASES)
 
 check-viewers: all tools ## a session's trace in headless Chromium: Go's trace viewer and speedscope
 	$(Q)tests/tools/clients $(O)/clients speedscope || true
-	$(Q)$(PYTHON) tests/viewers/check_viewers.py $(O)
+	$(Q)$(AS_ROOT) $(PYTHON) tests/viewers/check_viewers.py $(O)
 
 KILLS ?= 200
 check-kills: all tools ## SIGKILL at KILLS (200) random moments of live runs (root); SEED=N repeats one
@@ -379,7 +382,7 @@ check-static: all ## -fanalyzer, clang-tidy and the helpers that BPF programs ca
 	$(Q)tests/bpf/check_helpers.py $(O)/perfbpf.bpf.o
 
 check-valgrind: all tools ## the replay cases and their reports under valgrind (minutes)
-	$(Q)tests/tools/check_valgrind.py $(O)
+	$(Q)$(AS_ROOT) tests/tools/check_valgrind.py $(O)
 
 check-headers: ## each header compiles alone
 	$(Q)tests/tools/check-headers '$(CC)' '$(CLANG)'
@@ -402,8 +405,8 @@ format: ## clang-format everything
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
 
 bench: all tools ## the benchmarks, as ratios, with spread (root)
-	$(Q)$(PYTHON) tests/bench/bench.py --build $(O)
-	$(Q)$(PYTHON) tests/bench/replay.py $(O)
+	$(Q)$(AS_ROOT) $(PYTHON) tests/bench/bench.py --build $(O)
+	$(Q)$(AS_ROOT) $(PYTHON) tests/bench/replay.py $(O)
 
 man: $(O)/perfbpf.8
 $(O)/perfbpf.8: doc/perfbpf.8.md

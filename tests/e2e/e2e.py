@@ -147,6 +147,9 @@ _runs = []
 # What no output of any test may hold: planted in the environment of all that is started, in prompts, answers and headers.
 CONTENT = {"prompt": "PROMPTCANARY", "answer": "ANSWERCANARY"}
 CREDENTIALS = {"environment": "ENVCANARY", "header": "HEADERCANARY"}
+# What tests write is root's, also where they are run by sudo; tests of that set them.
+for _name in ("SUDO_UID", "SUDO_GID", "SUDO_USER"):
+    os.environ.pop(_name, None)
 os.environ.update(E2E_SECRET_TOKEN=CREDENTIALS["environment"], MODELCLIENT_PROMPT=CONTENT["prompt"],
                   MODELCLIENT_CREDENTIAL=CREDENTIALS["header"], MODELSERVER_WORD=CONTENT["answer"])
 
