@@ -15,7 +15,8 @@
  * CAP_CHECKPOINT_RESTORE is what /proc/PID/map_files wants: the very file that a process maps, whatever became of its
  * name. Where uprobes are perf events (Linux before 6.6) each new one takes CAP_SYS_ADMIN, which is then kept.
  * Programs that are loaded after that must not name kernel types that may be missing: libbpf 1.1 then looks for them in
- * the modules' BTF, which takes CAP_SYS_ADMIN. Programs started for `-- CMD` are forked before all of it but privilege_begin() (spawn.h).
+ * the modules' BTF, which takes CAP_SYS_ADMIN. Programs started for `-- CMD` are forked before all of it but
+ * privilege_begin() (spawn.h).
  *
  * Capabilities are a thread's: these are for a process of one thread.
  */

@@ -188,7 +188,8 @@ def disk_full():
         out = os.path.join(mount, "trace.json")
         with open(out, "w", encoding="utf-8") as f:
             f.write(OLD)
-        perfbpf = Perfbpf("-o", out, "-p", client.pid, output=False)
+        # the second target goes on: it is the signal that ends the run, when the disk is full
+        perfbpf = Perfbpf("-o", out, "-p", f"{client.pid},{idle_target().pid}", output=False)
         client.go()
         assert client.finish() == 0
         with open(os.path.join(mount, "filler"), "wb") as f:
