@@ -85,6 +85,7 @@ static __always_inline void connect_began(struct sock *sk)
 	if (!info)
 		return;
 	info->tgid = task->tgid; /* a socket may connect again, in another process */
+	info->connector = task->pid;
 	info->begin_ns = bpf_ktime_get_boot_ns();
 	info->established_ns = 0;
 	info->moved_ns = 0;

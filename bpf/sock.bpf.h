@@ -56,7 +56,7 @@ static __always_inline void emit_sock_at(struct sock_info *info, struct sock *sk
 	r = emit_reserve(sizeof(*r));
 	if (!r)
 		return;
-	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, ts_ns, info->tgid, 0);
+	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, ts_ns, info->tgid, info->connector);
 	r->cookie = info->cookie;
 	r->begin_ns = begin_ns;
 	r->what = what;

@@ -485,6 +485,7 @@ static void flow_push_setup(struct flow *f)
 	const struct proc *proc = procs_get(f->p->procs, &f->conn->key);
 	struct span_setup setup = {
 		.shown_pid = proc ? proc->shown_pid : f->conn->key.tgid,
+		.tid = f->conn->setup.tid,
 		.peer = f->conn->remote,
 		.dns_begin_ns = f->setup.dns_begin_ns,
 		.dns_end_ns = f->setup.dns_end_ns,

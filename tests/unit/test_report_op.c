@@ -55,6 +55,8 @@ static void put_service(struct maker *m)
 	slice(m, 7, 5000001, 100, 200, "llm", "LLM m1", "\"host\":\"api\",\"os_tid\":72");
 	slice(m, 7, 5000001, 100, 150, "llm,phase", "send", "");
 	slice(m, 7, 5600003, 190, 220, "http", "POST /x", "\"side\":\"client\",\"host\":\"up\",\"os_tid\":72");
+	slice(m, 7, 5200001, 220, 223, "net", "connection", "\"peer\":\"10.0.0.1:80\",\"os_tid\":72");
+	slice(m, 7, 5200001, 221, 222, "net,phase", "connect", "");
 	slice(m, 7, 5100001, 225, 235, "mcp", "tools/call t", "\"server\":\"s\",\"os_tid\":72");
 	slice(m, 70, 70, 236, 246, "process", "exec sh", "\"ppid\":7,\"parent_tid\":72");
 	slice(m, 71, 71, 60, 400, "process", "exec daemon", "\"ppid\":7,\"parent_tid\":72");
@@ -164,13 +166,15 @@ static void by_thread(void **state)
 		trace_of(true, false, false), NULL, 0, (struct report_view){.by = REPORT_OP},
 		HEAD
 		"operations\n" COLUMNS
-		"       2       0    300ms    100ms    200ms    200ms     50%  GET /users/:id @ api\n"
+		"       2       0    300ms    100ms    200ms    200ms     49%  GET /users/:id @ api\n"
 		"          calls: model 33% (1 calls, 100ms), http 10% (1 calls, 30.0ms), db 3% (10 calls, 10.0ms), "
-		"tool 3% (1 calls, 10.0ms), mcp 3% (1 calls, 10.0ms); 3% at the same time\n"
-		"          in-proc 50%: on a processor 10% (4 samples), blocked 7%, run queue 2%, not seen 32%\n"
+		"tool 3% (1 calls, 10.0ms), mcp 3% (1 calls, 10.0ms), connect 1% (1 calls, 3.00ms); 3% at the same "
+		"time\n"
+		"          in-proc 49%: on a processor 10% (4 samples), blocked 7%, run queue 2%, not seen 31%\n"
 		"          N+1: db, 10 times each, 10 at most, in 1 calls, 3%: SELECT ? @ postgresql\n"
 		"          1 more were not seen whole\n"
-		"  whose a call is was told by its thread: 14, its agent: 0, its time: 0\n");
+		"  calls of requests: told by thread 15, by agent 0, by time 0; may be of several, charged to none: "
+		"0\n");
 	assert_render(trace_of(true, false, false), NULL, 0, (struct report_view){.by = REPORT_OP_FUNCTION},
 		      HEAD "functions of the most expensive operation: GET /users/:id @ api\n"
 			   "      self share    total share\n"
@@ -185,7 +189,8 @@ static void refused(void **state)
 		      "operations\n" COLUMNS
 		      "       2       2    200ms    100ms    100ms    100ms       -  POST /graphql Get @ node\n"
 		      "          2 of 2 overlapped others, and nobody can tell whose time it was: not in these shares\n"
-		      "  calls of operations that overlapped, charged to none: 1\n");
+		      "  calls of requests: told by thread 0, by agent 0, by time 0; may be of several, charged to "
+		      "none: 1\n");
 }
 
 static void turns(void **state)
@@ -200,7 +205,7 @@ static void turns(void **state)
 		"       1       0    400ms    400ms    400ms    400ms     25%  turn of a sub-agent @ Claude Code\n"
 		"          calls: model 75% (1 calls, 300ms)\n"
 		"          in-proc 25%\n"
-		"  whose a call is was told by its thread: 0, its agent: 3, its time: 0\n");
+		"  calls of turns: told by thread 0, by agent 3, by time 0; may be of several, charged to none: 0\n");
 }
 
 /* By path, of one request of several; by name, of what is no operation by itself; and only the late ones. */
@@ -209,31 +214,33 @@ static void chosen(void **state)
 	struct report *r = report_new();
 
 	(void)state;
-	assert_render(trace_of(true, true, false), "^/users/1$", 0,
-		      (struct report_view){.by = REPORT_ALL, .operations = true},
-		      HEAD
-		      "operations\n" COLUMNS
-		      "       1       0    100ms    100ms    100ms    100ms     90%  GET /users/:id @ api\n"
-		      "          calls: db 10% (10 calls, 10.0ms)\n"
-		      "          in-proc 90%: on a processor 20% (2 samples), blocked 20%, run queue 5%, not seen 45%\n"
-		      "          N+1: db, 10 times each, 10 at most, in 1 calls, 10%: SELECT ? @ postgresql\n"
-		      "  whose a call is was told by its thread: 14, its agent: 0, its time: 0\n"
-		      "  calls of operations that overlapped, charged to none: 1\n"
-		      "functions of the most expensive operation: GET /users/:id @ api\n"
-		      "      self share    total share\n"
-		      "    20.0ms  100%   20.0ms  100%  hot [api]\n");
+	assert_render(
+		trace_of(true, true, false), "^/users/1$", 0,
+		(struct report_view){.by = REPORT_ALL, .operations = true},
+		HEAD
+		"operations\n" COLUMNS
+		"       1       0    100ms    100ms    100ms    100ms     90%  GET /users/:id @ api\n"
+		"          calls: db 10% (10 calls, 10.0ms)\n"
+		"          in-proc 90%: on a processor 20% (2 samples), blocked 20%, run queue 5%, not seen 45%\n"
+		"          N+1: db, 10 times each, 10 at most, in 1 calls, 10%: SELECT ? @ postgresql\n"
+		"  calls of requests: told by thread 15, by agent 0, by time 0; may be of several, charged to none: 1\n"
+		"functions of the most expensive operation: GET /users/:id @ api\n"
+		"      self share    total share\n"
+		"    20.0ms  100%   20.0ms  100%  hot [api]\n");
 	assert_render(trace_of(false, false, true), "Task", 0, (struct report_view){.by = REPORT_OP},
 		      "operations\n" COLUMNS
 		      "       1       0    500ms    500ms    500ms    500ms     40%  tool: Task @ Claude Code\n"
 		      "          calls: model 60% (1 calls, 300ms)\n"
 		      "          in-proc 40%\n"
-		      "  whose a call is was told by its thread: 0, its agent: 0, its time: 1\n");
-	assert_render(trace_of(false, false, true), NULL, 800, (struct report_view){.by = REPORT_OP},
-		      "operations\n" COLUMNS
-		      "       1       0    1.00s    1.00s    1.00s    1.00s     30%  turn @ Claude Code\n"
-		      "          calls: tool 50% (1 calls, 500ms), model 20% (1 calls, 200ms)\n"
-		      "          in-proc 30%\n"
-		      "  whose a call is was told by its thread: 0, its agent: 3, its time: 0\n");
+		      "  calls of what --op names: told by thread 0, by agent 0, by time 1; may be of several, charged "
+		      "to none: 0\n");
+	assert_render(
+		trace_of(false, false, true), NULL, 800, (struct report_view){.by = REPORT_OP},
+		"operations\n" COLUMNS
+		"       1       0    1.00s    1.00s    1.00s    1.00s     30%  turn @ Claude Code\n"
+		"          calls: tool 50% (1 calls, 500ms), model 20% (1 calls, 200ms)\n"
+		"          in-proc 30%\n"
+		"  calls of turns: told by thread 0, by agent 3, by time 0; may be of several, charged to none: 0\n");
 	assert_int_equal(report_choose_operations(r, "("), -EINVAL);
 	report_free(r);
 }
@@ -253,7 +260,8 @@ static void servers_of_mcp(void **state)
 		      "       1       0    100ms    100ms    100ms    100ms     50%  tools/call t @ tools\n"
 		      "          calls: db 50% (1 calls, 50.0ms)\n"
 		      "          in-proc 50%\n"
-		      "  whose a call is was told by its thread: 1, its agent: 0, its time: 0\n");
+		      "  calls of requests: told by thread 1, by agent 0, by time 0; may be of several, charged to "
+		      "none: 0\n");
 }
 
 /* A command that both its socket and the library's function show counts once; a function that is no call is the
@@ -275,12 +283,14 @@ static void functions(void **state)
 				      "       1       0   50.0ms   50.0ms   50.0ms   50.0ms     60%  handle @ api\n"
 				      "          calls: db 40% (1 calls, 20.0ms)\n"
 				      "          in-proc 60%\n"
-				      "  whose a call is was told by its thread: 2, its agent: 0, its time: 0\n"
+				      "  calls of what --op names: told by thread 2, by agent 0, by time 0; may be of "
+				      "several, charged to none: 0\n"
 				    : "operations\n" COLUMNS
 				      "       1       0    100ms    100ms    100ms    100ms     80%  GET /a @ api\n"
 				      "          calls: db 20% (1 calls, 20.0ms)\n"
 				      "          in-proc 80%\n"
-				      "  whose a call is was told by its thread: 2, its agent: 0, its time: 0\n");
+				      "  calls of requests: told by thread 2, by agent 0, by time 0; may be of "
+				      "several, charged to none: 0\n");
 	}
 }
 
@@ -302,7 +312,7 @@ static void as_json(void **state)
 	table = cJSON_GetObjectItem(cJSON_GetObjectItem(doc, "tables"), "op");
 	row = cJSON_GetArrayItem(cJSON_GetObjectItem(table, "rows"), 0);
 	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(row, "kind")), "request");
-	assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "in_proc_ms")) == 150);
+	assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "in_proc_ms")) == 147);
 	assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "on_cpu_ms")) == 30);
 	assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "blocked_ms")) == 20);
 	row = cJSON_GetArrayItem(cJSON_GetObjectItem(row, "n_plus_1"), 0);

@@ -28,6 +28,7 @@ struct candidate {
 struct sock {
 	uint64_t cookie;
 	uint64_t connect_begin_ns, connect_end_ns;
+	uint32_t connect_tid;
 	struct sock_addr local, remote;
 	uint32_t srtt_us, rtt_min_us, retransmits;
 	char session[HELLO_SESSION_MAX]; /* that the client would go on with */
@@ -264,6 +265,7 @@ static void unbind(struct entry *e)
 	e->c.srtt_us = e->c.rtt_min_us = e->c.retransmits = 0;
 	e->c.setup.connect_begin_ns = e->c.setup.connect_end_ns = UNKNOWN_NS;
 	e->c.setup.tls_resumed = -1;
+	e->c.setup.tid = 0;
 	e->c.reset_ns = UNKNOWN_NS;
 }
 
@@ -282,6 +284,7 @@ static void take_sock(struct entry *e)
 	e->c.setup.connect_begin_ns = s->connect_begin_ns;
 	e->c.setup.connect_end_ns = s->connect_end_ns;
 	e->c.setup.tls_resumed = s->tls_resumed;
+	e->c.setup.tid = s->connect_tid;
 	if (s->closed_ns != UNKNOWN_NS)
 		begin_close(e, CONN_END_UNKNOWN, s->closed_ns, CONN_SOCK_LINGER_NS);
 }
@@ -566,7 +569,7 @@ static struct entry *entry_new(struct conns *t, const struct conn_key *k)
 		return NULL;
 	e->table = t;
 	e->c.key = *k;
-	e->c.setup = (struct conn_setup){UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, false, -1};
+	e->c.setup = (struct conn_setup){UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS, false, -1, 0};
 	e->closer_ns = e->gone_ns = e->c.reset_ns = UNKNOWN_NS;
 	for (int d = DIR_TX; d <= DIR_RX; d++) {
 		e->way[d] = (struct way){e, (enum dir)d};
@@ -947,6 +950,7 @@ static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 		if (r->begin_ns && r->begin_ns <= r->ts_ns) {
 			s->connect_begin_ns = first_attempt(t, r);
 			s->connect_end_ns = r->ts_ns;
+			s->connect_tid = r->tid;
 		}
 		s->rtt_min_us = r->srtt_us;
 		break;

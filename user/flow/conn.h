@@ -66,6 +66,7 @@ struct conn_setup {
 	uint64_t tls_begin_ns, tls_end_ns;	   /* UNKNOWN_NS when not seen */
 	bool tls_approximate;
 	int tls_resumed; /* -1 unknown */
+	uint32_t tid;	 /* that called connect(); 0: not seen */
 };
 
 /* When bytes of a socket waited, in order of time: borrowed, valid until anything is pushed. */

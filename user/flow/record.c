@@ -253,6 +253,7 @@ static bool push_sock(struct record *r, const uint8_t *p)
 		.begin_ns = e.begin_ns,
 		.cookie = e.cookie,
 		.tgid = e.h.tgid,
+		.tid = e.h.tid,
 		.local = addr_of(&e.addr, e.addr.laddr, e.addr.lport),
 		.remote = addr_of(&e.addr, e.addr.raddr, e.addr.rport),
 		.what = (enum sock_what)e.what,

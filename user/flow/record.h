@@ -100,6 +100,7 @@ struct rec_sock {
 	uint64_t ts_ns, begin_ns;
 	uint64_t cookie;
 	uint32_t tgid;
+	uint32_t tid; /* that called connect(); 0: not seen */
 	struct sock_addr local, remote;
 	enum sock_what what;
 	uint32_t srtt_us; /* 0: unknown */

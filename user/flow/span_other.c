@@ -168,6 +168,8 @@ static int setup_args(struct span *out, const struct span_setup *s)
 	json_object(&j, NULL);
 	span_put_peer(&j, &s->peer);
 	span_put_true(&j, "tls_approximate", s->tls_approximate && known(s->tls_end_ns));
+	if (s->tid)
+		json_uint(&j, "os_tid", s->tid);
 	json_end_object(&j);
 	return span_take_args(out, &j, &text);
 }

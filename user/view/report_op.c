@@ -19,8 +19,8 @@
 #define COUNT(n)    format_count((char[FORMAT_BYTES]){0}, (int64_t)(n))
 #define SHARE(a, b) format_percent((char[FORMAT_BYTES]){0}, part((a), (b)))
 
-static const char *const kind_names[OP_KINDS] = {
-	[OP_LLM] = "model", [OP_HTTP] = "http", [OP_DB] = "db", [OP_TOOL] = "tool", [OP_MCP] = "mcp"};
+static const char *const kind_names[OP_KINDS] = {[OP_LLM] = "model", [OP_HTTP] = "http", [OP_DB] = "db",
+						 [OP_TOOL] = "tool", [OP_MCP] = "mcp",	 [OP_CONNECT] = "connect"};
 static const char *const family_names[OP_FAMILIES] = {
 	[OP_REQUEST] = "request", [OP_TURN] = "turn", [OP_NAMED] = "named"};
 
@@ -195,41 +195,45 @@ static int more(const struct report_context *c, size_t at, struct buf *out)
 
 /* --- below ------------------------------------------------------------------------------------------------------- */
 
-/* Families of which something is shown. */
-static void find_families(const struct report_context *c, bool shown[OP_FAMILIES])
+static bool is_family_shown(const struct report_context *c, enum op_family family)
 {
 	const struct op_group *g;
 	size_t count;
 
 	g = ops_groups(report_ops_engine(c->r->ops), &count);
 	for (size_t i = 0; i < count; i++)
-		shown[g[i].family] |= report_ops_chosen(c->r->ops, g[i].name);
+		if (g[i].family == family && report_ops_chosen(c->r->ops, g[i].name))
+			return true;
+	return false;
+}
+
+/* What became of the calls. */
+static int put_totals(const struct report_context *c, enum op_family family, struct buf *out)
+{
+	static const char *const names[OP_FAMILIES] = {
+		[OP_REQUEST] = "requests", [OP_TURN] = "turns", [OP_NAMED] = "what --op names"};
+	const struct op_totals *t = ops_totals(report_ops_engine(c->r->ops), family);
+	uint64_t unclear = t->unclear + t->overlapped;
+	int err = 0;
+
+	if (!is_family_shown(c, family))
+		return 0;
+	if (t->by_thread + t->by_lane + t->by_time + unclear)
+		err = buf_printf(out,
+				 "  calls of %s: told by thread %s, by agent %s, by time %s; may be of several, "
+				 "charged to none: %s\n",
+				 names[family], COUNT(t->by_thread), COUNT(t->by_lane), COUNT(t->by_time),
+				 COUNT(unclear));
+	return err;
 }
 
 static int foot(const struct report_context *c, struct buf *out)
 {
-	bool shown[OP_FAMILIES] = {false};
 	const struct ops *o = report_ops_engine(c->r->ops);
-	struct op_totals all = {0};
 	int err = 0;
 
-	find_families(c, shown);
-	for (int f = 0; f < OP_FAMILIES; f++) {
-		const struct op_totals *t = ops_totals(o, (enum op_family)f);
-
-		if (!shown[f])
-			continue;
-		all.by_thread += t->by_thread;
-		all.by_lane += t->by_lane;
-		all.by_time += t->by_time;
-		all.unclear += t->unclear + t->overlapped;
-	}
-	if (all.by_thread + all.by_lane + all.by_time)
-		err = buf_printf(out, "  whose a call is was told by its thread: %s, its agent: %s, its time: %s\n",
-				 COUNT(all.by_thread), COUNT(all.by_lane), COUNT(all.by_time));
-	if (!err && all.unclear)
-		err = buf_printf(out, "  calls of operations that overlapped, charged to none: %s\n",
-				 COUNT(all.unclear));
+	for (int f = 0; f < OP_FAMILIES && !err; f++)
+		err = put_totals(c, (enum op_family)f, out);
 	if (!err && ops_dropped(o))
 		err = buf_printf(out, "  without room for %s operations, calls and samples\n", COUNT(ops_dropped(o)));
 	if (!err && c->r->timeline_from_us > 0)

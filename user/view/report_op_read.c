@@ -325,6 +325,9 @@ static bool read_call(const struct span *s, struct op_call *c, struct sv *name, 
 		c->kind = OP_HTTP;
 	} else if (sv_eq(s->cat, SV("net")) && json_get_string(s->args, "undecoded").len) {
 		c->kind = OP_HTTP; /* what else it was nobody knows */
+	} else if (sv_eq(s->cat, SV("net"))) {
+		c->kind = OP_CONNECT; /* and names that were looked up in vain */
+		*where = json_get_string(s->args, "peer");
 	} else if (sv_eq(s->cat, SV("db"))) {
 		struct sv shape = json_get_string(s->args, "db.query.text");
 

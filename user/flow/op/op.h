@@ -33,7 +33,8 @@ enum op_family {
 	OP_FAMILIES,
 };
 
-enum op_kind { OP_LLM, OP_HTTP, OP_DB, OP_TOOL, OP_MCP, OP_KINDS };
+/* CONNECT: the set-up of a connection, whatever for, which is part of no call. */
+enum op_kind { OP_LLM, OP_HTTP, OP_DB, OP_TOOL, OP_MCP, OP_CONNECT, OP_KINDS };
 
 struct op_operation {
 	uint64_t begin_ns, end_ns;
