@@ -186,7 +186,7 @@ struct sock_info {
 	__u32 rtt_min_us;    /* as reported, 0 never */
 	__u32 dns;	     /* 1: a name server was asked over it */
 	__u32 connector;     /* thread that called connect(), 0 not seen */
-	__u64 stdio; /* key of `stdios` */
+	__u64 stdio;	     /* key of `stdios` */
 	/* See delay.bpf.c; 0: no such thing at the moment. */
 	__u64 unread_ns;  /* since then bytes lie in the kernel */
 	__u64 hole_ns;	  /* since then some lie behind others that are missing */

@@ -113,7 +113,7 @@ int span_from_tool(struct span *out, const struct agent_tool *t);
 /* The set-up of a connection that no call paid for. Times UNKNOWN_NS where not known. */
 struct span_setup {
 	uint32_t shown_pid;
-	uint32_t tid; /* that called connect(); 0: not known */
+	uint32_t tid;	       /* that called connect(); 0: not known */
 	struct sock_addr peer; /* family 0: unknown */
 	uint64_t dns_begin_ns, dns_end_ns;
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
