@@ -11,46 +11,10 @@
 
 #include "conn.bpf.h"
 
-#define NO_DIR 2
-
-static __always_inline __u32 role_dir(__u32 role)
-{
-	return role == TLS_ROLE_WRITE ? EV_DIR_TX : role == TLS_ROLE_READ ? EV_DIR_RX : NO_DIR;
-}
-
 /* A call whose return was not seen: its bytes, if any, are lost. */
-static __noinline int call_missed(const struct tls_call *call)
-{
-	__u32 dir = role_dir(call->role);
-	struct conn_map_key key;
-	struct conn_state *state;
-
-	stat_add(ST_MISSED_RETURN, 1);
-	if (dir == NO_DIR)
-		return 0;
-	conn_key(&key, bpf_get_current_task_btf(), call->obj);
-	state = conn_of_call(&key, call, false);
-	if (state)
-		conn_emit_gap(state, &key, dir, bpf_ktime_get_boot_ns());
-	return 0;
-}
-
+int call_missed(const struct tls_call *call);
 /* A call that could not be put on the stack: the same, under another counter. */
-static __noinline int call_refused(struct tls_call *call, __u32 stat)
-{
-	__u32 dir = role_dir(call->role);
-	struct conn_map_key key;
-	struct conn_state *state;
-
-	stat_add(stat, 1);
-	if (dir == NO_DIR)
-		return 0;
-	conn_key(&key, bpf_get_current_task_btf(), call->obj);
-	state = conn_of_call(&key, call, false);
-	if (state)
-		conn_emit_gap(state, &key, dir, call->entry_ns);
-	return 0;
-}
+int call_refused(const struct tls_call *call, __u32 stat);
 
 /* Takes the entries off that cannot be callers of a call made now; the new depth. */
 static __always_inline __u32 calls_still_open(struct open_calls *open, const struct tls_call *call)

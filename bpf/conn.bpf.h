@@ -6,18 +6,28 @@
  * Kernel state of a TLS connection: an object of one program run of one process, and which generation of it lives now.
  * tls.bpf.c and sock.bpf.c both need it. State is made when a call on an unknown object returns (or a socket call runs
  * inside it), or by SSL_new; user space deletes it (struct conn_map_key in event.h says when).
+ *
+ * What is not inline, here and in the headers of its users, is a global function: the verifier looks at it once a
+ * program, knowing nothing of its arguments. A static one it follows from each place that calls it, in each state that
+ * this is in, which made loading some times slower.
  */
 
 #include "emit.bpf.h"
 
-static __always_inline void conn_key(struct conn_map_key *key, struct task_struct *task, __u64 obj)
-{
-	struct task_struct *leader = task->group_leader;
+#define NO_DIR 2
 
+static __always_inline __u32 role_dir(__u32 role)
+{
+	return role == TLS_ROLE_WRITE ? EV_DIR_TX : role == TLS_ROLE_READ ? EV_DIR_RX : NO_DIR;
+}
+
+/* Of an object of the current process. */
+static __always_inline void conn_key(struct conn_map_key *key, __u64 obj)
+{
 	key->obj = obj;
-	key->start_ns = leader->start_boottime;
-	key->tgid = task->tgid;
-	key->exec_id = leader->self_exec_id;
+	key->start_ns = own_start_ns();
+	key->tgid = bpf_get_current_pid_tgid() >> 32;
+	key->exec_id = own_exec_id();
 }
 
 static __always_inline void conn_fill(struct ev_conn *c, const struct conn_map_key *key, __u32 gen)
@@ -40,62 +50,16 @@ static __always_inline __u32 conn_record_flags(__u32 state_flags)
 }
 
 /* flags: EV_F_FRESH, EV_F_HALF, EV_F_PLAIN */
-static __noinline int conn_emit_open(const struct conn_map_key *key, __u32 gen, __u64 ts_ns, __u32 flags)
-{
-	struct ev_conn_open *r = emit_reserve(sizeof(*r));
-
-	if (!r)
-		return 0;
-	emit_head(&r->h, sizeof(*r), EV_CONN_OPEN, flags, ts_ns, key->tgid, conn_tid());
-	conn_fill(&r->conn, key, gen);
-	emit_submit(r, sizeof(*r));
-	return 0;
-}
-
+int conn_emit_open(const struct conn_map_key *key, __u32 gen, __u64 ts_ns, __u32 flags);
+int conn_emit_close(const struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns);
+/* Bytes of a direction were lost, how many is unknown. What the ring refuses is owed and paid by conn_pay_gap(). */
+int conn_emit_gap(struct conn_state *state, const struct conn_map_key *key, __u32 dir, __u64 ts_ns);
+/* Evidence that the connection uses this socket. what->h.flags: those of the record. */
+int conn_emit_sock(const struct conn_map_key *key, const struct ev_conn_sock *what);
 /* Makes the state of an object that has none; another thread may win the race, which is as good. flags: CONN_F_* */
-static __noinline int conn_make(const struct conn_map_key *key, __u64 ts_ns, __u32 flags)
-{
-	struct conn_state state = {};
-	long err;
-
-	state.used_ns = ts_ns;
-	state.flags = flags;
-	state.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
-	err = bpf_map_update_elem(&conns, key, &state, BPF_NOEXIST);
-	if (!err)
-		conn_emit_open(key, state.gen, ts_ns, conn_record_flags(flags));
-	else if (err != -17) /* EEXIST */
-		stat_add(ST_STATE_FULL, 1);
-	return 0;
-}
-
-/* The object begins a new life: positions start again at 0. plain: EV_F_PLAIN or 0. */
-static __noinline int conn_renew_as(struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns, bool fresh,
-				    __u32 plain)
-{
-	__u32 gen = __sync_fetch_and_add(&last_gen, 1) + 1;
-
-	state->pos[0] = 0;
-	state->pos[1] = 0;
-	state->request_bytes = 0;
-	state->first_call_ns = 0;
-	state->last_fail_ns = 0;
-	state->used_ns = ts_ns;
-	state->cookie[0] = 0;
-	state->cookie[1] = 0;
-	state->votes = 0;
-	state->skip_from = 0;
-	state->skip_end = 0;
-	state->gen = gen;
-	state->flags = (state->flags & (CONN_F_HALF | CONN_F_UNFREED)) | (fresh ? CONN_F_FRESH : 0);
-	conn_emit_open(key, gen, ts_ns, conn_record_flags(state->flags) | plain);
-	return 0;
-}
-
-static __always_inline int conn_renew(struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns, bool fresh)
-{
-	return conn_renew_as(state, key, ts_ns, fresh, 0);
-}
+int conn_make(const struct conn_map_key *key, __u64 ts_ns, __u32 flags);
+/* The object begins a new life: positions start again at 0. */
+int conn_renew(struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns, bool fresh);
 
 static __always_inline struct conn_state *conn_find_or_make(const struct conn_map_key *key, __u64 ts_ns, __u32 flags)
 {
@@ -134,39 +98,6 @@ static __always_inline struct conn_state *conn_of_call(const struct conn_map_key
 	return state;
 }
 
-static __noinline int conn_emit_close(const struct conn_state *state, const struct conn_map_key *key, __u64 ts_ns)
-{
-	struct ev_conn_close *r = emit_reserve(sizeof(*r));
-
-	if (!r)
-		return 0;
-	emit_head(&r->h, sizeof(*r), EV_CONN_CLOSE, 0, ts_ns, key->tgid, conn_tid());
-	conn_fill(&r->conn, key, state->gen);
-	r->pos[0] = state->pos[0];
-	r->pos[1] = state->pos[1];
-	emit_submit(r, sizeof(*r));
-	return 0;
-}
-
-/* Bytes of a direction were lost, how many is unknown. What the ring refuses is owed and paid by conn_pay_gap(). */
-static __noinline int conn_emit_gap(struct conn_state *state, const struct conn_map_key *key, __u32 dir, __u64 ts_ns)
-{
-	struct ev_gap *r = emit_reserve(sizeof(*r));
-
-	dir &= 1;
-	if (!r) {
-		__sync_fetch_and_or(&state->flags, CONN_F_GAP(dir));
-		return 0;
-	}
-	emit_head(&r->h, sizeof(*r), EV_GAP, conn_record_flags(state->flags), ts_ns, key->tgid, conn_tid());
-	conn_fill(&r->conn, key, state->gen);
-	r->pos = state->pos[dir];
-	r->dir = dir;
-	__builtin_memset(r->pad, 0, sizeof(r->pad));
-	emit_submit(r, sizeof(*r));
-	return 0;
-}
-
 static __always_inline void conn_pay_gap(struct conn_state *state, const struct conn_map_key *key, __u32 dir,
 					 __u64 ts_ns)
 {
@@ -187,19 +118,6 @@ static __always_inline bool conn_is_new(__u64 connect_begin_ns, __u32 file)
 	return since && connect_begin_ns > since;
 }
 EV_ASSERT((LIMIT_PROBED_FILES & (LIMIT_PROBED_FILES - 1)) == 0);
-
-/* Evidence that the connection uses this socket. what->h.flags: those of the record. */
-static __noinline int conn_emit_sock(const struct conn_map_key *key, const struct ev_conn_sock *what)
-{
-	struct ev_conn_sock *r = emit_reserve(sizeof(*r));
-
-	if (!r)
-		return 0;
-	__builtin_memcpy(r, what, sizeof(*r));
-	emit_head(&r->h, sizeof(*r), EV_CONN_SOCK, what->h.flags, bpf_ktime_get_boot_ns(), key->tgid, conn_tid());
-	emit_submit(r, sizeof(*r));
-	return 0;
-}
 
 /* The barrier keeps the mask right before its use: older verifiers forget bounds of a register that was spilled. */
 static __always_inline struct tls_call *call_at(struct open_calls *open, __u64 i)

@@ -39,7 +39,6 @@ static __always_inline __u16 named_port(void)
 
 static __always_inline void emit_dns(struct sock_info *info, const struct plain_move *m)
 {
-	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
 	struct ev_dns *r = emit_reserve(sizeof(*r) + LIMIT_DNS_BYTES);
 	__u64 n = m->len < m->part_len ? m->len : m->part_len;
 
@@ -50,10 +49,10 @@ static __always_inline void emit_dns(struct sock_info *info, const struct plain_
 		n = LIMIT_DNS_BYTES;
 	if (bpf_probe_read_user(r->bytes, n, (const void *)m->buf))
 		n = 0;
-	emit_head(&r->h, (sizeof(*r) + n + 7) & ~7u, EV_DNS, 0, m->now, leader->tgid, conn_tid());
-	r->start_ns = leader->start_boottime;
+	emit_head(&r->h, (sizeof(*r) + n + 7) & ~7u, EV_DNS, 0, m->now, bpf_get_current_pid_tgid() >> 32, conn_tid());
+	r->start_ns = own_start_ns();
 	r->cookie = info->cookie;
-	r->exec_id = leader->self_exec_id;
+	r->exec_id = own_exec_id();
 	r->len = n;
 	r->dir = m->dir;
 	__builtin_memset(r->pad, 0, sizeof(r->pad));
@@ -67,7 +66,7 @@ static __always_inline void dns_moved(struct sock *sk, __u32 dir, __u32 len)
 	struct plain_move m = {.len = len, .dir = dir};
 	struct sock_info *info;
 
-	if (!target_of(task))
+	if (!target_current())
 		return;
 	if (dir == EV_DIR_TX) {
 		__u16 port = bpf_ntohs(sk->__sk_common.skc_dport);

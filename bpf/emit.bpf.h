@@ -346,18 +346,35 @@ static __always_inline void hint(__u32 tgid, __u32 hints)
 		__sync_fetch_and_or(&target_hints[tgid & (LIMIT_TARGET_HINTS - 1)], hints);
 }
 
+/*
+ * Of the current process. To read them through task->group_leader costs nothing at run time, but each time that the
+ * verifier comes by it looks twice or thrice for a name in all types of the kernel, for 0.2 ms: here it comes by once.
+ */
+__u64 own_start_ns(void);
+__u32 own_exec_id(void);
+
+/* The entry of a process that is not told by a reused pid. */
+static __always_inline struct target *target_find(__u32 tgid)
+{
+	if (!is_hinted(tgid, HINT_TARGET) || tgid == cfg.self_tgid)
+		return NULL;
+	return bpf_map_lookup_elem(&targets, &tgid);
+}
+
 /* The entry of a traced process, NULL for all others. The start time guards against a reused pid. */
 static __always_inline struct target *target_of(struct task_struct *task)
 {
-	__u32 tgid = task->tgid;
-	struct target *t;
+	struct target *t = target_find(task->tgid);
 
-	if (!is_hinted(tgid, HINT_TARGET) || tgid == cfg.self_tgid)
-		return NULL;
-	t = bpf_map_lookup_elem(&targets, &tgid);
-	if (!t || t->start_ns != task->group_leader->start_boottime)
-		return NULL;
-	return t;
+	return t && t->start_ns == task->group_leader->start_boottime ? t : NULL;
+}
+
+/* The same of the current process. */
+static __always_inline struct target *target_current(void)
+{
+	struct target *t = target_find(bpf_get_current_pid_tgid() >> 32);
+
+	return t && t->start_ns == own_start_ns() ? t : NULL;
 }
 
 /* Children of targets, and programs that may become ones. 0 or -errno. */

@@ -95,7 +95,7 @@ static __always_inline bool func_may_tell(struct func_rate *rate, __u64 now)
 	return __sync_fetch_and_add(&rate->in_window, 1) < LIMIT_FUNC_SPANS;
 }
 
-static __noinline int func_tell(const struct func_call *call, struct task_struct *task, __u32 depth, __u64 now)
+static __noinline int func_tell(const struct func_call *call, __u32 depth, __u64 now)
 {
 	struct func_rate *rate = &func_rates[call->func & (LIMIT_FUNCS - 1)];
 	struct conn_map_key key;
@@ -108,7 +108,7 @@ static __noinline int func_tell(const struct func_call *call, struct task_struct
 	r = emit_reserve(sizeof(*r));
 	if (!r)
 		return 0;
-	conn_key(&key, task, 0);
+	conn_key(&key, 0);
 	emit_head(&r->h, sizeof(*r), EV_FUNC_CALL, 0, now, key.tgid, conn_tid());
 	r->start_ns = key.start_ns;
 	r->begin_ns = call->begin_ns;
@@ -128,7 +128,7 @@ int func_entry(struct pt_regs *ctx)
 	struct func_call call = {.begin_ns = bpf_ktime_get_boot_ns(), .sp = PT_REGS_SP(ctx), .func = func};
 	struct func_calls *open;
 
-	if (!target_of(task))
+	if (!target_current())
 		return 0;
 	__sync_fetch_and_add(&func_rates[func].calls, 1);
 	open = bpf_task_storage_get(&func_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -156,7 +156,7 @@ int func_exit(struct pt_regs *ctx)
 	__u32 func = TLS_COOKIE_LEN_ARG(cookie) & (LIMIT_FUNCS - 1), depth;
 	struct func_call call;
 
-	if (!open || !target_of(task))
+	if (!open || !target_current())
 		return 0;
 	if (TLS_COOKIE_ROLE(cookie) == FUNC_ROLE_CALL)
 		sp -= RETURN_SP_SHIFT;
@@ -168,6 +168,6 @@ int func_exit(struct pt_regs *ctx)
 	if (call.sp != sp || call.func != func)
 		return 0;
 	open->depth = depth - 1;
-	func_tell(&call, task, depth - 1, now);
+	func_tell(&call, depth - 1, now);
 	return 0;
 }

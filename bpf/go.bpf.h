@@ -28,13 +28,12 @@ struct go_stack { /* the beginning of a g: runtime/runtime2.go */
 	__u64 lo, hi;
 };
 
-static __always_inline void go_key_fill(struct go_key *key, struct task_struct *task, __u64 g)
+/* Of the current process. */
+static __always_inline void go_key_fill(struct go_key *key, __u64 g)
 {
-	struct task_struct *leader = task->group_leader;
-
 	key->g = g;
-	key->tgid = task->tgid;
-	key->run = (__u32)leader->start_boottime + ((__u32)leader->self_exec_id << 24);
+	key->tgid = bpf_get_current_pid_tgid() >> 32;
+	key->run = (__u32)own_start_ns() + (own_exec_id() << 24);
 }
 
 static __always_inline bool go_stack_read(__u64 g, struct go_stack *stack)
@@ -52,14 +51,14 @@ static __always_inline struct open_calls *go_calls_of(const struct go_key *key)
 	return bpf_map_lookup_elem(&go_calls, key);
 }
 
-static __always_inline void go_call_begin(struct pt_regs *ctx, struct task_struct *task, __u64 cookie)
+static __always_inline void go_call_begin(struct pt_regs *ctx, __u64 cookie)
 {
 	struct tls_call call = {};
 	struct open_calls *open;
 	struct go_stack stack;
 	struct go_key key;
 
-	go_key_fill(&key, task, GO_G(ctx));
+	go_key_fill(&key, GO_G(ctx));
 	call.ip = PT_REGS_IP(ctx);
 	call.entry_ns = bpf_ktime_get_boot_ns();
 	call.role = TLS_COOKIE_ROLE(cookie);
@@ -87,13 +86,13 @@ static __always_inline void go_call_begin(struct pt_regs *ctx, struct task_struc
 }
 
 /* At a RET: takes the call off. NULL: its entry was not seen. */
-static __always_inline struct open_calls *go_call_end(struct pt_regs *ctx, struct task_struct *task, __u32 role,
-						      struct go_key *key, struct tls_call *call)
+static __always_inline struct open_calls *go_call_end(struct pt_regs *ctx, __u32 role, struct go_key *key,
+						      struct tls_call *call)
 {
 	struct open_calls *open;
 	struct go_stack stack;
 
-	go_key_fill(key, task, GO_G(ctx));
+	go_key_fill(key, GO_G(ctx));
 	open = bpf_map_lookup_elem(&go_calls, key);
 	if (!open || !go_stack_read(key->g, &stack) || !call_pop(open, PT_REGS_SP(ctx) - stack.hi, role, call))
 		return NULL;
@@ -113,7 +112,7 @@ static __always_inline struct tls_call *go_call_around(struct task_struct *task)
 
 	if (!is_hinted(task->tgid, HINT_GO))
 		return NULL;
-	go_key_fill(&key, task, GO_G_CORE(regs));
+	go_key_fill(&key, GO_G_CORE(regs));
 	open = bpf_map_lookup_elem(&go_calls, &key);
 	if (!open || !open->depth || !go_stack_read(key.g, &stack))
 		return NULL;

@@ -56,6 +56,13 @@ static __always_inline bool is_unix_stream(const struct sock *sk)
 	return sk->__sk_common.skc_family == AF_UNIX && sk->sk_type == SOCK_STREAM;
 }
 
+/* A connection of plain HTTP begins, or goes to another process because its owner is gone. */
+int plain_begin(struct plain *plain, struct sock_info *info, __u64 ts_ns, __u32 fresh);
+/* The same of a socket that has no storage. */
+int plain_make_called(struct called *c, __u64 ts_ns, bool fresh);
+/* The socket may have come down from a process that has ended, or that was another program then. */
+int plain_inherit(struct plain *plain, struct sock_info *info, __u64 ts_ns);
+
 /* Nothing but these bytes has moved over the socket yet. Only TCP keeps count (of a SYN and a FIN too). */
 static __always_inline bool is_fresh(struct tcp_sock *tp, const struct plain_move *m)
 {
@@ -72,38 +79,12 @@ static __always_inline bool is_fresh(struct tcp_sock *tp, const struct plain_mov
 	return tx + 1 <= 2 && rx + 1 <= 2;
 }
 
-/* A connection of plain HTTP begins, or goes to another process because its owner is gone. */
-static __noinline int plain_begin(struct plain *plain, struct sock_info *info, __u64 ts_ns, __u32 fresh)
-{
-	struct ev_conn_sock what = {};
-
-	conn_emit_open(&plain->key, plain->conn.gen, ts_ns, EV_F_PLAIN | (fresh ? EV_F_FRESH : 0));
-	conn_fill(&what.conn, &plain->key, plain->conn.gen);
-	what.cookie = info->cookie;
-	what.addr = info->addr;
-	what.how = EV_SOCK_ITSELF;
-	return conn_emit_sock(&plain->key, &what);
-}
-
-/* The same of a socket that has no storage. */
-static __noinline int plain_make_called(struct called *c, __u64 ts_ns, bool fresh)
-{
-	__u32 gen = __sync_fetch_and_add(&last_gen, 1) + 1;
-
-	conn_key(&c->plain.key, bpf_get_current_task_btf(), c->info.cookie);
-	c->plain.conn.flags = fresh ? CONN_F_FRESH : 0;
-	c->info.plain = PLAIN_HTTP;
-	if (!__sync_val_compare_and_swap(&c->plain.conn.gen, 0, gen)) /* else another thread was faster */
-		plain_begin(&c->plain, &c->info, ts_ns, fresh);
-	return 0;
-}
-
 /* Not inline: its stack is not needed any more when bytes are copied. */
 static __noinline int plain_make(struct sock *sk, struct sock_info *info, __u64 ts_ns, bool fresh)
 {
 	struct plain init = {}, *plain;
 
-	conn_key(&init.key, bpf_get_current_task_btf(), info->cookie);
+	conn_key(&init.key, info->cookie);
 	init.conn.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
 	init.conn.flags = fresh ? CONN_F_FRESH : 0;
 	plain = bpf_sk_storage_get(&plains, sk, &init, BPF_SK_STORAGE_GET_F_CREATE);
@@ -115,30 +96,6 @@ static __noinline int plain_make(struct sock *sk, struct sock_info *info, __u64 
 	if (plain->conn.gen == init.conn.gen) /* else another thread was faster */
 		plain_begin(plain, info, ts_ns, fresh);
 	return 0;
-}
-
-/* The socket may have come down from a process that has ended, or that was another program then. */
-static __noinline int plain_inherit(struct plain *plain, struct sock_info *info, __u64 ts_ns)
-{
-	struct conn_map_key key;
-	struct target *owner;
-
-	conn_key(&key, bpf_get_current_task_btf(), info->cookie);
-	if (plain->key.tgid == key.tgid && plain->key.start_ns == key.start_ns && plain->key.exec_id == key.exec_id)
-		return 0;
-	if (plain->key.tgid != key.tgid) {
-		owner = bpf_map_lookup_elem(&targets, &plain->key.tgid);
-		if (owner && owner->start_ns == plain->key.start_ns)
-			return 0;
-	}
-	plain->key = key;
-	plain->conn.pos[0] = 0;
-	plain->conn.pos[1] = 0;
-	plain->conn.skip_from = 0;
-	plain->conn.skip_end = 0;
-	plain->conn.flags = 0;
-	plain->conn.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
-	return plain_begin(plain, info, ts_ns, 0);
 }
 
 /* `c` in the place of the socket's storage, else NULL. */
@@ -153,6 +110,11 @@ static __always_inline void plain_end(struct plain *plain)
 		return;
 	skip_tell(&plain->conn, &plain->key);
 	conn_emit_close(&plain->conn, &plain->key, bpf_ktime_get_boot_ns());
+}
+
+static __always_inline __u64 ino_of(struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
 }
 
 /* Perhaps it is a parent's end of the standard input or output of a child. (Some runtimes give these Unix sockets.) */
@@ -219,7 +181,7 @@ static __always_inline void plain_moved(struct sock *sk, struct called *c, struc
 	m->cookie = info->cookie;
 	plain_find(m);
 	if (info->plain == PLAIN_UNDECIDED && stdio_any && !m->tcp)
-		look_for_stdio(info, c ? c->ino : sk->sk_socket->file->f_inode->i_ino);
+		look_for_stdio(info, c ? c->ino : ino_of(sk));
 	if (info->plain == PLAIN_STDIO || info->plain == PLAIN_CHILD) {
 		if (stdio_moved(info->stdio, m, info->plain == PLAIN_CHILD) == STDIO_NEVER)
 			info->plain = PLAIN_NEVER;
@@ -239,11 +201,6 @@ static __always_inline void plain_moved(struct sock *sk, struct called *c, struc
 
 /* --- sockets without tracepoints of their own ----------------------------------------------------------------------
  */
-
-static __always_inline __u64 ino_of(struct sock *sk)
-{
-	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
-}
 
 /* It is closed, or carries nothing that is wanted. */
 static __always_inline void sockets_closed(struct called *c)
@@ -317,61 +274,10 @@ static __always_inline struct tls_call *call_around(struct task_struct *task, st
 	return call;
 }
 
-/* Where no probe sees the handshake: it was over when the last bytes moved before the first call. */
-static __noinline int handshake_before(struct conn_state *state, const struct conn_map_key *key,
-				       const struct sock_info *info)
-{
-	__u32 before = __sync_fetch_and_or(&state->flags, CONN_F_SHAKEN);
-	struct ev_handshake *r;
-
-	if (before & CONN_F_SHAKEN)
-		return 0;
-	r = emit_reserve(sizeof(*r));
-	if (!r)
-		return 0;
-	emit_head(&r->h, sizeof(*r), EV_HANDSHAKE, EV_F_APPROX, info->moved_ns, key->tgid, conn_tid());
-	conn_fill(&r->conn, key, state->gen);
-	r->begin_ns = info->established_ns;
-	emit_submit(r, sizeof(*r));
-	return 0;
-}
-
-static __noinline int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len)
-{
-	struct ev_conn_sock what = {};
-	struct conn_state *state;
-	struct conn_map_key key;
-	bool known, begins;
-
-	dir &= 1;
-	begins = call->role == TLS_ROLE_HANDSHAKE || (!info->tied && conn_is_new(info->begin_ns, call->file));
-	conn_key(&key, bpf_get_current_task_btf(), call->obj);
-	state = conn_of_call(&key, call, begins);
-	if (!state || state->cookie[dir] == info->cookie)
-		return 0;
-	/* Another socket after data went over the first one: SSL_clear, or a new connection in the same memory. Before
-	 * any data it is a callback's own business (OCSP), or a connect that was tried again. */
-	if (state->cookie[dir] && (state->pos[0] || state->pos[1])) {
-		conn_renew(state, &key, call->entry_ns, begins);
-		state->first_call_ns = call->entry_ns;
-	}
-	if (!info->tied && (state->flags & (CONN_F_FRESH | CONN_F_UNFREED)) == (CONN_F_FRESH | CONN_F_UNFREED) &&
-	    call->role != TLS_ROLE_HANDSHAKE && info->moved_ns && info->established_ns)
-		handshake_before(state, &key, info);
-	info->tied = 1;
-	known = state->cookie[!dir] == info->cookie;
-	state->cookie[dir] = info->cookie;
-	__sync_fetch_and_or(&state->flags, CONN_F_INSIDE);
-	if (known)
-		return 0;
-	conn_fill(&what.conn, &key, state->gen);
-	what.cookie = info->cookie;
-	what.addr = info->addr;
-	what.wire_len = wire_len;
-	what.how = EV_SOCK_INSIDE;
-	what.dir = dir;
-	return conn_emit_sock(&key, &what);
-}
+/* Tells that the connection of the call uses the socket, and what follows from it. */
+int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len);
+/* The first send after a TLS write carries it, as a rule: a vote. */
+int vote_send(struct thread *t, struct sock_info *info, __u32 wire_len);
 
 /* The socket was used inside the call. What is known since an earlier use in it is not looked for again. */
 static __always_inline void bind_inside(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len,
@@ -388,32 +294,6 @@ static __always_inline void bind_inside(struct tls_call *call, struct sock_info 
 	call->inside |= bit;
 	bind_look(call, info, dir, wire_len);
 	call->bound = (__u32)info->cookie;
-}
-
-/* The first send after a TLS write carries it, as a rule: a vote. */
-static __noinline int vote_send(struct thread *t, struct sock_info *info, __u32 wire_len)
-{
-	struct last_write w = t->write;
-	struct ev_conn_sock what = {};
-	struct conn_state *state;
-	struct conn_map_key key;
-
-	t->write.obj = 0;
-	if (!w.obj || w.obj == LAST_WRITE_MIXED)
-		return 0;
-	conn_key(&key, bpf_get_current_task_btf(), w.obj);
-	state = bpf_map_lookup_elem(&conns, &key);
-	if (!state || state->gen != w.gen || (state->flags & CONN_F_INSIDE) || state->votes >= LIMIT_SOCK_VOTES)
-		return 0;
-	state->votes++;
-	conn_fill(&what.conn, &key, w.gen);
-	what.cookie = info->cookie;
-	what.addr = info->addr;
-	what.wire_len = wire_len;
-	what.plain_len = w.plain_len;
-	what.how = EV_SOCK_AFTER;
-	what.dir = EV_DIR_TX;
-	return conn_emit_sock(&key, &what);
 }
 
 static __always_inline void note_recv(struct thread *t, struct sock_info *info, __u32 wire_len)
@@ -449,14 +329,6 @@ static __always_inline void tls_moved(struct task_struct *task, struct thread *t
 	}
 }
 
-/* HTTP that turns to TLS: the library's probes see what follows. */
-static __always_inline bool turns_to_tls(struct task_struct *task, const struct plain_move *m)
-{
-	struct thread *t = thread_of(task, 0);
-
-	return t && call_around(task, t) && plain_is_tls(m);
-}
-
 /* Bytes of a TLS connection, if it is one. */
 static __always_inline void tls_or_nothing(struct sock_info *info, __u32 dir, __u32 len, __u64 now)
 {
@@ -470,6 +342,14 @@ static __always_inline void tls_or_nothing(struct sock_info *info, __u32 dir, __
 		tls_moved(task, t, info, dir, len, now);
 	if (!info->tied && info->established_ns)
 		info->moved_ns = now;
+}
+
+/* HTTP that turns to TLS: the library's probes see what follows. */
+static __always_inline bool turns_to_tls(struct task_struct *task, const struct plain_move *m)
+{
+	struct thread *t = thread_of(task, 0);
+
+	return t && call_around(task, t) && plain_is_tls(m);
 }
 
 /* Bytes moved over a socket of a target in a system call of the current thread, at m->now. */

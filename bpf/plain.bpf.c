@@ -253,7 +253,7 @@ int scatter_step(struct scatter *s);
 
 /* One record, or one step to the next element; 1 at the end. A global function, so that the verifier looks at it once
  * and not in every turn of the loop. */
-int scatter_step(struct scatter *s)
+__noinline int scatter_step(struct scatter *s)
 {
 	__u64 n;
 

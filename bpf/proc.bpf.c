@@ -19,7 +19,7 @@ static __always_inline bool is_born_target(struct task_struct *parent, struct ta
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(proc_fork, struct task_struct *parent, struct task_struct *child)
 {
-	struct target *t = target_of(parent), born = {};
+	struct target *t = target_current(), born = {};
 	__u32 tgid = child->tgid;
 	struct ev_fork *r;
 
@@ -67,16 +67,15 @@ static __always_inline __u32 read_args(struct task_struct *task, void *to)
 
 static __always_inline void emit_exec(struct task_struct *task, const char *filename, bool pipes)
 {
-	struct task_struct *leader = task->group_leader;
 	struct ev_exec *r = emit_reserve(EXEC_ROOM);
 	__u64 filename_len;
 	long got;
 
 	if (!r)
 		return;
-	r->start_ns = leader->start_boottime;
-	r->exec_id = leader->self_exec_id;
-	r->ppid = task->real_parent->tgid;
+	r->start_ns = own_start_ns();
+	r->exec_id = own_exec_id();
+	r->ppid = BPF_CORE_READ(task, real_parent, tgid);
 	bpf_get_current_comm(r->comm, sizeof(r->comm));
 	got = bpf_probe_read_kernel_str(r->bytes, LIMIT_FILENAME_BYTES, filename);
 	filename_len = got > 0 ? got - 1 : 0;
@@ -96,13 +95,16 @@ static __always_inline void emit_exec(struct task_struct *task, const char *file
  * System-wide every process is a target, or is about to be one. */
 static __always_inline bool look_at_stdio(struct task_struct *task, __u32 running)
 {
-	struct task_struct *parent = task->real_parent;
-	struct conn_map_key key;
-	struct target *t = target_of(parent);
+	struct task_struct *parent = BPF_CORE_READ(task, real_parent), *leader = BPF_CORE_READ(parent, group_leader);
+	struct conn_map_key key = {};
+	struct target *t;
 
-	if (!cfg.all && (!t || t->provisional))
+	key.start_ns = BPF_CORE_READ(leader, start_boottime);
+	key.exec_id = BPF_CORE_READ(leader, self_exec_id);
+	key.tgid = BPF_CORE_READ(parent, tgid);
+	t = target_find(key.tgid);
+	if (!cfg.all && (!t || t->start_ns != key.start_ns || t->provisional))
 		return false;
-	conn_key(&key, parent, 0);
 	if (key.tgid == (__u32)task->tgid || key.tgid == cfg.self_tgid)
 		return false;
 	return stdio_note((__u64)BPF_CORE_READ(task, files), (__u64)BPF_CORE_READ(parent, files), &key, running);
@@ -126,10 +128,10 @@ int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binp
 
 	if (tgid == cfg.self_tgid)
 		return 0;
-	if (!target_of(task)) {
+	if (!target_current()) {
 		if (!cfg.follow_exec && !cfg.all)
 			return 0;
-		provisional.start_ns = task->group_leader->start_boottime;
+		provisional.start_ns = own_start_ns();
 		provisional.provisional = !cfg.all;
 		if (target_add(tgid, &provisional))
 			stat_add(ST_STATE_FULL, 1);
@@ -156,7 +158,7 @@ int BPF_PROG(proc_exit, struct task_struct *task)
 	struct ev_exit *r;
 	int code;
 
-	if (signal->live.counter || !target_of(task))
+	if (signal->live.counter || !target_current())
 		return 0;
 	/* Two last threads may both find none alive: the one that deletes reports. */
 	if (bpf_map_delete_elem(&targets, &tgid))

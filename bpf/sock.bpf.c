@@ -20,13 +20,12 @@
 
 static __noinline int wire_make(struct sock *sk, struct sock_info *info, const struct plain_move *m)
 {
-	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
 	struct wire init = {}, *w;
 
-	emit_head(&init.ev.h, sizeof(init.ev), EV_WIRE, 0, m->now, leader->tgid, 0);
+	emit_head(&init.ev.h, sizeof(init.ev), EV_WIRE, 0, m->now, bpf_get_current_pid_tgid() >> 32, 0);
 	init.ev.cookie = info->cookie;
-	init.ev.start_ns = leader->start_boottime;
-	init.ev.exec_id = leader->self_exec_id;
+	init.ev.start_ns = own_start_ns();
+	init.ev.exec_id = own_exec_id();
 	init.ev.began_ns = m->now;
 	init.ev.addr = info->addr;
 	w = bpf_sk_storage_get(&wires, sk, &init, BPF_SK_STORAGE_GET_F_CREATE);
@@ -79,7 +78,7 @@ static __always_inline void connect_began(struct sock *sk)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct sock_info *info;
 
-	if (!target_of(task))
+	if (!target_current())
 		return;
 	info = sock_own(sk, task->tgid);
 	if (!info)
@@ -204,7 +203,7 @@ static __always_inline void received_unseen(struct sock *sk)
 	struct sock_info *info;
 	struct called *c;
 
-	if (!target_of(task))
+	if (!target_current())
 		return;
 	c = bpf_map_lookup_elem(&called, &at);
 	if (!c || c->info.plain != PLAIN_NEVER)
@@ -245,7 +244,7 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 	struct plain_move m = {.len = len, .dir = dir, .flags = flags, .tcp = tcp};
 	struct sock_info *info;
 
-	if (!target_of(task))
+	if (!target_current())
 		return;
 	info = sock_own(sk, task->tgid);
 	if (!info)

@@ -176,7 +176,7 @@ static __always_inline void prepared(const struct sqlite_call *call, struct task
 		stat_add(ST_FAULT, 1);
 	if (result == SQLITE_OK && !stmt) /* white space, or a comment */
 		return;
-	conn_key(&key, task, stmt);
+	conn_key(&key, stmt);
 	text_emit(call, &key, result);
 }
 
@@ -229,14 +229,14 @@ int sqlite_entry(struct pt_regs *ctx)
 	__u64 cookie, now = bpf_ktime_get_boot_ns();
 	struct conn_map_key key;
 
-	if (!target_of(task))
+	if (!target_current())
 		return 0;
 	cookie = bpf_get_attach_cookie(ctx);
 	if (TLS_COOKIE_ROLE(cookie) == SQLITE_ROLE_PREPARE) {
 		call_begin(ctx, task, cookie);
 		return 0;
 	}
-	conn_key(&key, task, PT_REGS_PARM1(ctx));
+	conn_key(&key, PT_REGS_PARM1(ctx));
 	if (TLS_COOKIE_ROLE(cookie) == SQLITE_ROLE_RESET) {
 		run_ends(&key, SQLITE_OK, now);
 		return 0;
@@ -257,7 +257,7 @@ int sqlite_return(struct pt_regs *ctx)
 	__u32 depth;
 	int i;
 
-	if (!open || !target_of(task))
+	if (!open || !target_current())
 		return 0;
 	depth = open->depth;
 	for (i = 0; i < LIMIT_NEST && depth && sqlite_call_at(open, depth - 1)->sp < sp; i++)
@@ -270,7 +270,7 @@ int sqlite_return(struct pt_regs *ctx)
 		prepared(&call, task, (__s32)PT_REGS_RC(ctx));
 		return 0;
 	}
-	conn_key(&key, task, call.stmt);
+	conn_key(&key, call.stmt);
 	stepped(&key, (__s32)PT_REGS_RC(ctx));
 	return 0;
 }

@@ -183,13 +183,19 @@ struct text_search {
 	__u64 found;
 };
 
-static __noinline long text_step(__u32 index, struct text_search *s)
+int text_look(struct text_search *s);
+
+/* The next bytes; 1 at the end. Global, so that the verifier looks at it once and not in every turn of the loop. */
+__noinline int text_look(struct text_search *s)
 {
 	__u8 bytes[STEP_BYTES] = {};
-	__u64 n = s->left, word = s->word, other, found = 0;
+	__u64 n, word, other, found = 0;
 	int i;
 
-	(void)index;
+	if (!s)
+		return 1;
+	n = s->left;
+	word = s->word;
 	if (n > sizeof(bytes))
 		n = sizeof(bytes);
 	s->left -= n;
@@ -211,10 +217,20 @@ static __noinline long text_step(__u32 index, struct text_search *s)
 	return found || !s->left;
 }
 
+static __noinline long text_step(__u32 index, struct text_search *s)
+{
+	long end;
+
+	(void)index;
+	end = text_look(s);
+	asm volatile("" : "+r"(end)); /* what a compiler knows of a global function's result, the verifier does not */
+	return end ? 1 : 0;
+}
+
 int is_jsonrpc(const struct plain_move *m);
 
 /* Whether a JSON-RPC message begins here. Global, so that the verifier looks at it once. */
-int is_jsonrpc(const struct plain_move *m)
+__noinline int is_jsonrpc(const struct plain_move *m)
 {
 	struct text_search s = {};
 	__u8 first = 0;
@@ -254,7 +270,7 @@ static __always_inline bool is_parent(const struct stdio *s, struct task_struct 
 {
 	struct conn_map_key now;
 
-	conn_key(&now, task, 0);
+	conn_key(&now, 0);
 	return now.tgid == s->plain.key.tgid && now.start_ns == s->plain.key.start_ns &&
 	       now.exec_id == s->plain.key.exec_id;
 }

@@ -102,7 +102,7 @@ int BPF_PROG(call_returned, struct pt_regs *regs, long ret)
 	if (ret < 0)
 		return 0;
 	dir = call_dir(call_number(regs));
-	if (dir < 0 || (cfg.sock_length && !is_hinted(task->tgid, HINT_PARENT | HINT_CHILD)) || !target_of(task) ||
+	if (dir < 0 || (cfg.sock_length && !is_hinted(task->tgid, HINT_PARENT | HINT_CHILD)) || !target_current() ||
 	    is_32_bit(task, regs))
 		return 0;
 	m.len = ret;

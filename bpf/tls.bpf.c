@@ -39,12 +39,14 @@ static __always_inline __u64 call_arg(struct pt_regs *ctx, __u32 n)
 /* --- handshakes -------------------------------------------------------------------------------------------------- */
 
 /* Once for a connection that was seen from its first byte. end_ns 0: not known, nothing is said. */
-static __noinline int handshake_done(struct conn_state *state, const struct conn_map_key *key, __u64 end_ns,
-				     __u32 flags)
+__noinline int handshake_done(struct conn_state *state, const struct conn_map_key *key, __u64 end_ns, __u32 flags)
 {
-	__u32 before = __sync_fetch_and_or(&state->flags, CONN_F_SHAKEN);
 	struct ev_handshake *r;
+	__u32 before;
 
+	if (!state || !key)
+		return 0;
+	before = __sync_fetch_and_or(&state->flags, CONN_F_SHAKEN);
 	if ((before & CONN_F_SHAKEN) || !(before & CONN_F_FRESH) || !end_ns)
 		return 0;
 	r = emit_reserve(sizeof(*r));
@@ -97,12 +99,11 @@ static __always_inline void vote_after_write(struct thread *t, const struct conn
 	w->plain_len += len;
 }
 
-static __noinline int vote_before_read(struct thread *t, struct conn_state *state, const struct conn_map_key *key,
-				       __u64 len)
+__noinline int vote_before_read(struct thread *t, struct conn_state *state, const struct conn_map_key *key, __u64 len)
 {
 	struct ev_conn_sock what = {};
 
-	if (!t->recv.cookie || !t->recv.fresh || state->votes >= LIMIT_SOCK_VOTES)
+	if (!t || !state || !key || !t->recv.cookie || !t->recv.fresh || state->votes >= LIMIT_SOCK_VOTES)
 		return 0;
 	t->recv.fresh = 0;
 	state->votes++;
@@ -130,7 +131,7 @@ static __always_inline int call_push(struct pt_regs *ctx, struct task_struct *ta
 	call.role = role;
 	call.file = TLS_COOKIE_FILE(cookie);
 	call.flags = TLS_COOKIE_UNFREED(cookie) ? CALL_UNFREED : 0;
-	if (TLS_COOKIE_ABI(cookie) == TLS_ABI_AEAD && !aead_entered(ctx, task, &call))
+	if (TLS_COOKIE_ABI(cookie) == TLS_ABI_AEAD && !aead_entered(ctx, &call))
 		return 1;
 	if (role != TLS_ROLE_NEW)
 		call.obj = PT_REGS_PARM1(ctx);
@@ -178,19 +179,12 @@ static __always_inline void call_moved(struct open_calls *open, struct thread *t
 				       const struct conn_map_key *key, const struct tls_call *call, __u64 len,
 				       __u64 now)
 {
-	struct run run = {};
-
 	handshake_guess(open, state, key, call);
 	if (len <= call->inner)
 		return;
 	len -= call->inner;
 	calls_tell_wrappers(open, call, len);
-	emit_head(&run.head.h, 0, EV_DATA, 0, now, key->tgid, conn_tid());
-	conn_fill(&run.head.conn, key, state->gen);
-	run.head.entry_ns = call->entry_ns;
-	run.head.dir = role_dir(call->role) & 1;
-	run.buf = call->buf + call->inner;
-	data_moved(state, key, &run, len);
+	call_data(state, key, call, len, now);
 	if (!t || call->inside || (state->flags & CONN_F_INSIDE))
 		return;
 	if (call->role == TLS_ROLE_WRITE)
@@ -212,15 +206,15 @@ static __always_inline void handshake_returned(struct pt_regs *ctx, const struct
 	state->used_ns = now;
 }
 
-static __always_inline void call_done(struct pt_regs *ctx, struct task_struct *task, struct open_calls *open,
-				      struct thread *t, const struct tls_call *call, __u64 cookie)
+static __always_inline void call_done(struct pt_regs *ctx, struct open_calls *open, struct thread *t,
+				      const struct tls_call *call, __u64 cookie)
 {
 	__u64 len, now = bpf_ktime_get_boot_ns();
 	struct conn_state *state;
 	struct conn_map_key key;
 	bool fault = false;
 
-	conn_key(&key, task, call->obj);
+	conn_key(&key, call->obj);
 	if (call->role == TLS_ROLE_HANDSHAKE) {
 		handshake_returned(ctx, &key, call, cookie, now);
 		return;
@@ -239,7 +233,7 @@ static __always_inline void call_done(struct pt_regs *ctx, struct task_struct *t
 }
 
 /* SSL_new: the returned address is a new object, whatever it was before. */
-static __always_inline void object_made(struct pt_regs *ctx, struct task_struct *task, const struct tls_call *call)
+static __always_inline void object_made(struct pt_regs *ctx, const struct tls_call *call)
 {
 	struct conn_state *state;
 	struct conn_map_key key;
@@ -247,7 +241,7 @@ static __always_inline void object_made(struct pt_regs *ctx, struct task_struct 
 
 	if (!obj)
 		return;
-	conn_key(&key, task, obj);
+	conn_key(&key, obj);
 	state = bpf_map_lookup_elem(&conns, &key);
 	if (state)
 		conn_renew(state, &key, call->entry_ns, true);
@@ -255,13 +249,13 @@ static __always_inline void object_made(struct pt_regs *ctx, struct task_struct 
 		conn_make(&key, call->entry_ns, CONN_F_FRESH);
 }
 
-static __always_inline void object_freed(struct pt_regs *ctx, struct task_struct *task)
+static __always_inline void object_freed(struct pt_regs *ctx)
 {
 	__u64 now = bpf_ktime_get_boot_ns();
 	struct conn_state *state;
 	struct conn_map_key key;
 
-	conn_key(&key, task, PT_REGS_PARM1(ctx));
+	conn_key(&key, PT_REGS_PARM1(ctx));
 	state = bpf_map_lookup_elem(&conns, &key);
 	if (!state || (__sync_fetch_and_or(&state->flags, CONN_F_FREED) & CONN_F_FREED))
 		return;
@@ -277,11 +271,11 @@ static __always_inline int tls_enter(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 cookie;
 
-	if (!target_of(task))
+	if (!target_current())
 		return 1;
 	cookie = bpf_get_attach_cookie(ctx);
 	if (TLS_COOKIE_ROLE(cookie) == TLS_ROLE_FREE) {
-		object_freed(ctx, task);
+		object_freed(ctx);
 		return 1;
 	}
 	return call_push(ctx, task, cookie);
@@ -295,14 +289,16 @@ static __always_inline int tls_leave(struct pt_regs *ctx)
 	struct tls_call call;
 
 	/* No state: the process is no target, or became one during the call. */
-	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) || !target_of(task))
+	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) || !target_current())
 		return 0;
-	if (call.flags & CALL_HALF)
-		aead_returned(ctx, task, t, &call);
-	else if (call.role == TLS_ROLE_NEW)
-		object_made(ctx, task, &call);
-	else
-		call_done(ctx, task, &t->open, t, &call, cookie);
+	if (!(call.flags & CALL_HALF)) {
+		if (call.role == TLS_ROLE_NEW)
+			object_made(ctx, &call);
+		else
+			call_done(ctx, &t->open, t, &call, cookie);
+	} else if ((int)PT_REGS_RC(ctx) == 1) {
+		record_opened(t, &call);
+	}
 	return 0;
 }
 
@@ -329,17 +325,17 @@ int tls_return(struct pt_regs *ctx)
 	return tls_leave(ctx);
 }
 
-static __always_inline void go_returned(struct pt_regs *ctx, struct task_struct *task, __u64 cookie)
+static __always_inline void go_returned(struct pt_regs *ctx, __u64 cookie)
 {
 	struct open_calls *open;
 	struct tls_call call;
 	struct go_key key;
 
-	open = go_call_end(ctx, task, TLS_COOKIE_ROLE(cookie), &key, &call);
+	open = go_call_end(ctx, TLS_COOKIE_ROLE(cookie), &key, &call);
 	if (!open)
 		return;
-	if (target_of(task))
-		call_done(ctx, task, open, NULL, &call, cookie);
+	if (target_current())
+		call_done(ctx, open, NULL, &call, cookie);
 	if (!open->depth)
 		bpf_map_delete_elem(&go_calls, &key);
 }
@@ -348,12 +344,11 @@ static __always_inline void go_returned(struct pt_regs *ctx, struct task_struct 
 SEC("uprobe")
 int tls_go(struct pt_regs *ctx)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	if (TLS_COOKIE_ABI(cookie) == TLS_ABI_GO_RETURN)
-		go_returned(ctx, task, cookie);
-	else if (target_of(task))
-		go_call_begin(ctx, task, cookie);
+		go_returned(ctx, cookie);
+	else if (target_current())
+		go_call_begin(ctx, cookie);
 	return 0;
 }
