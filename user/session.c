@@ -786,6 +786,18 @@ static void choose_trace_path(struct session *s)
 				   s->cmd.pid > 0 ? s->cmd.pid : getpid());
 }
 
+/* While the programs are loaded. Children of the processes are looked at later, as all else. */
+static void look_ahead(struct session *s)
+{
+	uint64_t began_ns = clock_boot_ns();
+
+	discover_ahead(s->discover, 0, s->o->argv ? s->o->argv[0] : NULL);
+	for (size_t i = 0; i < s->o->pid_count; i++)
+		discover_ahead(s->discover, s->o->pids[i], NULL);
+	log_verbose("files were looked through in %.1f ms, while the programs are loaded",
+		    (double)(clock_boot_ns() - began_ns) / 1e6);
+}
+
 static int open_probes(struct session *s)
 {
 	struct probes_config cfg = {
@@ -806,11 +818,16 @@ static int open_probes(struct session *s)
 	};
 	struct mapwatch_sink watch = {.ctx = s, .on_map = on_map, .on_lost = on_maps_lost};
 	const struct probes_features *f;
+	int err;
 
-	s->probes = probes_open(&cfg);
-	if (!s->probes) {
-		int err = errno ? -errno : -EINVAL;
-
+	s->probes = probes_begin(&cfg);
+	err = s->probes ? 0 : errno ? -errno : -EINVAL;
+	s->discover = err ? NULL : discover_new(s->probes);
+	if (s->discover)
+		look_ahead(s);
+	if (!err)
+		err = probes_ready(s->probes);
+	if (err) {
 		log_error("%s", probes_why());
 		if (probes_hint())
 			log_hint("%s", probes_hint());
@@ -822,7 +839,6 @@ static int open_probes(struct session *s)
 	s->mapwatch = mapwatch_new(&watch);
 	if (!s->mapwatch)
 		log_info("libraries that targets load later are not seen: perf_event_open: %s", strerror(errno));
-	s->discover = discover_new(s->probes);
 	if (s->discover && s->o->db)
 		discover_sqlite(s->discover);
 	return s->discover ? 0 : -ENOMEM;

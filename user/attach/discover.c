@@ -13,6 +13,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "ahead.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -75,6 +76,7 @@ struct reason {
 
 struct discover {
 	struct probes *probes;
+	struct ahead *ahead; /* NULL: nothing was looked through ahead */
 	struct reason *reasons;
 	struct file *files;
 	struct file *idle; /* probed, and mapped by nobody; longest first */
@@ -133,6 +135,7 @@ void discover_free(struct discover *d)
 		user_free(d, u);
 	while (d->waiting)
 		waiting_free(d, d->waiting);
+	ahead_free(d->ahead);
 	while (d->reasons) {
 		struct reason *r = d->reasons;
 
@@ -273,7 +276,7 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 	char text[256];
 	int err;
 
-	err = tlsfind(elf, &found);
+	err = ahead_find(d->ahead, elf, &found);
 	if (err == -ENOMEM || err == -EIO) {
 		v.refused = true;
 		log_warn("%s: not traced: %s", log_safe(text, sizeof(text), sv_of(shown)),
@@ -445,6 +448,8 @@ void discover_tick(struct discover *d, uint64_t now_ns, uint64_t idle_ns)
 {
 	struct file *f = d->idle;
 
+	ahead_free(d->ahead); /* what was to be asked for has been */
+	d->ahead = NULL;
 	if (!f || d->keep || now_ns < f->idle_ns || now_ns - f->idle_ns < idle_ns)
 		return;
 	DL_DELETE(d->idle, f);
@@ -630,4 +635,37 @@ struct discover_result discover_system(struct discover *d)
 
 	target_system_tls(on_path, &w);
 	return w.r;
+}
+
+/* --- before the probes are there ------------------------------------------------------------------------------------
+ */
+
+static void on_map_ahead(void *ctx, const struct map_entry *m)
+{
+	char path[MAPS_PATH_BYTES];
+	struct walk *w = ctx;
+
+	ahead_look(w->d->ahead, maps_path(w->pid, m, path));
+}
+
+static void on_path_ahead(void *ctx, const char *path)
+{
+	struct walk *w = ctx;
+
+	ahead_look(w->d->ahead, path);
+}
+
+void discover_ahead(struct discover *d, pid_t pid, const char *program)
+{
+	struct walk w = {.d = d, .pid = pid};
+
+	d->ahead = d->ahead ? d->ahead : ahead_new();
+	if (!d->ahead)
+		return;
+	if (pid)
+		maps_each(pid, on_map_ahead, &w);
+	if (program)
+		target_files_of_command(program, on_path_ahead, &w);
+	if (!pid)
+		target_system_tls(on_path_ahead, &w);
 }

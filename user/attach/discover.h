@@ -42,6 +42,10 @@ void discover_functions(struct discover *d, const struct func_spec *specs, unsig
 			void (*fn)(void *ctx, unsigned number, const char *path, bool slow, const char *why),
 			void *ctx);
 
+/* Looks through files that will be asked for, so that nothing but their probes is left to be done: what the process
+ * maps, or (0) the system's TLS libraries and those of a program (NULL: none). The probes need not be ready yet. */
+void discover_ahead(struct discover *d, pid_t pid, const char *program);
+
 void discover_haste(struct discover *d, bool on);
 /* Looks through one of the files that wait. False: there is none. */
 bool discover_next(struct discover *d, struct discover_result *r);

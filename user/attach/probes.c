@@ -13,6 +13,7 @@
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
 
+#include "aside.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -61,6 +62,7 @@ struct file {
 struct probes {
 	struct probes_config cfg;
 	struct probes_features features;
+	struct aside loading;
 	struct perfbpf_bpf *skel;
 	struct ring_buffer *ring;
 	struct progcost *cost;
@@ -429,8 +431,9 @@ static int on_ring(void *ctx, void *bytes, size_t len)
 	return p->drained > 2ull * p->cfg.ring_bytes && !p->detached ? -EAGAIN : 0;
 }
 
-static int load(struct probes *p)
+static int load(void *ctx)
 {
+	struct probes *p = ctx;
 	struct btf *btf = btf__load_vmlinux_btf();
 	int err;
 
@@ -485,10 +488,9 @@ static bool in_other_pid_namespace(void)
 	return !stat(PID_NAMESPACE_FILE, &st) && st.st_ino != INITIAL_PID_NAMESPACE;
 }
 
-struct probes *probes_open(const struct probes_config *cfg)
+struct probes *probes_begin(const struct probes_config *cfg)
 {
 	struct probes *p = calloc(1, sizeof(*p));
-	int err;
 
 	why_text[0] = hint_text[0] = first_warning[0] = 0;
 	if (!p) {
@@ -505,14 +507,27 @@ struct probes *probes_open(const struct probes_config *cfg)
 	}
 	p->cfg = *cfg;
 	libbpf_set_print(on_libbpf_print);
-	err = load(p);
-	if (err) {
-		err = explain_load(-err);
-		probes_close(p);
-		errno = err;
-		return NULL;
-	}
+	aside_begin(&p->loading, load, p);
 	return p;
+}
+
+int probes_ready(struct probes *p)
+{
+	int err = aside_end(&p->loading);
+
+	return err ? -explain_load(-err) : 0;
+}
+
+struct probes *probes_open(const struct probes_config *cfg)
+{
+	struct probes *p = probes_begin(cfg);
+	int err = p ? probes_ready(p) : 0;
+
+	if (!err)
+		return p;
+	probes_close(p);
+	errno = -err;
+	return NULL;
 }
 
 static void file_detach(struct file *f)
@@ -554,6 +569,7 @@ void probes_close(struct probes *p)
 
 	if (!p)
 		return;
+	aside_end(&p->loading);
 	while ((f = p->files)) {
 		p->files = f->next;
 		file_free(f);

@@ -53,6 +53,10 @@ struct probes;
 /* Load. NULL with errno and *why (static or in probes_why()): EPERM (privileges), ENOENT (no BTF), EINVAL (verifier) …
  */
 struct probes *probes_open(const struct probes_config *cfg);
+/* The same in two steps: the kernel takes a tenth of a second for the programs, and whatever does not need them can be
+ * done meanwhile. In between only probes_close() may be called. 0 or -errno, as above: probes_close() it then. */
+struct probes *probes_begin(const struct probes_config *cfg);
+int probes_ready(struct probes *p);
 const char *probes_why(void);	      /* one line of the last failure of probes_open, for the user */
 const char *probes_hint(void);	      /* what to do about it, or NULL */
 void probes_detach(struct probes *p); /* every probe is removed; the ring and the counters can still be read */
