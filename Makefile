@@ -164,6 +164,7 @@ UNIT_site := $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.
 UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/gotable.c user/attach/debugdata.c user/attach/frames.c user/attach/insn.c \
 	user/attach/elf.c
 UNIT_tlsfind_go := $(UNIT_tlsfind)
+UNIT_ahead := user/attach/ahead.c $(UNIT_tlsfind)
 UNIT_tlsfind_anchor := $(UNIT_tlsfind)
 UNIT_target := user/attach/target.c user/attach/target_name.c user/attach/target_files.c user/attach/ldcache.c user/attach/elf.c
 UNIT_options := user/options.c user/view/report_by.c $(UNIT_funcfind)

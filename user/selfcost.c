@@ -147,8 +147,10 @@ int selfcost_json(struct buf *out, const struct probes *p, const struct selfcost
 	if (anonymous >= 0)
 		json_int(&j, "anonymous_bytes", anonymous);
 	json_double(&j, "cpu_ms", own_cpu_s() * 1e3, 3);
-	if (c->began_ns)
+	if (c->began_ns) {
+		json_double(&j, "start_ms", (double)(c->began_ns - c->start_ns) / 1e6, 3);
 		json_double(&j, "start_cpu_ms", c->start_cpu_s * 1e3, 3);
+	}
 	json_end_object(&j);
 	return j.err;
 }

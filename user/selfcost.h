@@ -12,6 +12,7 @@ int selfcost_attach_json(struct buf *out, const struct probes *p);
 struct selfcost {
 	uint32_t ring_bytes;
 	uint64_t held_ns;   /* how long CMD was held in its exec, 0: it was not */
+	uint64_t start_ns;  /* perfbpf began */
 	uint64_t began_ns;  /* tracing began: everything was attached */
 	double start_cpu_s; /* what it took until then, most of it in the kernel's verifier */
 };

@@ -1113,6 +1113,7 @@ int session_run(const struct options *o, int argc, char **argv)
 		return 1;
 	}
 	s->o = o;
+	s->cost.start_ns = clock_boot_ns();
 	s->cmd = (struct spawn){.pid = -1, .hold_fd = -1, .err_fd = -1, .pidfd = -1};
 	command_text(s->command, argc, argv, o->content);
 	if (!prepare(s)) {

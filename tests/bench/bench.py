@@ -13,6 +13,7 @@ import math
 import os
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -329,6 +330,42 @@ def footprint(perfbpf, pid, folder):
     }
 
 
+IDLE = {
+    "node": ["node", "-e", "require('tls'); setTimeout(() => {}, 1e9)"],
+    "python": ["/usr/bin/python3", "-c", "import ssl, time; time.sleep(1e6)"],
+    "C": ["/bin/sleep", "1000000"],
+}
+
+
+def starts(perfbpf, folder, rounds=9):
+    """From the start of perfbpf until it says that it traces, and from the signal to its end, by what is traced: a program
+    of 100 MB, one with libraries, one that is nothing; and the whole machine. The kinds take turns."""
+    children = {k: subprocess.Popen(argv) for k, argv in IDLE.items() if shutil.which(argv[0])}
+    kinds = {**{k: ["-p", str(c.pid)] for k, c in children.items()}, "system-wide": ["-a"]}
+    seen = {k: {"attach_ms": [], "stop_ms": [], "start_cpu_ms": []} for k in kinds}
+    try:
+        time.sleep(1)
+        for _ in range(rounds):
+            for kind, target in kinds.items():
+                tracer = Tracer(perfbpf, target, folder)
+                time.sleep(0.1)
+                metadata = tracer.stop()
+                seen[kind]["attach_ms"].append(tracer.attach_ms)
+                seen[kind]["stop_ms"].append(tracer.stop_ms)
+                seen[kind]["start_cpu_ms"].append(metadata["self"]["start_cpu_ms"])
+    finally:
+        for child in children.values():
+            child.kill()
+            child.wait()
+    return {
+        kind: {
+            **{key: round(statistics.median(v), 1) for key, v in row.items()},
+            **{f"{key}_range": [round(min(v), 1), round(max(v), 1)] for key, v in row.items()},
+        }
+        for kind, row in seen.items()
+    }
+
+
 def table(report):
     print(f"{'':14} {'untraced':>10} {'bare entry+return':>26} {'perfbpf':>26} {'added a TLS call':>20} {'CPU':>6}")
     for shape, row in report["shapes"].items():
@@ -365,6 +402,9 @@ def table(report):
         f" {100 * f['idle_cpu_share']:.1f}%; after the bench {report['rss_anon_kib_loaded'] / 1024:.1f} MiB anonymous"
     )
     print(f"start to attached {f['attach_ms']:.0f} ms, stop {f['stop_ms']:.0f} ms; {f['attach_kind']}")
+    for kind, r in report["starts"].items():
+        cells = [f"{r[k]:.0f} ms ({r[k + '_range'][0]:.0f}..{r[k + '_range'][1]:.0f})" for k in ("attach_ms", "start_cpu_ms", "stop_ms")]
+        print(f"  {kind:12} attached after {cells[0]}, of processor time {cells[1]}; stopped after {cells[2]}")
     if report["lost"]:
         print(f"lost in the bulk runs (summed over {report['rounds']} rounds): {report['lost']}")
 
@@ -427,6 +467,7 @@ def measure(args, folder):
             ),
             "streams": streams(args.build, folder, args.stream_rounds),
             "footprint": footprint(perfbpf, peer.pid, folder),
+            "starts": starts(perfbpf, folder),
         }
     finally:
         for client in peers:
