@@ -558,20 +558,26 @@ static void other_knobs(void **state)
 static void without_memory(void **state)
 {
 	unsigned n = 0;
-	bool hit;
+	bool hit, regressed;
+	char why[160];
+
+	static const char text[] = TIMED("", TIMELINE);
 
 	(void)state;
 	do {
-		struct report_view v = {.top = 5};
+		struct report_view v = {.top = 5}, json = {.top = 5, .json = true};
 		struct report *r;
 		struct buf out;
 
 		buf_init(&out, 0);
 		fail_nth(++n);
 		r = report_new();
-		if (r && !read_text(r, WHOLE, sizeof(WHOLE) - 1)) {
+		if (r && !read_text(r, text, strlen(text))) {
 			report_render(r, &v, &out);
 			report_folded(r, false, &out);
+			report_render(r, &json, &out);
+			report_diff(r, r, &v, 1, &out, &regressed, why);
+			report_diff(r, r, &json, 1, &out, &regressed, why);
 		}
 		hit = fail_nth_hit();
 		buf_release(&out);

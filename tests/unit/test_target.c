@@ -440,6 +440,11 @@ static void wrappers_in_a_circle(void **state)
 	target_names_solve(&n);
 	assert_true(n.list[0].meant || n.list[1].meant);
 	target_names_release(&n);
+	memset(&proc, 0, sizeof(proc));
+	fail_nth(1);
+	assert_int_equal(target_names_add(&n, &proc), -ENOMEM);
+	fail_nth(0);
+	target_names_release(&n);
 	target_filter_release(&f);
 }
 
