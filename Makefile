@@ -407,6 +407,7 @@ format: ## clang-format everything
 
 bench: all tools ## the benchmarks, as ratios, with spread (root)
 	$(Q)$(AS_ROOT) $(PYTHON) tests/bench/bench.py --build $(O)
+	$(Q)$(AS_ROOT) $(PYTHON) tests/bench/axes.py --build $(O)
 	$(Q)$(AS_ROOT) $(PYTHON) tests/bench/replay.py $(O)
 
 man: $(O)/perfbpf.8

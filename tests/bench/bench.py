@@ -496,4 +496,5 @@ def main():
     table(report)
 
 
-main()
+if __name__ == "__main__":
+    main()

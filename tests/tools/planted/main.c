@@ -14,6 +14,8 @@
  *   /mixed    some of each
  *   /large    an answer of 4 MiB
  *   /health   nothing
+ *
+ * planted drive PORT CONNECTIONS REQUESTS ROUTE[,ROUTE...]: asks for these in turn, and prints "N requests N ns".
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -269,6 +271,8 @@ int main(int argc, char **argv)
 	int listener, i;
 	pthread_t thread;
 
+	if (argc == 6 && !strcmp(argv[1], "drive"))
+		return drive(atoi(argv[2]), (unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]), argv[5]);
 	for (i = 1; i + 1 < argc; i += 2) {
 		if (!strcmp(argv[i], "--truth"))
 			truth_fd = open(argv[i + 1], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

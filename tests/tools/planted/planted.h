@@ -43,6 +43,9 @@ bool cost_http(struct costs *c, struct truth *t, const char *path);
 bool cost_tool(struct truth *t, const char *seconds);
 int connect_to(int port); /* on loopback; -1 */
 
+/* drive.c: prints "N requests N ns". 0; 1: it failed; 2: usage. routes: comma between; is changed. */
+int drive(int port, unsigned connections, unsigned requests, char *routes);
+
 /* database.c: speaks just enough of Redis. GET answers after `get_us`, HGETALL after `hgetall_us`. Another process,
  * which ends with this one. Its port. */
 int database_start(unsigned get_us, unsigned hgetall_us);
