@@ -15,6 +15,7 @@
 #include "attach/target.h"
 #include "base/log.h"
 #include "bpf/event.h"
+#include "privilege.h"
 
 /* Probes are not set here: what can be found and how it would be probed is told by the finder alone. */
 
@@ -215,8 +216,10 @@ int check_run(const struct options *o)
 {
 	struct check c = {0};
 	bool kernel = check_kernel();
-	int err = check_targets(o, &c);
+	int err;
 
+	privilege_trace(false, !o->no_sandbox); /* files of strangers are only looked at */
+	err = check_targets(o, &c);
 	if (o->argv) {
 		printf("%s and what it will map:\n", o->argv[0]);
 		err = target_files_of_command(o->argv[0], command_path, &c);
