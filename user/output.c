@@ -186,10 +186,12 @@ void output_http(void *ctx, const struct http_operation *o, const struct proc *p
 {
 	struct output *out = ctx;
 
-	if (!out->calls_open)
-		return;
-	buf_clear(&out->line);
-	write_record(out, view_http_json(&out->line, o, p, out->cfg.info->start_ns, out->cfg.info->boot_to_unix_ns));
+	if (out->calls_open) {
+		buf_clear(&out->line);
+		write_record(out,
+			     view_http_json(&out->line, o, p, out->cfg.info->start_ns, out->cfg.info->boot_to_unix_ns));
+	}
+	summary_push_http(out->summary, o);
 }
 
 static int write_piece(void *ctx, const void *ptr, size_t len)

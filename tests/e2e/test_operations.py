@@ -37,6 +37,7 @@ def check_served(service, perfbpf, protocol="http/1.1", threads=True):
     truth = {t["path"]: t for t in service.truth()}
     assert sorted(r["path"] for r in records) == sorted(truth), f"{len(records)} records, {len(truth)} requests"
     pairs = [(r, truth[r["path"]]) for r in records]
+    assert all(t["db_ns"] >= 30e6 for t in truth.values() if t["route"] == "/slow/:id"), "the slow command is slow"
     for r, t in pairs:
         assert (r["method"], r["route"], r["status"], r["protocol"]) == (t["method"], t["route"], t["status"], protocol), (r, t)
         assert r["pid"] == service.pid and r["complete"] and r["end_reason"] is None, r

@@ -618,41 +618,78 @@ static void http_record(void **state)
 }
 
 /* Those that took longest together come first; what is no text of ours stays off the terminal. */
-static void database_table(void **state)
+static void shape_table(void **state)
 {
-	struct db_table *t = db_table_new();
-	struct db_command c = {.system = "redis", .rows = -1, .end_ns = 2000000};
+	const struct shape_words commands = {"database command", "", "shape", true};
+	const struct shape_words requests = {"HTTP request", " served", "route", false};
+	struct shape_table *t = shape_table_new();
 	char text[16];
 	struct buf out;
 
 	(void)state;
 	buf_init(&out, 0);
-	assert_int_equal(db_table_render(t, &out), 0);
+	assert_int_equal(shape_table_render(t, &out, &commands), 0);
 	assert_int_equal(out.len, 0);
-	db_table_push(t, &c);
-	c.shape = SV("GET\x1b?");
-	c.end_ns = 1500000;
-	db_table_push(t, &c);
-	strcpy(c.error, "ERR");
-	c.rows = 7;
-	db_table_push(t, &c);
-	assert_int_equal(db_table_render(t, &out), 0);
+	shape_table_push(t, SV("redis -"), 2000000, -1, false);
+	shape_table_push(t, SV("redis GET\x1b?"), 1500000, -1, false);
+	shape_table_push(t, SV("redis GET\x1b?"), 1500000, 7, true);
+	assert_int_equal(shape_table_render(t, &out, &commands), 0);
 	assert_string_equal(buf_cstr(&out), "3 database commands\n"
 					    "     count      p50    total     rows  errors  shape\n"
 					    "         2   1.56ms   3.00ms        7       1  redis GET\xef\xbf\xbd?\n"
 					    "         1   1.96ms   2.00ms        -       0  redis -\n");
 	buf_clear(&out);
-	for (unsigned i = 0; i < 2 * DB_TABLE_SHAPES; i++) {
+	for (unsigned i = 0; i < 2 * SHAPE_TABLE_SHAPES; i++) {
 		snprintf(text, sizeof(text), "X%u ?", i);
-		c.shape = sv_of(text);
-		db_table_push(t, &c);
+		shape_table_push(t, sv_of(text), 1500000, 7, true);
 	}
-	assert_int_equal(db_table_render(t, &out), 0);
-	assert_non_null(strstr(buf_cstr(&out), "2051 database commands\n"));
-	assert_non_null(strstr(buf_cstr(&out), " 1026   1.56ms    1.54s    7.18k    1026  other\n"));
-	assert_non_null(strstr(buf_cstr(&out), "  and 1015 more shapes\n"));
+	assert_int_equal(shape_table_render(t, &out, &requests), 0);
+	assert_non_null(strstr(buf_cstr(&out), "2051 HTTP requests served\n"));
+	assert_non_null(strstr(buf_cstr(&out), " 1026   1.56ms    1.54s    1026  other\n"));
+	assert_non_null(strstr(buf_cstr(&out), "  and 1015 more routes\n"));
 	buf_release(&out);
-	db_table_free(t);
+	shape_table_free(t);
+}
+
+/* What is told of commands and requests, each in its table. */
+static void summary_of_shapes(void **state)
+{
+	char method[] = "GET", route[] = "/a/:id", label[] = "Show";
+	struct http_operation o = {
+		.method = method, .route = route, .start_ns = START, .end_ns = START + 2000000, .server = true};
+	struct db_command c = {.system = "redis", .shape = SV("GET ?"), .rows = -1, .end_ns = 1000000};
+	struct lost lost = {0};
+	struct coverage *coverage = coverage_new(&lost);
+	struct summary *s = summary_new();
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 0);
+	summary_push_db(s, &c);
+	strcpy(c.error, "ERR");
+	c.shape = SV_NONE;
+	c.start_ns = 2000000; /* two clocks */
+	summary_push_db(s, &c);
+	summary_push_http(s, &o);
+	o.status = 503;
+	summary_push_http(s, &o);
+	o.mid_attach = true;
+	summary_push_http(s, &o);
+	summary_push_http(s, &(struct http_operation){.label = label, .end_ns = 3000000, .end = END_CLIENT_ABORT});
+	assert_int_equal(summary_render(s, &out, &lost, coverage, 1000000000), 0);
+	assert_non_null(strstr(buf_cstr(&out), "2 HTTP requests served\n"
+					       "     count      p50    total  errors  route\n"
+					       "         2   1.96ms   4.00ms       1  GET /a/:id\n"
+					       "1 HTTP request made\n"
+					       "     count      p50    total  errors  route\n"
+					       "         1   3.11ms   3.00ms       1  - - Show\n"
+					       "2 database commands\n"
+					       "     count      p50    total     rows  errors  shape\n"
+					       "         1   0.98ms   1.00ms        -       0  redis GET ?\n"
+					       "         1   0.00ms   0.00ms        -       1  redis -\n"));
+	buf_release(&out);
+	summary_free(s);
+	coverage_free(coverage);
 }
 
 static void many_calls_are_sampled(void **state)
@@ -774,7 +811,8 @@ int main(void)
 		cmocka_unit_test(mcp_is_counted),
 		cmocka_unit_test(http_record),
 		cmocka_unit_test(database_record),
-		cmocka_unit_test(database_table),
+		cmocka_unit_test(shape_table),
+		cmocka_unit_test(summary_of_shapes),
 		cmocka_unit_test(many_calls_are_sampled),
 		cmocka_unit_test(losses_and_coverage_are_named),
 		cmocka_unit_test(no_memory_is_reported),

@@ -29,7 +29,7 @@ struct summary {
 	struct quantity ttft_ms, decode_tok_s, total_ms;
 	uint64_t mcp, mcp_failed, mcp_incomplete;
 	struct quantity tool_ms;
-	struct db_table *db;
+	struct shape_table *db, *served, *called;
 };
 
 struct summary *summary_new(void)
@@ -39,10 +39,12 @@ struct summary *summary_new(void)
 	if (!s)
 		return NULL;
 	s->random = 88172645463325252u;
-	s->db = db_table_new();
-	if (s->db)
+	s->db = shape_table_new();
+	s->served = shape_table_new();
+	s->called = shape_table_new();
+	if (s->db && s->served && s->called)
 		return s;
-	free(s);
+	summary_free(s);
 	return NULL;
 }
 
@@ -50,7 +52,9 @@ void summary_free(struct summary *s)
 {
 	if (!s)
 		return;
-	db_table_free(s->db);
+	shape_table_free(s->db);
+	shape_table_free(s->served);
+	shape_table_free(s->called);
 	free(s);
 }
 
@@ -139,9 +143,38 @@ void summary_push_mcp(struct summary *s, const struct mcp_call *c)
 		add(s, &s->tool_ms, (double)(c->end_ns - c->start_ns) / 1e6);
 }
 
+static uint64_t between(uint64_t begin_ns, uint64_t end_ns)
+{
+	return end_ns > begin_ns ? end_ns - begin_ns : 0;
+}
+
+/* "redis GET ?" */
 void summary_push_db(struct summary *s, const struct db_command *c)
 {
-	db_table_push(s->db, c);
+	struct buf text;
+
+	buf_init(&text, 0); /* bounded by the limit of a shape */
+	if (!buf_printf(&text, "%s ", c->system) &&
+	    !buf_push(&text, c->shape.len ? c->shape.ptr : "-", c->shape.len ? c->shape.len : 1))
+		shape_table_push(s->db, (struct sv){text.ptr, text.len}, between(c->start_ns, c->end_ns), c->rows,
+				 *c->error != 0);
+	buf_release(&text);
+}
+
+/* "GET /users/:id Show". One that was met in the middle has no duration. */
+void summary_push_http(struct summary *s, const struct http_operation *o)
+{
+	struct buf text;
+
+	if (o->mid_attach)
+		return;
+	buf_init(&text, 0); /* bounded by the limit of each text */
+	if (!buf_printf(&text, "%s %s%s%s", o->method ? o->method : "-", o->route ? o->route : "-", o->label ? " " : "",
+			o->label ? o->label : ""))
+		shape_table_push(o->server ? s->served : s->called, (struct sv){text.ptr, text.len},
+				 between(o->start_ns, o->end_ns), UNKNOWN_COUNT,
+				 o->status >= 500 || o->end != END_COMPLETE);
+	buf_release(&text);
 }
 
 /* --- percentiles
@@ -328,6 +361,10 @@ int view_verdict_line(struct buf *out, struct sv verdict)
 	return buf_printf(out, "verdict: %s\n", log_safe(safe, sizeof(safe), verdict));
 }
 
+static const struct shape_words served_words = {"HTTP request", " served", "route", false};
+static const struct shape_words called_words = {"HTTP request", " made", "route", false};
+static const struct shape_words db_words = {"database command", "", "shape", true};
+
 int summary_render(struct summary *s, struct buf *out, const struct lost *lost, const struct coverage *coverage,
 		   uint64_t duration_ns)
 {
@@ -345,7 +382,11 @@ int summary_render(struct summary *s, struct buf *out, const struct lost *lost, 
 	if (!err)
 		err = render_mcp(s, out);
 	if (!err)
-		err = db_table_render(s->db, out);
+		err = shape_table_render(s->served, out, &served_words);
+	if (!err)
+		err = shape_table_render(s->called, out, &called_words);
+	if (!err)
+		err = shape_table_render(s->db, out, &db_words);
 	if (!err)
 		err = render_lost(out, lost);
 	if (err)

@@ -35,17 +35,25 @@ struct summary *summary_new(void);
 void summary_free(struct summary *s);
 void summary_push(struct summary *s, const struct call *c);
 void summary_push_db(struct summary *s, const struct db_command *c);
+void summary_push_http(struct summary *s, const struct http_operation *o);
 void summary_push_mcp(struct summary *s, const struct mcp_call *c);
 
-/* Commands by shape. */
-#define DB_TABLE_SHAPES 1024 /* kept; what comes later counts as one row without a shape */
-#define DB_TABLE_ROWS	10   /* shown: those that took the longest, all together */
-struct db_table;
-struct db_table *db_table_new(void); /* NULL: ENOMEM */
-void db_table_free(struct db_table *t);
-void db_table_push(struct db_table *t, const struct db_command *c);
+/* What was seen often, by shape. */
+#define SHAPE_TABLE_SHAPES 1024 /* kept; what comes later counts as one row without a shape */
+#define SHAPE_TABLE_ROWS   10	/* shown: those that took the longest, all together */
+struct shape_table;
+struct shape_table *shape_table_new(void); /* NULL: ENOMEM */
+void shape_table_free(struct shape_table *t);
+/* rows: of its answer, UNKNOWN_COUNT */
+void shape_table_push(struct shape_table *t, struct sv shape, uint64_t ns, int64_t rows, bool failed);
+/* "12 database commands", "12 HTTP requests served". */
+struct shape_words {
+	const char *what, *how;
+	const char *shape; /* what a line is: "shape", "route" */
+	bool rows;	   /* with a column of them */
+};
 /* Nothing where nothing was pushed. 0 or -ENOMEM. */
-int db_table_render(struct db_table *t, struct buf *out);
+int shape_table_render(struct shape_table *t, struct buf *out, const struct shape_words *words);
 /* Calls, requests of MCP where there were some, tokens, TTFT and token-rate percentiles, losses, coverage table. 0 or
  * -ENOMEM. */
 int summary_render(struct summary *s, struct buf *out, const struct lost *lost, const struct coverage *coverage,

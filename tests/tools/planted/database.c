@@ -38,7 +38,8 @@ static char *end_of_command(char *at)
 
 static bool reply(int fd, const char *command)
 {
-	bool many = strncasecmp(command, "*2\r\n$7\r\nHGETALL\r\n", 18) == 0;
+	static const char hgetall[] = "*2\r\n$7\r\nHGETALL\r\n";
+	bool many = strncasecmp(command, hgetall, sizeof(hgetall) - 1) == 0;
 	const char *text = many ? "*2\r\n$1\r\na\r\n$1\r\nb\r\n" : "$5\r\nvalue\r\n";
 
 	wait_us(many ? hgetall_us : get_us);
