@@ -229,10 +229,12 @@ def replayed():
     options = ("--json", "--by", "function", "--top", "100000")
     half = str(json.loads(report(capture, *options))["trace"]["duration_ms"] / 2000)
     late, whole = (
-        {row["function"]: row["self_ms"] for row in json.loads(report(capture, *options, *last))["tables"]["function"]["rows"]}
+        {(row["function"], row["file"]): row["self_ms"]
+         for row in json.loads(report(capture, *options, *last))["tables"]["function"]["rows"]}
         for last in (("--last", half), ())
     )
-    assert late and all(ms <= whole[function] for function, ms in late.items()) and late["hot"] < whole["hot"], (late, whole)
+    assert late and all(ms <= whole[function] for function, ms in late.items()), (late, whole)
+    assert late["hot", "hotspot"] < whole["hot", "hotspot"], (late, whole)
 
 
 @case
