@@ -83,11 +83,13 @@ static void by_thread(void **unused)
 	call(&r, OP_LLM, 6, 12, 20, 80);
 	call(&r, OP_HTTP, 7, 12, 70, 95); /* as far as the operation goes */
 	call(&r, OP_HTTP, 7, 13, 20, 30); /* of a thread that serves nobody: either's */
+	call(&r, OP_HTTP, 7, 13, 92, 99); /* then only one goes on */
+	call(&r, OP_HTTP, 7, 12, 92, 99); /* of one that serves, but nothing just then */
 	g = solve(&r, 2);
 	assert_int_equal(g[0].name, 1);
 	assert_int_equal(g[0].kinds[OP_DB].count, 2);
 	assert_ms(g[0].kinds[OP_DB].union_ns, 20);
-	assert_ms(g[0].in_proc_ns, 80);
+	assert_ms(g[0].in_proc_ns, 73);
 	assert_int_equal(g[1].kinds[OP_HTTP].count, 1);
 	assert_ms(g[1].kinds[OP_LLM].union_ns, 60);
 	assert_ms(g[1].kinds[OP_HTTP].union_ns, 20);
@@ -95,7 +97,9 @@ static void by_thread(void **unused)
 	assert_ms(g[1].overlap_ns, 10);
 	assert_int_equal(g[0].refused + g[1].refused, 0);
 	assert_int_equal(ops_totals(r.o, OP_REQUEST)->by_thread, 4);
+	assert_int_equal(ops_totals(r.o, OP_REQUEST)->by_time, 1);
 	assert_int_equal(ops_totals(r.o, OP_REQUEST)->unclear, 1);
+	assert_int_equal(ops_totals(r.o, OP_REQUEST)->outside, 1);
 	ops_free(r.o);
 }
 

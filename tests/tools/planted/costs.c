@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +107,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct hold {
 	unsigned ms;
-	volatile bool held;
+	sem_t held;
 };
 
 /* Others find it taken. */
@@ -116,7 +117,7 @@ static void *hold_lock(void *arg)
 	struct timespec ts = {.tv_nsec = (long)h->ms * 1000000};
 
 	pthread_mutex_lock(&lock);
-	h->held = true;
+	sem_post(&h->held);
 	nanosleep(&ts, NULL);
 	pthread_mutex_unlock(&lock);
 	return NULL;
@@ -128,11 +129,11 @@ void cost_lock(struct truth *t, unsigned hold_ms)
 	uint64_t began;
 	pthread_t holder;
 
+	sem_init(&h.held, 0, 0);
 	if (pthread_create(&holder, NULL, hold_lock, &h))
 		return;
 	began = now_ns(CLOCK_BOOTTIME);
-	while (!h.held)
-		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	sem_wait(&h.held);
 	pthread_mutex_lock(&lock);
 	pthread_mutex_unlock(&lock);
 	t->lock_ns += now_ns(CLOCK_BOOTTIME) - began;

@@ -200,17 +200,30 @@ static void tell_apart(struct owners *w)
 
 /* --- calls ------------------------------------------------------------------------------------------------------- */
 
+static bool serves(const struct owners *w, const struct op_call *c)
+{
+	uint32_t op;
+
+	return index_find(&w->by[BY_THREAD], key_of(BY_THREAD, c->pid, c->tid, 0), 0, UINT64_MAX, &op) != FOUND_NONE;
+}
+
 /* NO_OP: nobody's, and counted. */
 static uint32_t owner_of(struct owners *w, const struct op_call *c)
 {
 	struct op_totals *t = &w->o->totals[w->family];
+	bool bound = c->tid && is_bound(process_of(w, c->pid));
 	enum op_found found = FOUND_NONE;
 	uint64_t *way = &t->by_thread;
 	uint32_t op = NO_OP;
 
-	if (c->tid && is_bound(process_of(w, c->pid)))
+	if (bound)
 		found = index_find(&w->by[BY_THREAD], key_of(BY_THREAD, c->pid, c->tid, 0), c->begin_ns,
 				   c->begin_ns + 1, &op);
+	/* A thread that serves, and served nothing just then: what it did was for none. Others may help any. */
+	if (bound && found == FOUND_NONE && serves(w, c)) {
+		t->outside++;
+		return NO_OP;
+	}
 	if (found == FOUND_NONE && c->lane) {
 		way = &t->by_lane;
 		found = index_find(&w->by[BY_LANE], key_of(BY_LANE, c->pid, 0, c->lane), c->begin_ns, c->begin_ns + 1,

@@ -1,0 +1,192 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""report --by op, of services with planted costs: shares against what each request says by its own clocks."""
+import collections
+import json
+import math
+import subprocess
+
+import e2e
+from e2e import PERFBPF, Perfbpf, case, cases, check_nothing_lost, crowd, note
+from planted import NPLUS1, NodeService, Service, drive
+
+COUNT = 20  # requests of each route
+POINTS = 3  # of a hundred
+HZ = 499
+# What lies between a stamp of the program's and one of the kernel, at both ends of a request, of a child process, and in node
+# of any call, where the event loop is on the way: more where others want the processor.
+EDGE_MS = 0.3
+EDGES_MS = {"tool": 0.3}
+NODE_EDGES_MS = {"tool": 1.5, "db": 0.1, "model": 0.1, "http": 0.1}
+THREADED = ("hot", "nplus1", "slow", "lock", "model", "tool", "mixed")
+KINDS = ("db", "model", "tool", "http")
+
+
+def report(trace, *options):
+    done = subprocess.run(
+        [PERFBPF, "report", trace, "--json", "--top", "1000", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["tables"]
+
+
+def rows_of(table):
+    """By the first word of the route: hot, slow, …"""
+    return {r["name"].split(" @ ")[0].split("/")[1]: r for r in table["rows"] if r["kind"] == "request"}
+
+
+class Truth:
+    """Sums of one route."""
+
+    def __init__(self, requests, edges_ms):
+        self.count = len(requests)
+        self.wall = sum(t["end_ns"] - t["begin_ns"] for t in requests)
+        self.sums = collections.Counter()
+        for t in requests:
+            self.sums.update({k: v for k, v in t.items() if isinstance(v, int)})
+        self.edges_ms = EDGE_MS * self.count + sum(ms * self.sums[kind] for kind, ms in edges_ms.items())
+
+    def share(self, key):
+        return 100 * self.sums[key + "_ns"] / self.wall
+
+    def allowed(self):
+        """Points."""
+        return POINTS + 100 * 1e6 * self.edges_ms * crowd() / self.wall
+
+
+def truths(service, edges_ms=None):
+    by_route = collections.defaultdict(list)
+    for t in service.truth():
+        by_route[t["route"].split("/")[1]].append(t)
+    return {route: Truth(requests, edges_ms or EDGES_MS) for route, requests in by_route.items()}
+
+
+def check_shares(rows, truth, routes):
+    """Calls by kind and count, and what is left for the process itself."""
+    worst = []
+    for route in routes:
+        row, want = rows[route], truth[route]
+        assert row["calls"] == want.count and row["refused"] == 0 and row["partial"] == 0, (route, row)
+        for kind in KINDS:
+            have = row["downstream"].get(kind, {"count": 0, "share": 0})
+            assert have["count"] == want.sums[kind], (route, kind, have, want.sums[kind])
+            off = 100 * have["share"] - want.share(kind)
+            worst.append((abs(off) / want.allowed(), route, kind, have["share"], want.share(kind)))
+        off = 100 * row["in_proc_share"] - (100 - want.share("downstream"))
+        worst.append((abs(off) / want.allowed(), route, "in-proc", row["in_proc_share"], 100 - want.share("downstream")))
+    note(f"worst against truth: {max(worst)[1:]}, {100 * max(worst)[0]:.0f} % of what is allowed")
+    assert max(worst)[0] <= 1, sorted(worst)[-3:]
+
+
+def check_split(rows, truth):
+    """In the process: on a processor, waiting for one, or blocked. Samples are as rough as their number."""
+    hot, lock = rows["hot"], rows["lock"]
+    rough = 300 * math.sqrt(hot["samples"] + 1) * 1000 / HZ / hot["told_ms"]
+    have, want = 100 * hot["on_cpu_ms"] / hot["told_ms"], truth["hot"].share("cpu")
+    note(f"/hot: on a processor {have:.1f} %, by its own clock {want:.1f} % ({hot['samples']} samples)")
+    assert abs(have - want) <= truth["hot"].allowed() + rough, (have, want, rough, hot)
+    assert hot["blocked_ms"] < 0.01 * truth["hot"].allowed() * hot["told_ms"], hot
+    have = 100 * (lock["blocked_ms"] + lock["run_queue_ms"]) / lock["told_ms"]
+    note(f"/lock: blocked or in the run queue {have:.1f} %, by its own clock {truth['lock'].share('lock'):.1f} %")
+    assert abs(have - truth["lock"].share("lock")) <= truth["lock"].allowed(), (have, lock)
+    for row in rows.values():
+        if row["told_ms"]:
+            parts = row["on_cpu_ms"] + row["blocked_ms"] + row["run_queue_ms"] + row["not_seen_ms"]
+            assert abs(parts - row["in_proc_ms"]) < 0.1, row
+            parts = sum(d["union_ms"] for d in row["downstream"].values()) + row["in_proc_ms"] - row["overlap_ms"]
+            assert abs(parts - row["told_ms"]) < 0.1, row
+
+
+def run(service, names, concurrency, count=COUNT):
+    perfbpf = Perfbpf("--http", "--db", f"--cpu={HZ}", "--off-cpu", "-p", service.pid)
+    drive(service, names, count, concurrency)
+    service.end()
+    assert perfbpf.end() == 0, perfbpf.err()
+    return perfbpf
+
+
+@case
+def threaded():
+    """a threaded service, 16 at a time: told by thread"""
+    service = Service()
+    perfbpf = run(service, THREADED, 16)
+    check_nothing_lost(perfbpf)
+    table, truth = report(perfbpf.trace_path, "--by", "op")["op"], truths(service)
+    rows, charged = rows_of(table), table["charged"]["request"]
+    check_shares(rows, truth, THREADED)
+    check_split(rows, truth)
+    want = sum(t.sums["db"] + t.sums["model"] + t.sums["tool"] for t in truth.values())
+    assert charged["by_thread"] == want and charged["by_time"] == 0, (charged, want)
+    for route in ("nplus1", "mixed"):
+        patterns = rows[route]["n_plus_1"]
+        assert [(p["kind"], p["operations"], p["most"], p["count"]) for p in patterns] == [
+            ("db", COUNT, NPLUS1, COUNT * NPLUS1)
+        ], patterns
+        assert patterns[0]["shape"] == "GET ? @ redis", patterns
+    assert not any(rows[route]["n_plus_1"] for route in THREADED if route not in ("nplus1", "mixed"))
+
+
+@case
+def functions():
+    """functions of one operation, by --op"""
+    service = Service(model=False)
+    perfbpf = run(service, ("hot", "tool", "health"), 2, count=60)
+    tables = report(perfbpf.trace_path, "--op", "^/hot/")
+    assert [r["name"] for r in tables["op"]["rows"]] == ["GET /hot/:id @ planted"] and "model" not in tables, tables
+    table = tables["op-function"]
+    assert table["operation"] == "GET /hot/:id @ planted", table["operation"]
+    samples = {r["function"]: r["self_samples"] for r in table["rows"]}
+    mine = sum(samples.get("planted_" + name, 0) for name in ("hot", "warm", "cold"))
+    assert mine >= 0.9 * sum(samples.values()) and mine > 50, samples
+    assert table["rows"][0]["function"] == "planted_hot", table["rows"][:3]
+    rough = 300 * math.sqrt(0.24 / mine)
+    for name, want in (("hot", 40), ("warm", 30), ("cold", 30)):
+        have = 100 * samples["planted_" + name] / mine
+        note(f"planted_{name}: {have:.1f} % of {mine} samples, planted {want} %")
+        assert abs(have - want) <= POINTS + rough, (name, have, mine)
+    one = report(perfbpf.trace_path, "--by", "op", "--op", "^/hot/7$")["op"]["rows"]
+    assert len(one) == 1 and one[0]["calls"] == 1, one
+
+
+def overlapping(perfbpf):
+    """How many requests were served beside another one, of each route."""
+    served = [e for e in perfbpf.trace()["traceEvents"] if e["ph"] == "X" and e.get("cat") == "http"]
+    served = [(e["ts"], e["ts"] + e["dur"], e["name"]) for e in served if e["args"]["side"] == "server"]
+    have = collections.Counter()
+    for i, (begin, end, name) in enumerate(served):
+        have[name.split("/")[1]] += any(b < end and begin < e for k, (b, e, _) in enumerate(served) if k != i)
+    return have
+
+
+@cases([("one at a time", 1), ("16 at a time", 16)])
+def node(concurrency):
+    """a service in node: what overlaps is refused"""
+    service = NodeService()
+    names = ("hot", "nplus1", "slow", "model", "tool", "relay", "mixed")
+    perfbpf = run(service, names, concurrency, count=8)
+    table = report(perfbpf.trace_path, "--by", "op")["op"]
+    rows, beside = rows_of(table), overlapping(perfbpf)
+    assert {route: r["refused"] for route, r in rows.items() if r["refused"]} == +beside, (rows, beside)
+    if concurrency == 1:
+        # A relay asks the process itself.
+        assert +beside == {"relay": 8, "health": 8}, beside
+        check_shares(rows, truths(service, NODE_EDGES_MS), [n for n in names if n != "relay"])
+        return
+    refused = sum(beside.values())
+    note(f"{refused} of {sum(r['calls'] for r in rows.values())} requests refused")
+    assert refused >= 6 * len(names), beside
+    for row in rows.values():
+        if row["refused"] == row["calls"]:
+            assert row["downstream"] is None and row["in_proc_share"] is None and row["p50_ms"] > 0, row
+    # Which of them a call is of nobody can tell, and nobody says so.
+    charged = table["charged"]["request"]
+    assert charged["by_thread"] == 0 and charged["unclear"] + charged["refused"] > 100, charged
+
+
+if __name__ == "__main__":
+    e2e.run_cases()
