@@ -77,12 +77,13 @@ def check_outputs(folder):
     return names
 
 
-def once(client, folder, way, span):
+def once(client, folder, way, span, pids):
     """One run into the folder that all share, and its end. Returns what was left, and whether it was still at work."""
     options = [w.format(client=client.pid) for w in way]
     command = [PYTHON, "-c", CMD, os.path.join(folder, "done")] if options == ["--"] else None
     outputs = ["-o", os.path.join(folder, "trace.json"), "-c", os.path.join(folder, "calls.jsonl"), "--write-interval", "0.1"]
     perfbpf = Perfbpf(*outputs, *([] if command else options), command=command, output=False, calls=False, ready=False)
+    pids.append(perfbpf.child.pid)
     time.sleep(random.uniform(0, span))
     if random.random() < 0.4:
         perfbpf.child.send_signal(signal.SIGINT)
@@ -107,14 +108,16 @@ def at_random_moments():
     whole = Perfbpf("-o", os.path.join(folder, "trace.json"), "-d", "0.3", "-p", client.pid, output=False, calls=False)
     assert whole.end() == 0, whole.err()
     span = time.monotonic() - begin
-    killed, left, held = 0, 0, 0
+    killed, left, held, pids = 0, 0, 0, []
     for number in range(KILLS):
-        names, working, objects = once(client, folder, WAYS[number % len(WAYS)], span)
+        names, working, objects = once(client, folder, WAYS[number % len(WAYS)], span, pids)
         killed += working
         held += bool(objects)
         left += bool(names & TEMPORARY)
         assert client.child.poll() is None and state(client.pid) in "RSD", f"the traced program: {state(client.pid)}"
-    assert e2e.named_probes() == events
+    # Names of probes in tracefs hold the number of who made them; other tools of this machine may leave some.
+    named = [line for line in e2e.named_probes() or [] if line not in (events or []) and any(f"_{pid}_" in line for pid in pids)]
+    assert not named, named
     e2e.note(f"seed {SEED}: {killed} of {KILLS} were at work, {held} held kernel objects, a temporary file was left {left} times")
     assert killed * 2 >= KILLS
     calls = len(server.truth())
