@@ -271,7 +271,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (12: under four minutes f
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS = $(STATIC_CLIENTS) $(HOTSPOTS) $(FUNCTARGETS) $(O)/tests/planted $(O)/tests/bpftest $(O)/tests/sampletest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench
+TEST_TOOLS = $(STATIC_CLIENTS) $(HOTSPOTS) $(FUNCTARGETS) $(ALLOCLOADS) $(O)/tests/planted $(O)/tests/bpftest $(O)/tests/sampletest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench
 
 MODELSERVER_SRCS := $(sort $(wildcard tests/tools/modelserver/*.c))
 $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
@@ -314,6 +314,14 @@ $(FUNCTARGETS): tests/tools/functarget.c $(STAMP)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O2 $(FUNCTARGET_FLAGS_$(@F)) -o $@ $< -lpthread
 $(O)/tests/unit/funcfind $(O)/san/tests/unit/funcfind: | $(FUNCTARGETS)
+# Planted allocations, and an allocator that counts.
+ALLOCLOADS := $(O)/tests/allocload $(O)/tests/countalloc.so
+$(O)/tests/allocload: tests/tools/allocload.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -o $@ $< -ldl -lpthread
+$(O)/tests/countalloc.so: tests/tools/countalloc.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -fno-builtin -fno-omit-frame-pointer -fPIC -shared -o $@ $< -ldl
 $(O)/tests/sockbench: $(O)/tests/bench/sockbench.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^
@@ -324,7 +332,7 @@ $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/jsonl2cap: $(O)/tests/%: $(O)/
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
 
-BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/aside.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
+BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/aside.o $(O)/user/attach/allocfind.o $(O)/user/attach/allocwatch.o $(O)/user/attach/allocwindow.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
 		$(UNIT_tlsfind:%.c=$(O)/%.o) $(BASE_SRCS:%.c=$(O)/%.o)
 $(O)/tests/bpftest $(O)/tests/sampletest: $(O)/tests/%: $(O)/tests/bpf/%.o $(BPFTEST_OBJS)
 	@mkdir -p $(@D)

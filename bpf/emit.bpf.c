@@ -102,6 +102,8 @@ ABI(ev_exec);
 ABI(ev_fork);
 ABI(ev_exit);
 ABI(ev_sample);
+ABI(ev_alloc_free);
+ABI(alloc_sums);
 ABI(ev_sqlite_text);
 ABI(ev_sqlite_run);
 ABI(ev_func_call);

@@ -326,6 +326,9 @@ extern struct wires_map wires SEC(".maps");
 extern struct stats_map stats SEC(".maps");
 extern struct tails_map tails SEC(".maps");
 
+/* In a session: 1: this is the return; 0: the entry. (libbpf 1.1 links no kfunc that two objects name.) */
+extern int session_returns(void);
+
 /* Atomic although per CPU: a program on a user thread can be preempted by another one on its CPU. */
 static __always_inline void stat_add(__u32 id, __u64 n)
 {

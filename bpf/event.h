@@ -44,7 +44,9 @@ enum ev_kind {
 	EV_SQLITE_RUN = 25,  /* struct ev_sqlite_run: a statement of SQLite has run */
 	EV_FUNC_CALL = 26,   /* struct ev_func_call: a function that is traced by name was called, and has ended */
 	EV_FUNC = 27, /* struct ev_func, made in user space: which function that is, and how often it was called */
-	EV_KIND_MAX = 27,
+	EV_ALLOC_FREE = 28,   /* struct ev_alloc_free: what a sample of allocation told of was freed */
+	EV_ALLOC_WINDOW = 29, /* struct ev_alloc_window, made in user space: allocations of a process were looked at */
+	EV_KIND_MAX = 29,
 };
 
 /* ev_head.flags */
@@ -243,6 +245,8 @@ struct ev_files {
 #define EV_SAMPLE_CPU	 1 /* it ran: weight_ns is the period of sampling */
 #define EV_SAMPLE_OFF	 2 /* it was blocked for weight_ns, and waited for a processor for queue_ns then */
 #define EV_SAMPLE_QUEUED 3 /* it was pushed off its processor, and waited for one for queue_ns; no stack */
+#define EV_SAMPLE_ALLOC	 4 /* it asked for weight_ns bytes and got them at queue_ns (0: not known); the caller first */
+#define EV_SAMPLE_FAULT	 5 /* the last one of weight_ns page faults of its processor */
 /* ev_sample.state */
 #define EV_SAMPLE_DEEP	 1 /* the user stack goes on: LIMIT_USER_FRAMES */
 #define EV_SAMPLE_IOWAIT 2 /* OFF: the kernel calls it waiting for a block device */
@@ -261,7 +265,7 @@ struct ev_sample {
 	__s32 syscall; /* the system call that it was in, by the machine's numbers; -1: none, or not known */
 	__u8 what, state;
 	__u8 kernel_frames, user_frames;
-	__u32 pad;
+	__u32 period;		     /* ALLOC: bytes between two samples, in the mean */
 	char comm[LIMIT_COMM_BYTES]; /* of the thread */
 	__u64 frames[];
 };
@@ -294,6 +298,38 @@ struct ev_sampling {
 	struct ev_head h;
 	__u64 period_ns;      /* of EV_SAMPLE_CPU; 0: not sampled */
 	__u64 off_cpu_min_ns; /* shorter waits are not told; 0: none is */
+	__u64 alloc_bytes;    /* of everything that is allocated, one sample in so many; 0: not sampled */
+	__u64 fault_period;   /* page faults between two samples of a processor; 0: not sampled */
+};
+
+/*
+ * Allocations of a process were looked at for a while, and everything that was seen of them. Samples of it come before
+ * it. Processor time is that of the process; what traps took of it is hits * hit_ns + slow_hits * slow_ns + samples *
+ * sample_ns. Without a window (h.ts_ns is begin_ns): how much processor time it has taken by now, or at its end.
+ */
+struct ev_alloc_window {
+	struct ev_head h; /* ts_ns: its end */
+	__u64 start_ns;	  /* of the process */
+	__u64 begin_ns;
+	__u64 since_cpu_ns; /* of the process when it was looked at first */
+	__u64 cpu_ns;	    /* and now */
+	__u64 window_cpu_ns;
+	__u64 bytes, count; /* asked for, by the functions that were probed */
+	__u64 hits, slow_hits, samples;
+	__u64 all_traps_ns; /* what all traps of the process took up to now, those outside of windows too */
+	__u32 hit_ns, slow_ns, sample_ns;
+	__u32 period;	  /* of its samples */
+	__u64 unfollowed; /* samples whose end could not be looked for: no room */
+	__u32 exec_id;
+	__u32 follows; /* 1: addresses of its samples are known, and their end */
+};
+
+struct ev_alloc_free {
+	struct ev_head h;
+	__u64 start_ns; /* of the process */
+	__u64 addr;
+	__u32 exec_id;
+	__u32 pad;
 };
 
 /* Also EV_PROC. `filename` then `args` follow, each without a terminating NUL; args are NUL-separated. */
@@ -411,7 +447,7 @@ struct ev_exit {
 	X(ST_MISSED_RETURN, "missed_returns") /* a call was entered and its return never seen */                       \
 	X(ST_FAULT, "faults")		      /* user memory that could not be read */                                 \
 	X(ST_UNSEEN, "unseen_bytes")	      /* bytes moved where no probe looks (sendfile and the like) */           \
-	X(ST_SAMPLES, "samples")	      /* samples that found no room in the ring */                             \
+	X(ST_SAMPLES, "samples")	      /* samples that found no room in the ring, or no end */                  \
 	X(ST_OVERLOAD, "overload_bytes")      /* plaintext that was not copied: more came than was drained */
 
 enum ev_stat {
@@ -440,6 +476,7 @@ struct config {
 	__u8 db;	      /* 1: sockets that may be a database's are read too (--db) */
 	__u8 http;	      /* 1: the heads of all HTTP are wanted (--http) */
 	__u16 pad;
+	__u32 fault_period; /* --alloc: page faults between samples */
 };
 
 /*
@@ -475,9 +512,30 @@ enum tls_abi {
 	/* A function by name (-f). Its role is FUNC_ROLE_*, the place of the length's argument is its number. */
 	TLS_ABI_FUNC = 5,
 };
-#define FUNC_ROLE_CALL		       1 /* its entry, and a return probe */
-#define FUNC_ROLE_ENTRY		       2 /* its entry; it has FUNC_ROLE_END too */
-#define FUNC_ROLE_END		       3 /* a RET of it, or a jump into another function */
+#define FUNC_ROLE_CALL	1 /* its entry, and a return probe */
+#define FUNC_ROLE_ENTRY 2 /* its entry; it has FUNC_ROLE_END too */
+#define FUNC_ROLE_END	3 /* a RET of it, or a jump into another function */
+/*
+ * Attach cookies of alloc.bpf.c: the function's role, which arguments say how much (1 to 6, 0: none; their product),
+ * and whether a hit is single-stepped. ALLOC_ROLE_AT: argument 1 says where the address will be.
+ */
+enum alloc_role { ALLOC_ROLE_NEW = 1, ALLOC_ROLE_RENEW = 2, ALLOC_ROLE_AT = 3, ALLOC_ROLE_FREE = 4 };
+#define ALLOC_COOKIE(role, size, times, slow)                                                                          \
+	((__u64)(role) | ((__u64)(size) << 8) | ((__u64)(times) << 16) | ((__u64)(slow) << 24))
+#define ALLOC_COOKIE_ROLE(c)  ((__u32)((c)&0xff))
+#define ALLOC_COOKIE_SIZE(c)  ((__u32)(((c) >> 8) & 0xff))
+#define ALLOC_COOKIE_TIMES(c) ((__u32)(((c) >> 16) & 0xff))
+#define ALLOC_COOKIE_SLOW(c)  ((__u32)(((c) >> 24) & 1))
+
+/* What alloc.bpf.c counts: sums that only grow, in the slot of the processor. */
+struct alloc_sums {
+	__u64 hits, slow_hits; /* of its process, also just outside of the window */
+	__u64 count, bytes;
+	__u64 samples, unfollowed;
+	__s64 left; /* bytes up to the next sample: user space draws the first of a window */
+	__u64 pad;
+};
+
 #define SQLITE_ROLE_PREPARE	       1
 #define SQLITE_ROLE_STEP	       2
 #define SQLITE_ROLE_RESET	       3 /* and finalize: entry only */
@@ -646,8 +704,11 @@ EV_ASSERT(sizeof(struct ev_fork) == 40);
 EV_ASSERT(sizeof(struct ev_exit) == 56);
 EV_ASSERT(sizeof(struct ev_sample) == 80);
 EV_ASSERT(sizeof(struct ev_frame) == 56);
-EV_ASSERT(sizeof(struct ev_sampling) == 40);
-EV_ASSERT(sizeof(struct config) == 28);
+EV_ASSERT(sizeof(struct ev_sampling) == 56);
+EV_ASSERT(sizeof(struct ev_alloc_window) == 144);
+EV_ASSERT(sizeof(struct ev_alloc_free) == 48);
+EV_ASSERT(sizeof(struct alloc_sums) == 64);
+EV_ASSERT(sizeof(struct config) == 32);
 EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct go_key) == 16);
 EV_ASSERT(sizeof(struct stdio_head) == 24);

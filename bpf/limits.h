@@ -113,6 +113,14 @@
 /* Threads of targets that wait, at once. */
 #define LIMIT_WAITING 65536
 
+/* Slots of the sums of allocations, by the lowest bits of the processor's number: a power of two. */
+#define LIMIT_ALLOC_SLOTS 64
+/* Sampled allocations whose end is looked for, at once. */
+#define LIMIT_FOLLOWED 65536
+/* How far from each other two functions' stack pointers are where one of them hands on to the other, and how far into
+ * itself it calls it. */
+#define LIMIT_ALLOC_FRAME 1024
+
 /* TASK_COMM_LEN of the kernel. */
 #define LIMIT_COMM_BYTES 16
 

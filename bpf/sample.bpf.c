@@ -37,7 +37,7 @@ static __always_inline void sample_begin(struct ev_sample *ev, struct task_struc
 	ev->state = 0;
 	ev->kernel_frames = 0;
 	ev->user_frames = 0;
-	ev->pad = 0;
+	ev->period = 0;
 	bpf_get_current_comm(ev->comm, sizeof(ev->comm));
 }
 
@@ -58,8 +58,7 @@ static __always_inline void take_stacks(void *ctx, struct ev_sample *ev)
 	set_stacks(ev, kernel, user);
 }
 
-SEC("perf_event")
-int sample_cpu(void *ctx)
+static __always_inline int sample_here(void *ctx, __u8 what, __u64 weight)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct ev_sample *ev;
@@ -71,11 +70,24 @@ int sample_cpu(void *ctx)
 		stat_add(ST_SAMPLES, 1);
 		return 0;
 	}
-	sample_begin(ev, task, EV_SAMPLE_CPU);
-	ev->weight_ns = cfg.period_ns;
+	sample_begin(ev, task, what);
+	ev->weight_ns = weight;
 	take_stacks(ctx, ev);
 	emit_submit(ev, SAMPLE_ROOM);
 	return 0;
+}
+
+SEC("perf_event")
+int sample_cpu(void *ctx)
+{
+	return sample_here(ctx, EV_SAMPLE_CPU, cfg.period_ns);
+}
+
+/* Memory that a program touches for the first time (--alloc): where it grows, whoever hands it out. */
+SEC("perf_event")
+int sample_fault(void *ctx)
+{
+	return sample_here(ctx, EV_SAMPLE_FAULT, cfg.fault_period);
 }
 
 /* --- off it ------------------------------------------------------------------------------------------------------ */

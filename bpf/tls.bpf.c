@@ -302,6 +302,11 @@ static __always_inline int tls_leave(struct pt_regs *ctx)
 	return 0;
 }
 
+__noinline int session_returns(void)
+{
+	return bpf_session_is_return && bpf_session_is_return();
+}
+
 /* Linux 6.13 and later: entry and return in one; returning 1 at the entry spares the return probe. */
 SEC("uprobe")
 int tls_session(struct pt_regs *ctx)

@@ -128,12 +128,14 @@ void capture_make_frame(const struct rec_frame *f, uint64_t now_ns, capture_fn f
 	fn(ctx, &r, len);
 }
 
-void capture_make_sampling(uint64_t period_ns, uint64_t off_cpu_min_ns, uint64_t now_ns, capture_fn fn, void *ctx)
+void capture_make_sampling(const struct rec_sampling *r, capture_fn fn, void *ctx)
 {
 	struct ev_sampling ev = {
-		.h = {.size = sizeof(ev), .kind = EV_SAMPLING, .ts_ns = now_ns},
-		.period_ns = period_ns,
-		.off_cpu_min_ns = off_cpu_min_ns,
+		.h = {.size = sizeof(ev), .kind = EV_SAMPLING, .ts_ns = r->ts_ns},
+		.period_ns = r->period_ns,
+		.off_cpu_min_ns = r->off_cpu_min_ns,
+		.alloc_bytes = r->alloc_bytes,
+		.fault_period = r->fault_period,
 	};
 
 	fn(ctx, &ev, sizeof(ev));

@@ -38,8 +38,8 @@ void capture_make_tool_call(const struct proc_key *key, const char *id, uint64_t
 /* EV_FRAME: which function an address is in. Texts are cut at CAPTURE_NAME_BYTES each. */
 #define CAPTURE_NAME_BYTES 1024
 void capture_make_frame(const struct rec_frame *f, uint64_t now_ns, capture_fn fn, void *ctx);
-/* EV_SAMPLING: that there will be samples. */
-void capture_make_sampling(uint64_t period_ns, uint64_t off_cpu_min_ns, uint64_t now_ns, capture_fn fn, void *ctx);
+/* EV_SAMPLING: that there will be samples, as at now_ns = ts_ns. */
+void capture_make_sampling(const struct rec_sampling *r, capture_fn fn, void *ctx);
 
 /* EV_FUNC: a function that is traced by name. */
 #define CAPTURE_FUNC_BYTES 1024

@@ -13,12 +13,14 @@
 #include "flow/record.h"
 #include "view/report.h"
 
-#define EXIT_USAGE	   2
-#define RING_BYTES_DEFAULT (8u << 20)
-#define RING_BYTES_MAX	   (1u << 30)
-#define CPU_HZ_DEFAULT	   99 /* no multiple of the periods that programs and kernels like */
-#define CPU_HZ_MAX	   4000
-#define TOP_DEFAULT	   25
+#define EXIT_USAGE	    2
+#define RING_BYTES_DEFAULT  (8u << 20)
+#define RING_BYTES_MAX	    (1u << 30)
+#define CPU_HZ_DEFAULT	    99 /* no multiple of the periods that programs and kernels like */
+#define CPU_HZ_MAX	    4000
+#define ALLOC_BYTES_DEFAULT (512u << 10)
+#define ALLOC_BYTES_MAX	    (1u << 30)
+#define TOP_DEFAULT	    25
 
 enum {
 	KEY_RECORD = 256,
@@ -44,10 +46,10 @@ enum {
 	KEY_JSON,
 	KEY_FAIL_ON,
 	KEY_OFF_CPU,
+	KEY_ALLOC,
 	KEY_DB,
 	KEY_HTTP,
 	KEY_NO_SANDBOX,
-	KEY_UNBUILT,
 };
 
 static const struct argp_option target_options[] = {
@@ -65,7 +67,6 @@ static const struct argp_option live_options[] = {
 	{"attach", KEY_ATTACH, "MODE", OPTION_HIDDEN, "session, multi or perf: the best attach mode to try", 2},
 	{"no-sock-length", KEY_NO_SOCK_LENGTH, NULL, OPTION_HIDDEN, "as on kernels without sock_send_length", 2},
 	{"no-dynptr", KEY_NO_DYNPTR, NULL, OPTION_HIDDEN, "as on kernels without bpf_probe_read_user_dynptr", 2},
-	{"alloc", KEY_UNBUILT, "BYTES", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, NULL, 2},
 	{0},
 };
 
@@ -74,6 +75,8 @@ static const struct argp_option axis_options[] = {
 	{"cpu", KEY_CPU, "HZ", OPTION_ARG_OPTIONAL, "sample what runs, by stack, so often a second (99)", 2},
 	{"off-cpu", KEY_OFF_CPU, NULL, 0,
 	 "what blocks for 1 ms or more, by reason and stack; and waits for a processor", 2},
+	{"alloc", KEY_ALLOC, "BYTES", OPTION_ARG_OPTIONAL,
+	 "what allocates memory, by stack, one sample in so many bytes (512 KiB)", 2},
 	{"db", KEY_DB, NULL, 0, "commands to PostgreSQL, MySQL, MariaDB, Redis and SQLite, by shape, never by value",
 	 2},
 	{"http", KEY_HTTP, NULL, 0, "every HTTP request that is served or called, by route", 2},
@@ -247,9 +250,6 @@ static error_t parse_live(int key, char *arg, struct argp_state *state)
 	case KEY_NO_SOCK_LENGTH:
 		o->no_sock_length = true;
 		return 0;
-	case KEY_UNBUILT:
-		argp_error(state, "the axis --alloc is not in this version");
-		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
 }
@@ -271,7 +271,7 @@ static void add_function(struct options *o, const char *arg, struct argp_state *
 static error_t parse_axis(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
-	uint64_t hz = CPU_HZ_DEFAULT;
+	uint64_t hz = CPU_HZ_DEFAULT, bytes = ALLOC_BYTES_DEFAULT;
 
 	switch (key) {
 	case KEY_CPU:
@@ -281,6 +281,11 @@ static error_t parse_axis(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_OFF_CPU:
 		o->off_cpu = true;
+		return 0;
+	case KEY_ALLOC:
+		if (arg && (!parse_uint(arg, ALLOC_BYTES_MAX, &bytes) || bytes == 0))
+			argp_error(state, "--alloc wants bytes, from 1 to %u, not '%s'", ALLOC_BYTES_MAX, arg);
+		o->alloc_bytes = (uint32_t)bytes;
 		return 0;
 	case KEY_DB:
 		o->db = true;

@@ -32,8 +32,9 @@ struct options {
 	double duration_s; /* 0: none */
 	uint32_t cpu_hz;   /* --cpu; 0: off */
 	bool off_cpu;
-	const char *op; /* report --op; NULL: all */
-	int by;		/* report --by: enum report_by */
+	uint32_t alloc_bytes; /* --alloc: one sample in so many bytes; 0: not */
+	const char *op;	      /* report --op; NULL: all */
+	int by;		      /* report --by: enum report_by */
 	unsigned top;
 	bool total, folded, json;
 	double last_s; /* 0: all of it */

@@ -1009,6 +1009,7 @@ static void on_exit_record(void *ctx, const struct rec_exit *r)
 	wires_push_exit(p->wires, r);
 	if (p->sqlite)
 		sqlite_forget(p->sqlite, r->proc.tgid);
+	profile_push_exit(p->profile, r);
 	procs_push_exit(p->procs, r);
 }
 
@@ -1111,6 +1112,16 @@ static void on_sampling(void *ctx, const struct rec_sampling *r)
 	profile_push_sampling(((struct pipeline *)ctx)->profile, r);
 }
 
+static void on_alloc_window(void *ctx, const struct rec_alloc_window *r)
+{
+	profile_push_alloc_window(((struct pipeline *)ctx)->profile, r);
+}
+
+static void on_alloc_free(void *ctx, const struct rec_alloc_free *r)
+{
+	profile_push_alloc_free(((struct pipeline *)ctx)->profile, r);
+}
+
 static void on_tick(void *ctx, uint64_t now_ns)
 {
 	pipeline_tick(ctx, now_ns);
@@ -1175,6 +1186,8 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		.on_sample = on_sample,
 		.on_frame = on_frame,
 		.on_sampling = on_sampling,
+		.on_alloc_window = on_alloc_window,
+		.on_alloc_free = on_alloc_free,
 	};
 	struct operations_config operations_cfg = {.stale_ns = cfg->stale_ns, .sweep_ns = cfg->sweep_ns};
 	struct operations_sink operations_sink = {.ctx = p, .on_operation = on_operation, .is_call = is_call};

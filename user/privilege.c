@@ -173,6 +173,11 @@ void privilege_trace(bool perf_probes, bool sandbox)
 		sandbox_enter();
 }
 
+void privilege_thread(void)
+{
+	keep(LATE_PROBES);
+}
+
 void privilege_read(bool sandbox)
 {
 	keep(BIT(CAP_DAC_READ_SEARCH));

@@ -18,7 +18,8 @@
  * the modules' BTF, which takes CAP_SYS_ADMIN. Programs started for `-- CMD` are forked before all of it but
  * privilege_begin() (spawn.h).
  *
- * Capabilities are a thread's: these are for a process of one thread.
+ * Capabilities are a thread's: one that is started (attach/allocwindow.h) has those of privilege_trace() at once, and
+ * ends before privilege_write(). The system call filter is set for all threads.
  */
 
 #include <stdbool.h>
@@ -36,6 +37,7 @@ bool privilege_has(int capability);
 bool privilege_override(void);
 /* sandbox false: for tests. */
 void privilege_trace(bool perf_probes, bool sandbox);
+void privilege_thread(void); /* what privilege_trace() leaves, of the thread that calls it */
 void privilege_read(bool sandbox);
 void privilege_write(void);
 void privilege_keep_stats(void); /* of keeper.h's process: CAP_SYS_ADMIN alone */

@@ -46,7 +46,7 @@ int report_run(const struct options *o)
 		return 1;
 	buf_init(&out, 0); /* bounded by what is kept of the trace */
 	if (o->folded)
-		err = report_folded(r, view.by == REPORT_WAIT || view.by == REPORT_WAIT_STACK, &out);
+		err = report_folded(r, view.by, &out);
 	else
 		err = report_render(r, &view, &out);
 	err = print(&out, err);

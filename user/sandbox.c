@@ -175,7 +175,7 @@ static void enter(const struct sock_fprog *program)
 
 	sigemptyset(&action.sa_mask);
 	if (sigaction(SIGSYS, &action, NULL) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program))
+	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program))
 		log_verbose("system calls are not restricted: %s", strerror(errno));
 	else
 		log_verbose("system calls are restricted");

@@ -584,7 +584,7 @@ static void on_tick(void *ctx)
 		symbols_tick(s->symbols, now_ns);
 	if (discover_next(s->discover, &r)) {
 		count_untraced(s, &r);
-		s->maps_lost |= r.tls_files || r.refused; /* who maps it has to be noted */
+		s->maps_lost |= r.tls_files || r.refused || r.alloc_files; /* who maps it has to be noted */
 	}
 	discover_tick(s->discover, now_ns, (uint64_t)(s->o->sweep_s * 1e9));
 	if (s->maps_lost && now_ns - s->scanned_ns >= SCAN_NS)
@@ -813,6 +813,8 @@ static int open_probes(struct session *s)
 		.period_ns = s->o->cpu_hz ? (uint32_t)(NS_PER_SEC / s->o->cpu_hz) : 0,
 		.off_cpu_min_ns = s->o->off_cpu ? OFF_CPU_MIN_NS : 0,
 		.enable_stats = keeper_stats,
+		.thread_begins = privilege_thread,
+		.alloc_bytes = s->o->alloc_bytes,
 		.on_record = on_record,
 		.ctx = s,
 	};
@@ -894,7 +896,7 @@ static int build_house(struct session *s)
 			return err;
 		log_info("%s keeps everything that was on the wire, credentials too (mode 0600)", s->o->record);
 	}
-	return s->o->cpu_hz || s->o->off_cpu ? build_sampling(s) : 0;
+	return s->o->cpu_hz || s->o->off_cpu || s->o->alloc_bytes ? build_sampling(s) : 0;
 }
 
 static int build_named(struct session *s)
@@ -986,9 +988,16 @@ static void announce(struct session *s)
 /* Its beginning, and its end. */
 static void tell_sampling(struct session *s)
 {
+	struct rec_sampling r = {
+		.ts_ns = clock_boot_ns(),
+		.period_ns = s->o->cpu_hz ? NS_PER_SEC / s->o->cpu_hz : 0,
+		.off_cpu_min_ns = s->o->off_cpu ? OFF_CPU_MIN_NS : 0,
+		.alloc_bytes = s->o->alloc_bytes,
+		.fault_period = probes_fault_period(s->o->alloc_bytes),
+	};
+
 	if (s->symbols)
-		capture_make_sampling(s->o->cpu_hz ? NS_PER_SEC / s->o->cpu_hz : 0, s->o->off_cpu ? OFF_CPU_MIN_NS : 0,
-				      clock_boot_ns(), keep_record, s);
+		capture_make_sampling(&r, keep_record, s);
 }
 
 static int trace(struct session *s)
@@ -1025,7 +1034,7 @@ static void report_symbols(const struct session *s)
 	if (symbols_unread(s->symbols))
 		log_info("%u files are without names: too many symbols", symbols_unread(s->symbols));
 	if (!s->o->quiet && strcmp(s->trace_path, "-"))
-		log_info("perfbpf report %s: where the processor time and the waiting went", s->trace_path);
+		log_info("perfbpf report %s: where the processor time, the waiting and the memory went", s->trace_path);
 }
 
 /* stop -> detach -> drain -> finish stages in order -> write -> report */

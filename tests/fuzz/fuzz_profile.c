@@ -21,6 +21,21 @@ static void on_sampling(void *ctx, const struct rec_sampling *r)
 	profile_push_sampling(ctx, r);
 }
 
+static void on_alloc_window(void *ctx, const struct rec_alloc_window *r)
+{
+	profile_push_alloc_window(ctx, r);
+}
+
+static void on_alloc_free(void *ctx, const struct rec_alloc_free *r)
+{
+	profile_push_alloc_free(ctx, r);
+}
+
+static void on_exit_record(void *ctx, const struct rec_exit *r)
+{
+	profile_push_exit(ctx, r);
+}
+
 static const char *name(void *ctx, const struct proc_key *key, uint32_t *shown_pid)
 {
 	(void)ctx;
@@ -38,8 +53,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	if (!p)
 		return 0;
 	record_init(&r, &lost,
-		    &(struct record_sink){
-			    .ctx = p, .on_sample = on_sample, .on_frame = on_frame, .on_sampling = on_sampling});
+		    &(struct record_sink){.ctx = p,
+					  .on_exit = on_exit_record,
+					  .on_sample = on_sample,
+					  .on_frame = on_frame,
+					  .on_sampling = on_sampling,
+					  .on_alloc_window = on_alloc_window,
+					  .on_alloc_free = on_alloc_free});
 	while (len) {
 		long size = record_size(bytes, len);
 

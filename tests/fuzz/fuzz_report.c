@@ -29,8 +29,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (err && err != -EBADMSG && err != -ENOMEM)
 		__builtin_trap();
 	buf_init(&out, 0);
-	if (!err && (report_render(r, &v, &out) || report_render(r, &json, &out) || report_folded(r, false, &out) ||
-		     report_folded(r, true, &out)))
+	if (!err &&
+	    (report_render(r, &v, &out) || report_render(r, &json, &out) || report_folded(r, REPORT_ALL, &out) ||
+	     report_folded(r, REPORT_WAIT, &out) || report_folded(r, REPORT_ALLOC, &out)))
 		__builtin_trap();
 	if (!err && !report_diff(r, r, size % 5 ? &v : &json, 0, &out, &regressed, why) && regressed)
 		__builtin_trap();

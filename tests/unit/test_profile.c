@@ -2,6 +2,11 @@
 /* Samples added up, and as text of the trace file. */
 #include "harness.h"
 
+#include <math.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
 #include "flow/profile.h"
 #include "flow/profile_wait.h"
 
@@ -347,6 +352,172 @@ static void timeline_of_many(void **state)
 	profile_free(p);
 }
 
+/* --- allocations ------------------------------------------------------------------------------------------------- */
+
+#define MS 1000000.0
+
+struct sim { /* a process with two places that allocate: 1,000 bytes at 0x100, 100 at 0x110 */
+	struct profile *p;
+	uint64_t random, now_ns, cpu_ns, traps_ns, addr;
+};
+
+static double chance(struct sim *s)
+{
+	s->random = s->random * 6364136223846793005u + 1442695040888963407u;
+	return (double)(s->random >> 11) / 9007199254740992.0;
+}
+
+static void push_alloc(struct sim *s, const uint64_t *frames, uint64_t size, uint32_t period, uint64_t addr)
+{
+	struct rec_sample r = sample_of(REC_SAMPLE_ALLOC, 0, frames, 0, 2);
+
+	r.size = size;
+	r.period = period;
+	r.addr = addr;
+	profile_push_sample(s->p, &r);
+}
+
+/* `own_ms` of the process's own time, in which it allocates `times` of each; each call traps for 600 ns by perfbpf's
+ * measure, for `trap` times as much in truth. */
+static void push_window(struct sim *s, double own_ms, unsigned times, double trap)
+{
+	static const uint64_t big[] = {0x100, 0x201}, small[] = {0x110, 0x201};
+	uint64_t traps_ns = 2u * times * 600;
+	struct rec_alloc_window w = {.proc = process,
+				     .begin_ns = s->now_ns,
+				     .ts_ns = s->now_ns + 20000000,
+				     .window_traps_ns = traps_ns,
+				     .window_cpu_ns = (uint64_t)(own_ms * MS + trap * (double)traps_ns),
+				     .bytes = times * 1100ull,
+				     .count = times * 2ull,
+				     .follows = true};
+
+	for (unsigned i = 0; i < times; i++) {
+		if (chance(s) < 1 - exp(-1000.0 / 20000)) {
+			push_alloc(s, big, 1000, 20000, ++s->addr);
+			profile_push_alloc_free(s->p, &(struct rec_alloc_free){process, s->addr});
+		}
+		if (chance(s) < 1 - exp(-100.0 / 20000))
+			push_alloc(s, small, 100, 20000, ++s->addr); /* stays */
+	}
+	s->now_ns += 100000000;
+	/* Outside it has four times as much, without traps. */
+	s->cpu_ns += w.window_cpu_ns + (uint64_t)(4 * own_ms * MS);
+	s->traps_ns += traps_ns;
+	w.cpu_ns = s->cpu_ns;
+	w.all_traps_ns = s->traps_ns;
+	profile_push_alloc_window(s->p, &w);
+}
+
+static cJSON *profile_doc(const struct profile *p)
+{
+	const struct profile_namer namer = {NULL, name};
+	struct buf out;
+	cJSON *doc;
+
+	buf_init(&out, 0);
+	assert_int_equal(profile_json(p, &out, &namer, 0), 0);
+	doc = cJSON_Parse(buf_cstr(&out));
+	assert_non_null(doc);
+	buf_release(&out);
+	return doc;
+}
+
+static double cell(const cJSON *doc, int row, int at)
+{
+	return cJSON_GetArrayItem(cJSON_GetArrayItem(cJSON_GetObjectItem(doc, "memory"), row), at)->valuedouble;
+}
+
+static void simulate(struct sim *s, struct lost *lost, unsigned windows, double trap)
+{
+	*s = (struct sim){.p = profile_new(lost, 100), .random = 5, .now_ns = 1000};
+	profile_push_sampling(s->p, &(struct rec_sampling){.ts_ns = 100, .alloc_bytes = 524288, .fault_period = 128});
+	frame(s->p, 0x100, REC_FRAME_NATIVE, "big", "prog");
+	frame(s->p, 0x110, REC_FRAME_NATIVE, "small", "prog");
+	frame(s->p, 0x200, REC_FRAME_NATIVE, "main", "prog");
+	for (unsigned i = 0; i < windows; i++) {
+		unsigned times = 2000 + (unsigned)(chance(s) * 1000); /* 2,500 in the mean, in 10 ms */
+
+		push_window(s, times / 250.0, times, trap);
+	}
+}
+
+/* What was not seen is told from what was, whatever the traps cost, and so is how sure that is. */
+static void allocated(void **state)
+{
+	static const double traps[] = {1.0, 1.15, 1.3};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(traps); i++) {
+		struct lost lost = {0};
+		double big, small;
+		struct sim s;
+		cJSON *doc;
+
+		simulate(&s, &lost, 60, traps[i]);
+		doc = profile_doc(s.p);
+		/* Own time of 1 ms has 250 of each: all of it is the sum of both kinds of time. */
+		big = 250 * ((double)s.cpu_ns - traps[i] * (double)s.traps_ns) / MS * 1000;
+		small = big / 10;
+		assert_true(fabs(cell(doc, 0, 2) - big) <= cell(doc, 0, 3));
+		assert_true(fabs(cell(doc, 1, 2) - small) <= cell(doc, 1, 3));
+		assert_true(cell(doc, 0, 3) < 0.15 * big);
+		assert_true(fabs(cell(doc, 0, 4) * 1000 / cell(doc, 0, 2) - 1) < 0.1); /* how many */
+		assert_true(cell(doc, 0, 6) == 0);				       /* all were freed */
+		assert_true(cell(doc, 1, 6) == cell(doc, 1, 2));		       /* none was */
+		assert_int_equal(lost.n[LOST_NO_MEMORY], 0);
+		cJSON_Delete(doc);
+		profile_free(s.p);
+	}
+}
+
+/* From few windows nothing can be said of how sure it is. */
+static void allocated_unsure(void **state)
+{
+	struct lost lost = {0};
+	struct sim s;
+	cJSON *doc;
+
+	(void)state;
+	simulate(&s, &lost, 2, 1);
+	doc = profile_doc(s.p);
+	assert_true(cell(doc, 0, 2) > 0);
+	assert_true(cJSON_IsNull(cJSON_GetArrayItem(cJSON_GetArrayItem(cJSON_GetObjectItem(doc, "memory"), 0), 3)));
+	cJSON_Delete(doc);
+	profile_free(s.p);
+}
+
+/* A window that never was told; sizes and periods that mean nothing; page faults. */
+static void allocated_oddly(void **state)
+{
+	static const uint64_t frames[] = {0x100, 0x201};
+	const struct profile_namer namer = {NULL, name};
+	struct lost lost = {0};
+	struct rec_sample fault;
+	struct buf out;
+	struct sim s;
+
+	(void)state;
+	simulate(&s, &lost, 0, 1);
+	push_alloc(&s, frames, 0, 1, 7);
+	push_alloc(&s, frames, UINT64_MAX >> 9, 1, 8);
+	push_alloc(&s, frames, 5, UINT32_MAX, 0);
+	profile_push_alloc_free(s.p, &(struct rec_alloc_free){process, 99});
+	fault = sample_of(REC_SAMPLE_FAULT, 0, frames, 0, 2);
+	fault.size = 128;
+	profile_push_sample(s.p, &fault);
+	buf_init(&out, 0);
+	assert_int_equal(profile_json(s.p, &out, &namer, 0), 0);
+	assert_non_null(strstr(buf_cstr(&out),
+			       "\"alloc\":{\"bytes_per_sample\":524288,\"samples\":2,\"fault_period\":128,"
+			       "\"fault_samples\":1,\"faults\":128,\"processes\":[]}"));
+	assert_string_equal(strstr(buf_cstr(&out), "\"memory\":["),
+			    "\"memory\":[\n[\"alloc\",0,null,null,null,2,null,null,\"whole\",[0,1]],\n"
+			    "[\"fault\",0,524288,1027604,128,1,null,null,\"whole\",[0,1]]\n]}");
+	buf_release(&out);
+	profile_free(s.p);
+}
+
 static void without_memory(void **state)
 {
 	static const uint64_t one[] = {0x100, 0x201};
@@ -368,6 +539,8 @@ static void without_memory(void **state)
 			frame(p, 0x100, REC_FRAME_NATIVE, "hot", "prog");
 			frame(p, 0x200, REC_FRAME_PENDING, "", "[jit]");
 			push(p, REC_SAMPLE_CPU, 10, one, 0, 2);
+			profile_push_sampling(p, &(struct rec_sampling){.ts_ns = 1100, .alloc_bytes = 1});
+			push_window(&(struct sim){.p = p, .random = 5}, 1, 100, 1);
 			profile_json(p, &out, &namer, 0);
 		}
 		hit = fail_nth_hit();
@@ -385,6 +558,7 @@ int main(void)
 		cmocka_unit_test(named_later),	  cmocka_unit_test(broken_later),     cmocka_unit_test(what_waited),
 		cmocka_unit_test(reasons),	  cmocka_unit_test(too_many),	      cmocka_unit_test(timeline),
 		cmocka_unit_test(timeline_limit), cmocka_unit_test(timeline_of_many), cmocka_unit_test(without_memory),
+		cmocka_unit_test(allocated),	  cmocka_unit_test(allocated_unsure), cmocka_unit_test(allocated_oddly),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

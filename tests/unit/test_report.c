@@ -148,7 +148,8 @@ static void as_json(void **state)
 	static const char without[] =
 		"{\"format\":1,\"trace\":{\"duration_ms\":70.000,\"from_ms\":0.000,\"lost\":0,\"verdict\":null,"
 		"\"sampling_ms\":null,\"cpu_period_ms\":null,\"cpu_samples\":null,\"cpu_broken_ms\":null,"
-		"\"cpu_deep_samples\":null,\"off_cpu_min_ms\":null,\"lost_samples\":null},\"tables\":{";
+		"\"cpu_deep_samples\":null,\"off_cpu_min_ms\":null,\"alloc_bytes_per_sample\":null,\"lost_samples\":"
+		"null},\"tables\":{";
 	char golden[2048];
 
 	(void)state;
@@ -314,11 +315,11 @@ static void folded(void **state)
 
 	(void)state;
 	buf_init(&out, 0);
-	assert_int_equal(report_folded(r, false, &out), 0);
+	assert_int_equal(report_folded(r, REPORT_ALL, &out), 0);
 	assert_string_equal(buf_cstr(&out),
 			    "prog;main [prog];hot [prog] 40000000\nprog;[broken stack];[libc.so.6] 60000000\n");
 	buf_clear(&out);
-	assert_int_equal(report_folded(r, true, &out), 0);
+	assert_int_equal(report_folded(r, REPORT_WAIT, &out), 0);
 	assert_string_equal(buf_cstr(&out), "prog;[futex];main [prog];do_futex [kernel] 5000000\n");
 	buf_release(&out);
 	report_free(r);
@@ -574,7 +575,7 @@ static void without_memory(void **state)
 		r = report_new();
 		if (r && !read_text(r, text, strlen(text))) {
 			report_render(r, &v, &out);
-			report_folded(r, false, &out);
+			report_folded(r, REPORT_ALL, &out);
 			report_render(r, &json, &out);
 			report_diff(r, r, &v, 1, &out, &regressed, why);
 			report_diff(r, r, &json, 1, &out, &regressed, why);

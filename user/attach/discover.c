@@ -33,6 +33,7 @@ struct file_key {
 struct verdict { /* both: a file with two TLS stacks */
 	bool probed, refused;
 	bool other;	    /* functions of SQLite, or by name, are probed */
+	int alloc;	    /* which allocators it has, by number + 1; 0: none (--alloc) */
 	uint64_t probed_ns; /* CLOCK_BOOTTIME */
 	const char *reason; /* why refused; NULL: no memory. Kept until the end */
 };
@@ -289,6 +290,8 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 	for (unsigned i = 0; i < d->function_count && err != -EIO; i++)
 		if (func_spec_matches(&d->functions[i], elf, shown))
 			probe_function(d, i, path, shown, elf, &v);
+	err = err == -EIO ? err : probes_alloc_file(d->probes, path, elf);
+	v.alloc = err < 0 ? 0 : err + 1;
 	return v;
 }
 
@@ -390,7 +393,7 @@ static void attach_again(struct discover *d, struct file *f, const char *path, c
 	f->verdict.probed_ns = clock_boot_ns();
 	if (!err)
 		return;
-	f->verdict = (struct verdict){.refused = true};
+	f->verdict = (struct verdict){.refused = true, .alloc = f->verdict.alloc};
 	log_warn("%s: it cannot be probed again: %s", log_safe(text, sizeof(text), sv_of(shown)), strerror(-err));
 }
 
@@ -399,6 +402,8 @@ static void note_use(struct discover *d, struct file *f, pid_t pid, const char *
 {
 	if (f->detached)
 		attach_again(d, f, path, shown);
+	if (pid && f->verdict.alloc)
+		probes_alloc_map(d->probes, pid, f->verdict.alloc - 1);
 	if (!(f->verdict.probed || f->verdict.other) || f->kept)
 		return;
 	if (!pid || d->keep)
@@ -412,6 +417,7 @@ void discover_fork(struct discover *d, pid_t parent, pid_t child)
 	struct user *u;
 	struct use *use;
 
+	probes_alloc_fork(d->probes, parent, child);
 	HASH_FIND(hh, d->users, &parent, sizeof(parent), u);
 	if (!u || parent == child)
 		return;
@@ -424,6 +430,7 @@ void discover_forget(struct discover *d, pid_t pid)
 	struct user *u;
 	struct use *use;
 
+	probes_alloc_forget(d->probes, pid);
 	HASH_FIND(hh, d->users, &pid, sizeof(pid), u);
 	if (!u)
 		return;
@@ -511,6 +518,7 @@ bool discover_next(struct discover *d, struct discover_result *r)
 	}
 	r->tls_files = verdict.probed;
 	r->refused = verdict.refused;
+	r->alloc_files = verdict.alloc != 0;
 	waiting_free(d, w);
 	return true;
 }

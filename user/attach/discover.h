@@ -15,12 +15,13 @@
 struct discover;
 
 struct discover_result {
-	unsigned tls_files;  /* files with TLS functions whose probes are set (now or before) */
-	unsigned refused;    /* files with TLS functions that could not all be probed; each was warned about once */
-	unsigned unreadable; /* mapped files that may not be opened: what they hold is not known */
-	uint64_t probed_ns;  /* when the probes of the last of them were set (CLOCK_BOOTTIME); 0: none */
-	const char *reason;  /* of the latest refusal; NULL: none. Valid as long as the discover is */
-	int err;	     /* -errno: the process's files could not be read (-ENOENT: it is gone) */
+	unsigned tls_files;   /* files with TLS functions whose probes are set (now or before) */
+	unsigned refused;     /* files with TLS functions that could not all be probed; each was warned about once */
+	unsigned unreadable;  /* mapped files that may not be opened: what they hold is not known */
+	unsigned alloc_files; /* files with allocators (--alloc) */
+	uint64_t probed_ns;   /* when the probes of the last of them were set (CLOCK_BOOTTIME); 0: none */
+	const char *reason;   /* of the latest refusal; NULL: none. Valid as long as the discover is */
+	int err;	      /* -errno: the process's files could not be read (-ENOENT: it is gone) */
 };
 
 /*

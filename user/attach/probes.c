@@ -12,13 +12,16 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
+#include <linux/perf_event.h>
 
 #include "aside.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "bpf/event.h"
+#include "allocwatch.h"
 #include "fileid.h"
+#include "links.h"
 #include "overload.h"
 #include "perfbpf.skel.h"
 #include "reclaim.h"
@@ -26,11 +29,8 @@
 #include "syscalls.h"
 #include "tails.h"
 
-/* Newer than the headers of Debian 12. */
-#define ATTACH_UPROBE_MULTI   48 /* Linux 6.6 */
-#define ATTACH_UPROBE_SESSION 57 /* Linux 6.13 */
-#define UPROBE_MULTI_RETURN   1
 #define START_TOLERANCE_NS    20000000ull /* /proc tells start times in clock ticks */
+#define FAULT_BYTES	      4096	  /* what a page fault stands for */
 #define SWEEP_INTERVAL_NS     30000000000ull
 #define LOOK_RECORDS	      64	    /* so often a long drain looks at how full the ring is */
 #define UNIX_INTERVAL_NS      2000000000ull /* how late the closing of a Unix socket may be noticed */
@@ -38,12 +38,6 @@
 #define BTF_FILE	      "/sys/kernel/btf/vmlinux"
 #define PID_NAMESPACE_FILE    "/proc/self/ns/pid"
 #define INITIAL_PID_NAMESPACE 0xeffffffcu /* PROC_PID_INIT_INO, linux/proc_ns.h */
-
-struct link_create { /* union bpf_attr.link_create with uprobe_multi, as of Linux 6.6 */
-	uint32_t prog_fd, target_fd, attach_type, flags;
-	uint64_t path, offsets, ref_ctr_offsets, cookies;
-	uint32_t count, multi_flags, pid, zero;
-};
 
 struct file {
 	struct file *next;
@@ -75,7 +69,8 @@ struct probes {
 	unsigned looks;
 	bool detached;
 	struct syscalls *syscalls;
-	struct sampling *sampling;
+	struct sampling *sampling, *faults;
+	struct allocwatch *alloc; /* NULL: allocations are not looked at */
 	uint64_t next_sweep_ns, next_unix_ns;
 	uint64_t wires_ns; /* up to there the movements of TLS connections were read */
 	int cpus;
@@ -179,14 +174,6 @@ static int explain_load(int err)
 
 /* --- what this kernel can do ------------------------------------------------------------------------------------- */
 
-static int link_create(struct link_create *attr)
-{
-	/* The kernel takes a size without the padding at the end as well as one with it: it is zero. */
-	int fd = syscall(__NR_bpf, BPF_LINK_CREATE, attr, sizeof(*attr));
-
-	return fd < 0 ? -errno : fd;
-}
-
 /* Whether a link of this type can be made: tries it on a directory, which a kernel that knows the type refuses as such.
  */
 static bool link_type_works(uint32_t attach_type)
@@ -246,6 +233,9 @@ static void find_features(struct probes *p, const struct btf *btf)
 	struct probes_features *f = &p->features;
 
 	find_mode(p, btf);
+	f->alloc = f->mode == PROBES_SESSION ? PROBES_ALLOC_FOLLOWED
+		   : f->mode == PROBES_MULTI ? PROBES_ALLOC_COUNTED
+					     : PROBES_ALLOC_NONE;
 	f->read_dynptr = !p->cfg.force_no_dynptr && btf_has(btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC);
 	f->sock_length = !p->cfg.force_no_sock_length && has_tracepoint(btf, "sock_send_length") &&
 			 has_tracepoint(btf, "sock_recv_length");
@@ -258,6 +248,10 @@ static void find_features(struct probes *p, const struct btf *btf)
 	f->tcp_resent = f->sock_length && f->tcp_retransmit && has_tracepoint(btf, "tcp_cong_state_set");
 	if (f->mode == PROBES_PERF)
 		add_degraded(f, "no uprobe_multi links: attaching and detaching are slow");
+	if (p->cfg.alloc_bytes && f->alloc == PROBES_ALLOC_NONE)
+		add_degraded(f, "no uprobe_multi links: of --alloc only page faults are seen");
+	if (p->cfg.alloc_bytes && f->alloc == PROBES_ALLOC_COUNTED)
+		add_degraded(f, "no uprobe session links: what is freed of allocations is not seen");
 	if (!f->sock_length)
 		add_degraded(f, "no sock_send_length: system calls are traced in its place, while a target may use "
 				"plain HTTP");
@@ -274,6 +268,26 @@ static void find_features(struct probes *p, const struct btf *btf)
 }
 
 /* --- load -------------------------------------------------------------------------------------------------------- */
+
+uint32_t probes_fault_period(uint32_t alloc_bytes)
+{
+	return alloc_bytes && alloc_bytes < FAULT_BYTES ? 1 : alloc_bytes / FAULT_BYTES;
+}
+
+static void prepare_alloc(struct probes *p)
+{
+	bool alloc = p->cfg.alloc_bytes != 0, session = p->features.alloc == PROBES_ALLOC_FOLLOWED;
+	struct perfbpf_bpf *skel = p->skel;
+
+	bpf_program__set_autoload(skel->progs.alloc_session, alloc && session);
+	bpf_program__set_autoload(skel->progs.alloc_entry, alloc && p->features.alloc == PROBES_ALLOC_COUNTED);
+	bpf_program__set_autoload(skel->progs.sample_fault, alloc);
+	bpf_program__set_expected_attach_type(skel->progs.alloc_session, ATTACH_UPROBE_SESSION);
+	bpf_program__set_expected_attach_type(skel->progs.alloc_entry, ATTACH_UPROBE_MULTI);
+	if (!alloc || !session)
+		bpf_map__set_max_entries(skel->maps.followed, 1);
+	skel->rodata->cfg.fault_period = probes_fault_period(p->cfg.alloc_bytes);
+}
 
 static void prepare(struct probes *p)
 {
@@ -322,6 +336,7 @@ static void prepare(struct probes *p)
 	bpf_program__set_autoload(skel->progs.sample_wakeup, p->cfg.off_cpu_min_ns != 0);
 	if (!p->cfg.off_cpu_min_ns)
 		bpf_map__set_max_entries(skel->maps.waits, 1);
+	prepare_alloc(p);
 	bpf_map__set_max_entries(skel->maps.rb, p->cfg.ring_bytes);
 	skel->rodata->cfg.self_tgid = (uint32_t)getpid();
 	skel->rodata->cfg.follow_exec = p->cfg.follow_exec;
@@ -415,6 +430,9 @@ static int on_ring(void *ctx, void *bytes, size_t len)
 	/* Rooms of a constant size: the record says how much of it counts. */
 	if (len >= sizeof(*h) && h->size >= sizeof(*h) && h->size < len)
 		len = h->size;
+	/* What a sample costs is measured with our own. */
+	if (len >= sizeof(*h) && h->kind == EV_SAMPLE && h->tgid == (uint32_t)getpid())
+		return 0;
 	/* What the process lost at last has to be known when it ends. */
 	if (len >= sizeof(*h) && (h->kind == EV_EXIT || h->kind == EV_EXEC)) {
 		tails_collect(p->tails);
@@ -429,6 +447,51 @@ static int on_ring(void *ctx, void *bytes, size_t len)
 	p->cfg.on_record(p->cfg.ctx, bytes, len);
 	/* Others want their turn too, however much comes. */
 	return p->drained > 2ull * p->cfg.ring_bytes && !p->detached ? -EAGAIN : 0;
+}
+
+static int identify_process(void *ctx, pid_t pid, uint64_t *start_ns, uint32_t *exec_id)
+{
+	return probes_identify(ctx, pid, start_ns, exec_id);
+}
+
+static void on_alloc_record(void *ctx, const void *bytes, size_t len)
+{
+	struct probes *p = ctx;
+
+	p->cfg.on_record(p->cfg.ctx, bytes, len);
+}
+
+/* 0 or -errno. */
+static int start_alloc(struct probes *p)
+{
+	bool session = p->features.alloc == PROBES_ALLOC_FOLLOWED;
+	struct perfbpf_bpf *skel = p->skel;
+	struct bpf_program *program = session ? skel->progs.alloc_session : skel->progs.alloc_entry;
+
+	p->faults = sampling_start(skel->progs.sample_fault, PERF_COUNT_SW_PAGE_FAULTS,
+				   probes_fault_period(p->cfg.alloc_bytes));
+	if (!p->faults)
+		return -errno;
+	if (p->features.alloc == PROBES_ALLOC_NONE)
+		return 0;
+	p->alloc = allocwatch_new(&(struct allocwatch_config){
+		/* Before 6.10 a link with a pid sees one thread. */
+		.kernel = {.program_fd = bpf_program__fd(program),
+			   .attach_type = session ? ATTACH_UPROBE_SESSION : ATTACH_UPROBE_MULTI,
+			   .by_process = session,
+			   .process = &skel->bss->alloc_process,
+			   .open = &skel->bss->alloc_open,
+			   .period = &skel->bss->alloc_period,
+			   .follows = &skel->bss->alloc_follows,
+			   .sums = skel->bss->alloc_sums,
+			   .thread_begins = p->cfg.thread_begins},
+		.bytes = p->cfg.alloc_bytes,
+		.follows = session,
+		.identify = identify_process,
+		.on_record = on_alloc_record,
+		.ctx = p,
+	});
+	return p->alloc ? 0 : -errno;
 }
 
 static int load(void *ctx)
@@ -452,9 +515,14 @@ static int load(void *ctx)
 	if (err)
 		return err;
 	if (p->cfg.period_ns) {
-		p->sampling = sampling_start(p->skel->progs.sample_cpu, p->cfg.period_ns);
+		p->sampling = sampling_start(p->skel->progs.sample_cpu, PERF_COUNT_SW_CPU_CLOCK, p->cfg.period_ns);
 		if (!p->sampling)
 			return -errno;
+	}
+	if (p->cfg.alloc_bytes) {
+		err = start_alloc(p);
+		if (err)
+			return err;
 	}
 	p->ring = ring_buffer__new(bpf_map__fd(p->skel->maps.rb), on_ring, p, NULL);
 	if (!p->ring)
@@ -553,7 +621,10 @@ void probes_detach(struct probes *p)
 	progcost_stop(p->cost, clock_boot_ns());
 	/* First: what detaching costs the targets is none of the sampled time. */
 	sampling_stop(p->sampling);
-	p->sampling = NULL;
+	sampling_stop(p->faults);
+	p->sampling = p->faults = NULL;
+	if (p->alloc)
+		allocwatch_stop(p->alloc);
 	bpf_link__destroy(p->skel->links.sample_switch);
 	p->skel->links.sample_switch = NULL;
 	for (struct file *f = p->files; f; f = f->next)
@@ -574,12 +645,14 @@ void probes_close(struct probes *p)
 		p->files = f->next;
 		file_free(f);
 	}
+	allocwatch_free(p->alloc); /* its thread looks at the kernel's variables */
 	if (p->produced) {
 		munmap((void *)p->consumed, (size_t)sysconf(_SC_PAGESIZE));
 		munmap((void *)p->produced, (size_t)sysconf(_SC_PAGESIZE));
 	}
 	ring_buffer__free(p->ring);
 	sampling_stop(p->sampling);
+	sampling_stop(p->faults);
 	syscalls_free(p->syscalls);
 	progcost_free(p->cost);
 	perfbpf_bpf__destroy(p->skel);
@@ -948,6 +1021,36 @@ void probes_each_file(const struct probes *p, void (*fn)(void *ctx, const struct
 		fn(ctx, &f->pub);
 }
 
+/* --- allocators -------------------------------------------------------------------------------------------------- */
+
+int probes_alloc_file(struct probes *p, const char *path, const struct elf *e)
+{
+	return p->alloc ? allocwatch_file(p->alloc, path, e) : -ENOENT;
+}
+
+void probes_alloc_map(struct probes *p, pid_t pid, int file)
+{
+	if (p->alloc && file >= 0)
+		allocwatch_map(p->alloc, pid, file);
+}
+
+void probes_alloc_fork(struct probes *p, pid_t parent, pid_t child)
+{
+	if (p->alloc)
+		allocwatch_fork(p->alloc, parent, child);
+}
+
+void probes_alloc_forget(struct probes *p, pid_t pid)
+{
+	if (p->alloc)
+		allocwatch_forget(p->alloc, pid);
+}
+
+unsigned probes_alloc_refused(const struct probes *p)
+{
+	return p->alloc ? allocwatch_refused(p->alloc) : 0;
+}
+
 /* --- targets ----------------------------------------------------------------------------------------------------- */
 
 /* Reads what proc_list writes; fn returns true when it has enough. 0 or -errno. */
@@ -1182,10 +1285,16 @@ int probes_consume(struct probes *p)
 	int n;
 
 	tails_collect(p->tails);
+	if (p->alloc)
+		allocwatch_collect(p->alloc);
 	look_at_ring(p, false);
 	p->drained = 0;
 	n = ring_buffer__consume(p->ring);
 	tails_tell(p->tails, 0, p->cfg.on_record, p->cfg.ctx);
+	if (p->alloc && n >= 0) { /* read to its end */
+		allocwatch_tell(p->alloc);
+		allocwatch_update(p->alloc, clock_boot_ns());
+	}
 	return n;
 }
 
@@ -1289,6 +1398,8 @@ void probes_tick(struct probes *p, uint64_t now_ns)
 		return;
 	if (p->next_sweep_ns)
 		reclaim_sweep(p->reclaim, now_ns);
+	if (p->next_sweep_ns && p->alloc)
+		reclaim_sweep_map(p->reclaim, bpf_map__fd(p->skel->maps.followed));
 	if (p->next_sweep_ns && p->cfg.db)
 		reclaim_sweep_map(p->reclaim, bpf_map__fd(p->skel->maps.sqlite_runs));
 	p->next_sweep_ns = now_ns + SWEEP_INTERVAL_NS;

@@ -20,25 +20,31 @@
 enum probes_mode { PROBES_SESSION, PROBES_MULTI, PROBES_PERF };
 
 struct probes_config {
-	uint32_t ring_bytes;	   /* power of two */
-	bool follow_exec;	   /* -n: every exec is reported and provisionally traced */
-	bool all;		   /* -a: every process that forks or execs from now on is traced: probes_add_all() */
-	enum probes_mode mode_max; /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
-	bool functions;		   /* some are traced by name */
-	bool db;		   /* sockets that may be a database's are read too */
-	bool http;		   /* the heads of all HTTP are wanted, see probes_pass() */
-	bool force_no_dynptr;	   /* for tests */
-	bool force_no_sock_length; /* for tests */
-	uint32_t period_ns;	   /* --cpu: between samples of each processor; 0: none */
-	uint32_t off_cpu_min_ns;   /* --off-cpu: the shortest wait that is told; 0: none is */
-	int (*enable_stats)(void); /* see progcost.h */
+	uint32_t ring_bytes;	     /* power of two */
+	bool follow_exec;	     /* -n: every exec is reported and provisionally traced */
+	bool all;		     /* -a: every process that forks or execs from now on is traced: probes_add_all() */
+	enum probes_mode mode_max;   /* for tests: PROBES_SESSION = best there is; PERF forces the oldest way */
+	bool functions;		     /* some are traced by name */
+	bool db;		     /* sockets that may be a database's are read too */
+	bool http;		     /* the heads of all HTTP are wanted, see probes_pass() */
+	bool force_no_dynptr;	     /* for tests */
+	bool force_no_sock_length;   /* for tests */
+	uint32_t period_ns;	     /* --cpu: between samples of each processor; 0: none */
+	uint32_t off_cpu_min_ns;     /* --off-cpu: the shortest wait that is told; 0: none is */
+	int (*enable_stats)(void);   /* see progcost.h */
+	void (*thread_begins)(void); /* called in each thread that --alloc starts, first of all; NULL is fine */
+	uint32_t alloc_bytes;	     /* --alloc: one sample in so many bytes that are allocated; 0: none */
 	/* Called from probes_consume() once a record. Bytes are read-only and borrowed. */
 	void (*on_record)(void *ctx, const void *bytes, size_t len);
 	void *ctx;
 };
 
+/* What can be seen of allocations: nothing (uprobe_multi is missing), how many there are, or also their end. */
+enum probes_alloc { PROBES_ALLOC_NONE, PROBES_ALLOC_COUNTED, PROBES_ALLOC_FOLLOWED };
+
 struct probes_features {
 	enum probes_mode mode;
+	enum probes_alloc alloc;
 	bool read_dynptr;
 	bool sock_length; /* sock_send_length / sock_recv_length: connections are tied to sockets, plain HTTP is seen */
 	bool prepare_exec; /* sched_prepare_exec: stdio is known before the parent can use it; else the child's reads
@@ -49,6 +55,9 @@ struct probes_features {
 };
 
 struct probes;
+
+/* How many page faults there are between two samples of --alloc. */
+uint32_t probes_fault_period(uint32_t alloc_bytes);
 
 /* Load. NULL with errno and *why (static or in probes_why()): EPERM (privileges), ENOENT (no BTF), EINVAL (verifier) …
  */
@@ -89,6 +98,16 @@ void probes_stop_function(struct probes *p, const char *stack);
 void probes_function_calls(const struct probes *p, unsigned number, uint64_t *calls, uint64_t *untold);
 /* A record of each TLS connection of a target that moved since the last time, given as by probes_consume(). */
 void probes_wires(struct probes *p);
+
+/*
+ * --alloc: files with allocators, and who maps them; see allocwatch.h. The number of a file, or -ENOENT (no allocator
+ * in it, or they are not looked for); -errno.
+ */
+int probes_alloc_file(struct probes *p, const char *path, const struct elf *e);
+void probes_alloc_map(struct probes *p, pid_t pid, int file);
+void probes_alloc_fork(struct probes *p, pid_t parent, pid_t child);
+void probes_alloc_forget(struct probes *p, pid_t pid);
+unsigned probes_alloc_refused(const struct probes *p); /* what is not looked at for want of room */
 
 struct probes_file { /* one for each stack of a file */
 	const char *shown_path;

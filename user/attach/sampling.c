@@ -15,13 +15,13 @@ struct sampling {
 };
 
 /* 0; -ENODEV: that processor is off line; -errno. */
-static int start_on(struct sampling *s, struct bpf_program *program, uint32_t period_ns, int cpu)
+static int start_on(struct sampling *s, struct bpf_program *program, uint64_t event, uint32_t period, int cpu)
 {
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_SOFTWARE,
 		.size = sizeof(attr),
-		.config = PERF_COUNT_SW_CPU_CLOCK,
-		.sample_period = period_ns,
+		.config = event,
+		.sample_period = period,
 		.exclude_idle = 1,
 	};
 	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC), err;
@@ -39,7 +39,7 @@ static int start_on(struct sampling *s, struct bpf_program *program, uint32_t pe
 	return 0;
 }
 
-struct sampling *sampling_start(struct bpf_program *program, uint32_t period_ns)
+struct sampling *sampling_start(struct bpf_program *program, uint64_t event, uint32_t period)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
 	struct sampling *s = calloc(1, sizeof(*s) + (cpus > 0 ? (size_t)cpus : 1) * sizeof(s->links[0]));
@@ -48,7 +48,7 @@ struct sampling *sampling_start(struct bpf_program *program, uint32_t period_ns)
 	if (!s)
 		goto fail;
 	for (int i = 0; i < cpus; i++) {
-		err = start_on(s, program, period_ns, i);
+		err = start_on(s, program, event, period, i);
 		if (err && err != -ENODEV)
 			goto fail;
 	}

@@ -3,8 +3,9 @@
 #define ATTACH_SAMPLING_H
 
 /*
- * The clocks of --cpu: a software event on each processor (PERF_COUNT_SW_CPU_CLOCK, perf_event_open(2)) that runs a
- * program. Needs no performance counters, and takes none from anybody. Private to probes.
+ * A software event on each processor (perf_event_open(2)) that runs a program: the clocks of --cpu
+ * (PERF_COUNT_SW_CPU_CLOCK, a period in ns), the page faults of --alloc (PERF_COUNT_SW_PAGE_FAULTS, a number of them).
+ * Needs no performance counters, and takes none from anybody. Private to probes.
  */
 
 #include <stdint.h>
@@ -13,7 +14,7 @@ struct bpf_program;
 struct sampling;
 
 /* NULL with errno: EACCES, EPERM (CAP_PERFMON), ENODEV (no processor), ENOMEM … */
-struct sampling *sampling_start(struct bpf_program *program, uint32_t period_ns);
+struct sampling *sampling_start(struct bpf_program *program, uint64_t event, uint32_t period);
 void sampling_stop(struct sampling *s); /* NULL is fine */
 
 #endif

@@ -14,7 +14,7 @@ const char *profile_kind_name(enum profile_kind kind)
 		[PROFILE_CPU] = "cpu",	     [PROFILE_QUEUE] = "run queue", [PROFILE_FUTEX] = "futex",
 		[PROFILE_SOCKET] = "socket", [PROFILE_POLL] = "poll",	    [PROFILE_PIPE] = "pipe",
 		[PROFILE_DISK] = "disk",     [PROFILE_SLEEP] = "sleep",	    [PROFILE_CHILD] = "child",
-		[PROFILE_OTHER] = "other",
+		[PROFILE_OTHER] = "other",   [PROFILE_ALLOC] = "alloc",	    [PROFILE_FAULT] = "fault",
 	};
 
 	return names[kind];
@@ -215,28 +215,37 @@ static uint32_t frame_of(struct profile *p, const struct rec_sample *r, unsigned
 }
 
 /* NULL: no memory, counted. */
-static struct stack *add_stack(struct profile *p, const uint32_t *words, uint32_t len, uint64_t weight_ns)
+static struct stack *stack_of(struct profile *p, const uint32_t *words, uint32_t len)
 {
 	struct stack *s;
 
 	HASH_FIND(hh, p->stacks, words, len * sizeof(*words), s);
-	if (!s && HASH_COUNT(p->stacks) >= PROFILE_STACKS_MAX && len > WORDS) {
+	if (s)
+		return s;
+	if (HASH_COUNT(p->stacks) >= PROFILE_STACKS_MAX && len > WORDS) {
 		p->unkept++;
-		return add_stack(p, words, WORDS, weight_ns);
+		return stack_of(p, words, WORDS);
 	}
-	if (!s) {
-		s = calloc(1, sizeof(*s) + len * sizeof(*words));
-		if (s) {
-			s->len = len;
-			memcpy(s->words, words, len * sizeof(*words));
-			HASH_ADD_KEYPTR(hh, p->stacks, s->words, len * sizeof(*words), s);
-		}
-		if (!s || !s->hh.tbl) {
-			p->lost->n[LOST_NO_MEMORY]++;
-			free(s);
-			return NULL;
-		}
+	s = calloc(1, sizeof(*s) + len * sizeof(*words));
+	if (s) {
+		s->len = len;
+		memcpy(s->words, words, len * sizeof(*words));
+		HASH_ADD_KEYPTR(hh, p->stacks, s->words, len * sizeof(*words), s);
 	}
+	if (s && s->hh.tbl)
+		return s;
+	p->lost->n[LOST_NO_MEMORY]++;
+	free(s);
+	return NULL;
+}
+
+/* NULL: no memory, counted. */
+static struct stack *add_stack(struct profile *p, const uint32_t *words, uint32_t len, uint64_t weight_ns)
+{
+	struct stack *s = stack_of(p, words, len);
+
+	if (!s)
+		return NULL;
 	s->weight_ns += weight_ns;
 	s->samples++;
 	return s;
@@ -255,7 +264,7 @@ static uint32_t put_frames(struct profile *p, const struct rec_sample *r, uint32
 
 	for (unsigned i = 0; i < r->kernel_frames; i++) {
 		out[n] = frame_of(p, r, i);
-		if (n || r->what == REC_SAMPLE_CPU || !symbol_at(p, out[n])->scheduler)
+		if (n || r->what != REC_SAMPLE_OFF || !symbol_at(p, out[n])->scheduler)
 			n++;
 	}
 	words[WORD_KERNEL] = n;
@@ -291,12 +300,51 @@ static void count(struct profile *p, enum profile_kind kind, uint64_t weight_ns)
 	p->weight_ns[kind] += weight_ns;
 }
 
+struct stack *profile_stack_of(struct profile *p, const struct rec_sample *r, enum profile_kind kind)
+{
+	uint32_t words[WORDS + FRAMES_MAX] = {0}, len;
+	struct rec_sample all = *r;
+	struct thread *t;
+
+	/* Of all threads together. */
+	all.tid = 0;
+	all.comm = SV("");
+	t = thread_of(p, &all);
+	if (!t) {
+		p->lost->n[LOST_NO_MEMORY]++;
+		return NULL;
+	}
+	words[WORD_THREAD] = t->id;
+	words[WORD_KIND] = kind;
+	len = WORDS + put_frames(p, r, words);
+	return stack_of(p, words, len);
+}
+
+static void push_fault(struct profile *p, const struct rec_sample *r)
+{
+	struct stack *s = profile_stack_of(p, r, PROFILE_FAULT);
+
+	count(p, PROFILE_FAULT, r->size);
+	if (!s)
+		return;
+	s->weight_ns += r->size;
+	s->samples++;
+}
+
 void profile_push_sample(struct profile *p, const struct rec_sample *r)
 {
 	uint32_t words[WORDS + FRAMES_MAX] = {0}, len;
-	struct thread *t = thread_of(p, r);
 	enum profile_kind kind;
+	struct thread *t;
 
+	if (r->what == REC_SAMPLE_ALLOC || r->what == REC_SAMPLE_FAULT) {
+		if (r->what == REC_SAMPLE_ALLOC)
+			profile_alloc_sample(p, r);
+		else
+			push_fault(p, r);
+		return;
+	}
+	t = thread_of(p, r);
 	if (!t) {
 		p->lost->n[LOST_NO_MEMORY]++;
 		return;
@@ -348,12 +396,14 @@ void profile_free(struct profile *p)
 
 	if (!p)
 		return;
+	profile_alloc_release(p);
 	HASH_ITER (hh, p->addresses, a, next_address) {
 		HASH_DEL(p->addresses, a);
 		free(a);
 	}
 	HASH_ITER (hh, p->stacks, s, next_stack) {
 		HASH_DEL(p->stacks, s);
+		free(s->alloc);
 		free(s);
 	}
 	HASH_CLEAR(hh, p->threads);

@@ -3,20 +3,27 @@
 #define FLOW_PROFILE_H
 
 /*
- * Samples of what runs (--cpu) and of what waits (--off-cpu), added up by thread, reason and stack of functions. What
- * does not fit is still counted in the totals of its thread.
+ * Samples of what runs (--cpu) and of what waits (--off-cpu), added up by thread, reason and stack of functions; and of
+ * what is allocated (--alloc), by process and stack. What does not fit is still counted in the totals of its thread.
+ *
+ * Allocations are seen in windows: what a process allocated in all is what it allocated in those, times its own
+ * processor time (without that of traps) over that in the windows. How far that may be off is estimated from how much
+ * the windows differ from each other, and from what is not known of the cost of a trap.
  */
 
 #include "base/buf.h"
 #include "base/lost.h"
 #include "record.h"
 
-#define PROFILE_STACKS_MAX    65536  /* different ones; later ones count without frames */
-#define PROFILE_THREADS_MAX   16384  /* later ones are one, "(others)" */
-#define PROFILE_ADDRESSES_MAX 262144 /* named; later ones are "(not kept)" */
-#define PROFILE_SYMBOLS_MAX   131072
-#define PROFILE_WRITTEN_MAX   20000	 /* stacks in a trace, the heaviest; the rest counts without frames */
-#define PROFILE_TIMED_MAX     (1u << 20) /* samples of which it is kept when they were: the newest */
+#define PROFILE_STACKS_MAX     65536  /* different ones; later ones count without frames */
+#define PROFILE_THREADS_MAX    16384  /* later ones are one, "(others)" */
+#define PROFILE_ADDRESSES_MAX  262144 /* named; later ones are "(not kept)" */
+#define PROFILE_SYMBOLS_MAX    131072
+#define PROFILE_FOLLOWED_MAX   65536 /* sampled allocations that were not seen freed; later ones are not followed */
+#define PROFILE_ALLOCATORS_MAX 2000  /* processes that allocate; later ones are not told */
+#define PROFILE_FAULT_BYTES    4096  /* what a page fault is taken for */
+#define PROFILE_WRITTEN_MAX    20000 /* stacks in a trace, the heaviest; the rest counts without frames */
+#define PROFILE_TIMED_MAX      (1u << 20) /* samples of which it is kept when they were: the newest */
 
 /* Where a thread was: on a processor, waiting for one, or blocked, by what for. */
 enum profile_kind {
@@ -30,6 +37,9 @@ enum profile_kind {
 	PROFILE_SLEEP,
 	PROFILE_CHILD, /* waits for a process */
 	PROFILE_OTHER,
+	PROFILE_MEMORY, /* from here on no time */
+	PROFILE_ALLOC = PROFILE_MEMORY,
+	PROFILE_FAULT, /* pages touched for the first time */
 	PROFILE_KINDS,
 };
 const char *profile_kind_name(enum profile_kind kind); /* as in the trace file */
@@ -49,6 +59,9 @@ void profile_free(struct profile *p);
 void profile_push_sampling(struct profile *p, const struct rec_sampling *r);
 void profile_push_frame(struct profile *p, const struct rec_frame *r);
 void profile_push_sample(struct profile *p, const struct rec_sample *r);
+void profile_push_alloc_window(struct profile *p, const struct rec_alloc_window *r);
+void profile_push_alloc_free(struct profile *p, const struct rec_alloc_free *r);
+void profile_push_exit(struct profile *p, const struct rec_exit *r);
 
 /* The process of samples, for the trace: its pid there, and its name. */
 struct profile_namer {

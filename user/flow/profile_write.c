@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The profile as text of the trace file. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,10 @@ struct writing {
 	const struct profile *p;
 	struct buf *out;
 	const struct profile_namer *namer;
-	struct stack **stacks; /* heaviest first */
+	struct stack **stacks; /* of time, heaviest first; behind them those of memory */
 	size_t stack_count;
+	struct stack **memory; /* the others of that list */
+	size_t memory_count;
 	uint32_t *shown; /* by symbol: its row in the file + 1; 0: in no stack that is written */
 	uint32_t shown_count;
 	uint64_t *cut; /* by thread and kind: weight and samples of stacks that are not written */
@@ -27,8 +30,15 @@ static int compare_stacks(const void *a, const void *b)
 {
 	const struct stack *x = *(const struct stack *const *)a, *y = *(const struct stack *const *)b;
 	size_t len = x->len < y->len ? x->len : y->len;
+	bool memory = x->words[WORD_KIND] >= PROFILE_MEMORY;
 	int order;
 
+	if (memory != (y->words[WORD_KIND] >= PROFILE_MEMORY))
+		return memory ? 1 : -1;
+	if (x->words[WORD_KIND] != y->words[WORD_KIND] && memory)
+		return x->words[WORD_KIND] < y->words[WORD_KIND] ? -1 : 1;
+	if (x->alloc && y->alloc && x->alloc->sum != y->alloc->sum)
+		return x->alloc->sum > y->alloc->sum ? -1 : 1;
 	if (x->weight_ns != y->weight_ns)
 		return x->weight_ns > y->weight_ns ? -1 : 1;
 	order = memcmp(x->words, y->words, len * sizeof(x->words[0])); /* the same file for the same samples */
@@ -126,7 +136,7 @@ static int choose(struct writing *w)
 {
 	const struct profile *p = w->p;
 	struct stack *s, *tmp;
-	size_t n = 0;
+	size_t n = 0, times;
 
 	w->stacks = calloc(HASH_COUNT(p->stacks) + 1, sizeof(*w->stacks));
 	w->shown = calloc(p->symbol_count, sizeof(*w->shown));
@@ -136,8 +146,14 @@ static int choose(struct writing *w)
 	HASH_ITER (hh, p->stacks, s, tmp)
 		w->stacks[n++] = s;
 	qsort(w->stacks, n, sizeof(*w->stacks), compare_stacks);
-	w->stack_count = n < PROFILE_WRITTEN_MAX ? n : PROFILE_WRITTEN_MAX;
-	for (size_t i = 0; i < n; i++) {
+	for (times = 0; times < n && w->stacks[times]->words[WORD_KIND] < PROFILE_MEMORY; times++)
+		;
+	w->stack_count = times < PROFILE_WRITTEN_MAX ? times : PROFILE_WRITTEN_MAX;
+	w->memory = w->stacks + times;
+	w->memory_count = n - times < PROFILE_WRITTEN_MAX ? n - times : PROFILE_WRITTEN_MAX;
+	for (size_t i = 0; i < w->memory_count; i++)
+		show_symbols(w, w->memory[i]);
+	for (size_t i = 0; i < times; i++) {
 		const struct stack *at = w->stacks[i];
 		size_t row = (at->words[WORD_THREAD] * (size_t)PROFILE_KINDS + at->words[WORD_KIND]) * 2;
 		enum profile_state state = state_of(p, at);
@@ -174,6 +190,57 @@ static uint64_t micros(const struct writing *w, uint64_t ns)
 	return ns > w->start_ns ? (ns - w->start_ns) / 1000 : 0;
 }
 
+/* Bytes or a count; null where it is not known. */
+static void put_number(struct json *j, const char *key, double n)
+{
+	if (isnan(n))
+		json_null(j, key);
+	else
+		json_uint(j, key, n < 0 ? 0 : n > 9e15 ? (uint64_t)9e15 : (uint64_t)(n + 0.5));
+}
+
+static void put_allocator(struct writing *w, struct json *j, const struct allocator *a)
+{
+	struct proc_key key = {.tgid = a->key.tgid, .start_ns = a->key.start_ns, .exec_id = a->exec_id};
+	struct alloc_estimate e = profile_alloc_of_process(a);
+	uint32_t shown = a->key.tgid;
+	const char *name = w->namer->name(w->namer->ctx, &key, &shown);
+
+	json_object(j, NULL);
+	json_uint(j, "pid", shown);
+	json_string(j, "name", sv_of(name ? name : ""));
+	json_uint(j, "windows", a->windows);
+	json_uint(j, "window_ns", a->window_ns);
+	json_double(j, "share", profile_alloc_share(a), 6);
+	put_number(j, "seen_bytes", a->sum[OF_EXACT]);
+	put_number(j, "seen_count", (double)a->count);
+	put_number(j, "bytes", e.bytes);
+	put_number(j, "error_bytes", e.error);
+	put_number(j, "count", e.count);
+	put_number(j, "unfollowed_samples", a->follows ? (double)a->unfollowed : NAN);
+	json_uint(j, "traps_ns", a->all_traps_ns);
+	json_end_object(j);
+}
+
+static void put_memory_header(struct writing *w, struct json *j)
+{
+	const struct profile *p = w->p;
+	struct allocator *a, *next;
+
+	json_object(j, "alloc");
+	json_uint(j, "bytes_per_sample", p->sampling.alloc_bytes);
+	json_uint(j, "samples", p->samples[PROFILE_ALLOC]);
+	json_uint(j, "fault_period", p->sampling.fault_period);
+	json_uint(j, "fault_samples", p->samples[PROFILE_FAULT]);
+	json_uint(j, "faults", p->weight_ns[PROFILE_FAULT]);
+	json_array(j, "processes");
+	HASH_ITER (hh, p->allocators, a, next)
+		if (a->windows)
+			put_allocator(w, j, a);
+	json_end_array(j);
+	json_end_object(j);
+}
+
 static void put_header(struct writing *w, struct json *j)
 {
 	const struct rec_sampling *r = &w->p->sampling;
@@ -193,9 +260,11 @@ static void put_header(struct writing *w, struct json *j)
 	if (r->off_cpu_min_ns) {
 		json_object(j, "off_cpu");
 		json_uint(j, "min_ns", r->off_cpu_min_ns);
-		put_axis(j, w, PROFILE_QUEUE, PROFILE_KINDS);
+		put_axis(j, w, PROFILE_QUEUE, PROFILE_MEMORY);
 		json_end_object(j);
 	}
+	if (r->alloc_bytes)
+		put_memory_header(w, j);
 	json_uint(j, "samples_without_stack", w->p->unkept);
 	json_uint(j, "lost_samples", w->p->lost->n[LOST_SAMPLES]);
 	if (w->p->timeline.dropped) {
@@ -261,22 +330,28 @@ static int put_frames(struct writing *w, struct json *j)
 	return 0;
 }
 
-static void put_stack(struct writing *w, struct json *j, uint32_t kind, uint32_t thread, uint64_t weight_ns,
-		      uint64_t samples, const struct stack *s)
+/* Its state and frames; NULL: without frames. */
+static void put_frames_of(struct writing *w, struct json *j, const struct stack *s)
 {
 	static const char *const states[] = {"whole", "deep", "broken"};
 	uint32_t len = s ? length_of(w->p, s) : 0;
 
-	row(w, j);
-	json_string(j, NULL, sv_of(profile_kind_name((enum profile_kind)kind)));
-	json_uint(j, NULL, thread);
-	json_uint(j, NULL, weight_ns);
-	json_uint(j, NULL, samples);
 	json_string(j, NULL, sv_of(s ? states[state_of(w->p, s)] : states[PROFILE_WHOLE]));
 	json_array(j, NULL);
 	for (uint32_t i = WORDS; i < len; i++)
 		json_uint(j, NULL, w->shown[symbol_at(w->p, s, i)->id] - 1);
 	json_end_array(j);
+}
+
+static void put_stack(struct writing *w, struct json *j, uint32_t kind, uint32_t thread, uint64_t weight_ns,
+		      uint64_t samples, const struct stack *s)
+{
+	row(w, j);
+	json_string(j, NULL, sv_of(profile_kind_name((enum profile_kind)kind)));
+	json_uint(j, NULL, thread);
+	json_uint(j, NULL, weight_ns);
+	json_uint(j, NULL, samples);
+	put_frames_of(w, j, s);
 	json_end_array(j);
 }
 
@@ -337,13 +412,50 @@ static int put_timeline(struct writing *w, struct json *j)
 	return 0;
 }
 
+/* Of page faults that were sampled one in so many: how far off their sum may be. */
+static struct alloc_estimate faults_of(const struct writing *w, const struct stack *s)
+{
+	double period = (double)w->p->sampling.fault_period;
+
+	return (struct alloc_estimate){.bytes = (double)s->weight_ns * PROFILE_FAULT_BYTES,
+				       .error = 1.96 * period * sqrt((double)s->samples) * PROFILE_FAULT_BYTES,
+				       .count = (double)s->weight_ns,
+				       .kept_bytes = NAN,
+				       .kept_count = NAN};
+}
+
+static void put_memory_row(struct writing *w, struct json *j, const struct stack *s)
+{
+	struct alloc_estimate e = s->alloc ? profile_alloc_of_stack(w->p, s) : faults_of(w, s);
+
+	row(w, j);
+	json_string(j, NULL, sv_of(profile_kind_name((enum profile_kind)s->words[WORD_KIND])));
+	json_uint(j, NULL, s->words[WORD_THREAD]);
+	put_number(j, NULL, e.bytes);
+	put_number(j, NULL, e.error);
+	put_number(j, NULL, e.count);
+	json_uint(j, NULL, s->samples);
+	put_number(j, NULL, e.kept_bytes);
+	put_number(j, NULL, e.kept_count);
+	put_frames_of(w, j, s);
+	json_end_array(j);
+}
+
+static void put_memory(struct writing *w, struct json *j)
+{
+	json_array(j, "memory");
+	for (size_t i = 0; i < w->memory_count; i++)
+		put_memory_row(w, j, w->memory[i]);
+	end_table(j);
+}
+
 int profile_json(const struct profile *p, struct buf *out, const struct profile_namer *namer, uint64_t start_ns)
 {
 	struct writing w = {.p = p, .out = out, .namer = namer, .start_ns = start_ns};
 	struct json j;
 	int err;
 
-	if (!p->sampling.period_ns && !p->sampling.off_cpu_min_ns)
+	if (!p->sampling.period_ns && !p->sampling.off_cpu_min_ns && !p->sampling.alloc_bytes)
 		return 0;
 	json_init(&j, out);
 	err = choose(&w);
@@ -355,6 +467,8 @@ int profile_json(const struct profile *p, struct buf *out, const struct profile_
 		put_stacks(&w, &j);
 		if (!err)
 			err = put_timeline(&w, &j);
+		if (!err && p->sampling.alloc_bytes)
+			put_memory(&w, &j);
 		json_end_object(&j);
 	}
 	free(w.stacks);

@@ -23,7 +23,7 @@ static const enum lost_id stat_lost[ST_COUNT] = {
 
 _Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_RECORDS == EV_SOCK_RECORDS, "enum sock_how follows the ABI");
 _Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_RTT_MIN == EV_SK_RTT_MIN, "enum sock_what follows the ABI");
-_Static_assert(REC_SAMPLE_CPU == EV_SAMPLE_CPU && REC_SAMPLE_QUEUED == EV_SAMPLE_QUEUED,
+_Static_assert(REC_SAMPLE_CPU == EV_SAMPLE_CPU && REC_SAMPLE_FAULT == EV_SAMPLE_FAULT,
 	       "enum rec_sample_what follows the ABI");
 _Static_assert(REC_FRAME_NATIVE == EV_FRAME_NATIVE && REC_FRAME_NOWHERE == EV_FRAME_NOWHERE,
 	       "enum rec_frame_source follows the ABI");
@@ -51,7 +51,7 @@ bool record_of_socket(const void *bytes, size_t len)
 	if (len < sizeof(h))
 		return false;
 	memcpy(&h, bytes, sizeof(h));
-	return h.kind == EV_WIRE || h.kind == EV_SOCK;
+	return h.kind == EV_WIRE || h.kind == EV_SOCK || h.kind == EV_ALLOC_WINDOW || h.kind == EV_ALLOC_FREE;
 }
 
 long record_size(const void *bytes, size_t len)
@@ -561,12 +561,15 @@ static bool push_sample(struct record *r, const uint8_t *p, size_t len)
 	struct ev_sample e;
 	struct rec_sample s;
 	size_t count;
+	bool memory;
 
 	memcpy(&e, p, sizeof(e));
 	count = (size_t)e.kernel_frames + e.user_frames;
-	if (e.what < EV_SAMPLE_CPU || e.what > EV_SAMPLE_QUEUED || count * sizeof(__u64) != len - sizeof(e) ||
-	    e.weight_ns > POS_MAX || e.queue_ns > POS_MAX)
+	if (e.what < EV_SAMPLE_CPU || e.what > EV_SAMPLE_FAULT || count * sizeof(__u64) != len - sizeof(e) ||
+	    e.weight_ns > POS_MAX || (e.what != EV_SAMPLE_ALLOC && e.queue_ns > POS_MAX) ||
+	    (e.what == EV_SAMPLE_ALLOC && !e.period))
 		return false;
+	memory = e.what == EV_SAMPLE_ALLOC || e.what == EV_SAMPLE_FAULT;
 	memcpy(frames, p + sizeof(e), count * sizeof(__u64));
 	s = (struct rec_sample){
 		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
@@ -574,8 +577,11 @@ static bool push_sample(struct record *r, const uint8_t *p, size_t len)
 		.tid = e.h.tid,
 		.comm = {e.comm, strnlen(e.comm, sizeof(e.comm))},
 		.what = (enum rec_sample_what)e.what,
-		.weight_ns = e.weight_ns,
-		.queue_ns = e.queue_ns,
+		.weight_ns = memory ? 0 : e.weight_ns,
+		.queue_ns = memory ? 0 : e.queue_ns,
+		.size = memory ? e.weight_ns : 0,
+		.addr = memory ? e.queue_ns : 0,
+		.period = e.period,
 		.syscall = e.syscall,
 		.deep = (e.state & EV_SAMPLE_DEEP) != 0,
 		.iowait = (e.state & EV_SAMPLE_IOWAIT) != 0,
@@ -611,15 +617,68 @@ static bool push_frame(struct record *r, const uint8_t *p, size_t len)
 	return true;
 }
 
-static bool push_sampling(struct record *r, const uint8_t *p)
+/* Up to off_cpu_min_ns, as an earlier version wrote it. */
+#define SAMPLING_BYTES_MIN offsetof(struct ev_sampling, alloc_bytes)
+
+static bool push_sampling(struct record *r, const uint8_t *p, size_t len)
 {
-	struct ev_sampling e;
+	struct ev_sampling e = {0};
 	struct rec_sampling s;
 
-	memcpy(&e, p, sizeof(e));
-	s = (struct rec_sampling){.ts_ns = e.h.ts_ns, .period_ns = e.period_ns, .off_cpu_min_ns = e.off_cpu_min_ns};
+	memcpy(&e, p, len < sizeof(e) ? len : sizeof(e));
+	s = (struct rec_sampling){.ts_ns = e.h.ts_ns,
+				  .period_ns = e.period_ns,
+				  .off_cpu_min_ns = e.off_cpu_min_ns,
+				  .alloc_bytes = e.alloc_bytes,
+				  .fault_period = e.fault_period};
 	if (r->sink.on_sampling)
 		r->sink.on_sampling(r->sink.ctx, &s);
+	return true;
+}
+
+static bool push_alloc_window(struct record *r, const uint8_t *p)
+{
+	struct ev_alloc_window e;
+	struct rec_alloc_window w;
+	double traps;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.h.ts_ns < e.begin_ns || e.cpu_ns < e.since_cpu_ns || e.cpu_ns > POS_MAX || e.window_cpu_ns > POS_MAX ||
+	    e.bytes > POS_MAX || e.count > UINT32_MAX || e.hits > UINT32_MAX || e.slow_hits > UINT32_MAX ||
+	    e.samples > UINT32_MAX || e.all_traps_ns > POS_MAX)
+		return false;
+	w = (struct rec_alloc_window){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.begin_ns = e.begin_ns,
+		.ts_ns = e.h.ts_ns,
+		.since_cpu_ns = e.since_cpu_ns,
+		.cpu_ns = e.cpu_ns,
+		.window_cpu_ns = e.window_cpu_ns,
+		.all_traps_ns = e.all_traps_ns,
+		.bytes = e.bytes,
+		.count = e.count,
+		.unfollowed = e.unfollowed,
+		.follows = e.follows != 0,
+	};
+	traps = (double)e.hits * e.hit_ns + (double)e.slow_hits * e.slow_ns + (double)e.samples * e.sample_ns;
+	w.window_traps_ns = traps < (double)POS_MAX ? (uint64_t)traps : POS_MAX;
+	if (r->sink.on_alloc_window)
+		r->sink.on_alloc_window(r->sink.ctx, &w);
+	return true;
+}
+
+static bool push_alloc_free(struct record *r, const uint8_t *p)
+{
+	struct ev_alloc_free e;
+	struct rec_alloc_free f;
+
+	memcpy(&e, p, sizeof(e));
+	f = (struct rec_alloc_free){
+		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
+		.addr = e.addr,
+	};
+	if (r->sink.on_alloc_free)
+		r->sink.on_alloc_free(r->sink.ctx, &f);
 	return true;
 }
 
@@ -669,7 +728,9 @@ static size_t fixed_size(unsigned kind)
 		[EV_TOOL_CALL] = sizeof(struct ev_tool_call),
 		[EV_SAMPLE] = sizeof(struct ev_sample),
 		[EV_FRAME] = sizeof(struct ev_frame),
-		[EV_SAMPLING] = sizeof(struct ev_sampling),
+		[EV_SAMPLING] = SAMPLING_BYTES_MIN,
+		[EV_ALLOC_FREE] = sizeof(struct ev_alloc_free),
+		[EV_ALLOC_WINDOW] = sizeof(struct ev_alloc_window),
 		[EV_DNS] = sizeof(struct ev_dns),
 		[EV_CPU] = sizeof(struct ev_cpu),
 		[EV_SQLITE_TEXT] = sizeof(struct ev_sqlite_text),
@@ -736,7 +797,11 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 	case EV_FRAME:
 		return push_frame(r, p, h->size);
 	case EV_SAMPLING:
-		return push_sampling(r, p);
+		return push_sampling(r, p, h->size);
+	case EV_ALLOC_WINDOW:
+		return push_alloc_window(r, p);
+	case EV_ALLOC_FREE:
+		return push_alloc_free(r, p);
 	}
 	return false;
 }

@@ -235,8 +235,9 @@ struct rec_exit {
 };
 
 /* CPU: it ran for weight_ns, the period of sampling. OFF: blocked for weight_ns, then waited for a processor for
- * queue_ns. QUEUED: pushed off its processor, waited for one; no stack. */
-enum rec_sample_what { REC_SAMPLE_CPU = 1, REC_SAMPLE_OFF, REC_SAMPLE_QUEUED };
+ * queue_ns. QUEUED: pushed off its processor, waited for one; no stack. ALLOC: it allocated `size` bytes; of every byte
+ * one in `period` is sampled. FAULT: the last one of `size` page faults. */
+enum rec_sample_what { REC_SAMPLE_CPU = 1, REC_SAMPLE_OFF, REC_SAMPLE_QUEUED, REC_SAMPLE_ALLOC, REC_SAMPLE_FAULT };
 
 struct rec_sample {
 	struct proc_key proc;
@@ -244,9 +245,12 @@ struct rec_sample {
 	uint32_t tid;
 	struct sv comm; /* of the thread; borrowed */
 	enum rec_sample_what what;
-	uint64_t weight_ns, queue_ns;
-	int32_t syscall; /* -1: none, or not known */
-	bool deep;	 /* the user stack goes on */
+	uint64_t weight_ns, queue_ns; /* of CPU, OFF, QUEUED */
+	uint64_t size;		      /* of ALLOC, FAULT */
+	uint64_t addr;		      /* of ALLOC: where; 0: not known, and its end is not told */
+	uint32_t period;	      /* of ALLOC */
+	int32_t syscall;	      /* -1: none, or not known */
+	bool deep;		      /* the user stack goes on */
 	bool iowait, disk;
 	const uint64_t *frames; /* the kernel's, then the program's, each innermost first; borrowed */
 	unsigned kernel_frames, user_frames;
@@ -275,10 +279,32 @@ struct rec_frame {
 	struct sv module; /* name of the file; empty: not known */
 };
 
+/* Allocations of a process were looked at from begin_ns to ts_ns; its samples came before. Without a window the two are
+ * the same: how much processor time the process has taken. */
+struct rec_alloc_window {
+	struct proc_key proc;
+	uint64_t begin_ns, ts_ns;
+	uint64_t since_cpu_ns, cpu_ns; /* processor time of the process when it was looked at first, and now */
+	uint64_t window_cpu_ns;	       /* in the window */
+	uint64_t window_traps_ns;      /* of which traps took so much */
+	uint64_t all_traps_ns;	       /* and of all that it took since it was looked at first */
+	uint64_t bytes, count;	       /* all that was asked for */
+	uint64_t unfollowed;	       /* samples whose end is not told */
+	bool follows;		       /* the end of samples is told */
+};
+
+/* What a sample told of was freed, or is known to have been. */
+struct rec_alloc_free {
+	struct proc_key proc;
+	uint64_t addr;
+};
+
 struct rec_sampling { /* told at the beginning and at the end */
 	uint64_t ts_ns;
 	uint64_t period_ns;	 /* 0: what runs is not sampled */
 	uint64_t off_cpu_min_ns; /* shorter waits are not told; 0: none is */
+	uint64_t alloc_bytes;	 /* of everything that is allocated, one sample in so many; 0: not sampled */
+	uint64_t fault_period;	 /* page faults between samples; 0: not sampled */
 };
 
 /* Called while record_push() runs, once a record. Every pointer is borrowed for the call. NULL members are skipped. */
@@ -305,6 +331,8 @@ struct record_sink {
 	void (*on_sample)(void *ctx, const struct rec_sample *r);
 	void (*on_frame)(void *ctx, const struct rec_frame *r);
 	void (*on_sampling)(void *ctx, const struct rec_sampling *r);
+	void (*on_alloc_window)(void *ctx, const struct rec_alloc_window *r);
+	void (*on_alloc_free)(void *ctx, const struct rec_alloc_free *r);
 	void (*on_sqlite_text)(void *ctx, const struct rec_sqlite_text *r);
 	void (*on_sqlite_run)(void *ctx, const struct rec_sqlite_run *r);
 	void (*on_func_call)(void *ctx, const struct rec_func_call *r);

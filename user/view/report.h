@@ -45,7 +45,9 @@
 	X(FUNCTION, "function") /* on a processor: self and total */                                                   \
 	X(STACK, "stack")                                                                                              \
 	X(WAIT, "wait")		    /* off it, by reason */                                                            \
-	X(WAIT_STACK, "wait-stack") /* and by reason and stack */
+	X(WAIT_STACK, "wait-stack") /* and by reason and stack */                                                      \
+	X(ALLOC, "alloc")	    /* what was asked for, by stack */                                                 \
+	X(FAULT, "fault")	    /* memory that was touched first, by stack */
 
 enum report_by {
 	REPORT_ALL,
@@ -85,8 +87,9 @@ struct report_view {
 
 /* Each: 0, or -errno of the buffer, -ENOMEM. Text is fit for a terminal. */
 int report_render(const struct report *r, const struct report_view *v, struct buf *out);
-/* Input of flame graphs: "process;outermost;…;innermost NS" a line; of what ran, or (wait) of what waited. */
-int report_folded(const struct report *r, bool wait, struct buf *out);
+/* Input of flame graphs: "process;outermost;…;innermost NS" a line; of what waited (WAIT, WAIT_STACK), of memory
+ * (ALLOC, FAULT: bytes), else of what ran. */
+int report_folded(const struct report *r, enum report_by by, struct buf *out);
 
 /* Two traces, side by side. -EINVAL: their knobs differ, *why says which. *regressed: something is worse by more than
  * fail_percent (negative: never), and not by chance. */

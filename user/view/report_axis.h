@@ -81,7 +81,8 @@ extern const struct report_axis *const report_axes[REPORT_BYS]; /* by enum repor
 
 extern const struct report_axis report_axis_op, report_axis_op_function, report_axis_model, report_axis_tool,
 	report_axis_mcp, report_axis_db, report_axis_http, report_axis_func, report_axis_call, report_axis_process,
-	report_axis_function, report_axis_stack, report_axis_wait, report_axis_wait_stack;
+	report_axis_function, report_axis_stack, report_axis_wait, report_axis_wait_stack, report_axis_alloc,
+	report_axis_fault;
 
 /* 0 or -ENOMEM. */
 int report_context_init(struct report_context *c, const struct report *r, const struct report_view *v);
@@ -90,6 +91,10 @@ void report_context_release(struct report_context *c);
 struct report_entry *report_list(const struct report_context *c, size_t *count);
 /* A value as a cell of its unit, "-" when unknown. Returns out. */
 const char *report_format(char out[FORMAT_BYTES], enum report_unit unit, double n);
+/* A stack on a terminal, innermost first; before: what stands before the process. And as members. */
+void report_stack_name(const struct report *r, const struct report_stack *s, const char *before,
+		       char out[REPORT_TEXT_BYTES]);
+void report_stack_json(const struct report *r, const struct report_stack *s, struct json *j);
 /* Members that say how the trace was taken. */
 void report_json_trace(struct json *j, const struct report *r);
 /* "name" and, of what stands behind " @ ", `of_key` (NULL: not told). */

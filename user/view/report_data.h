@@ -76,6 +76,20 @@ struct report_stack {
 	uint32_t *frames; /* innermost first; owned */
 };
 
+/* What a stack allocated; bytes that were touched first (page faults). NAN: not known. */
+struct report_memory {
+	struct report_stack stack; /* without time */
+	bool fault;
+	double bytes, error, count, kept_bytes, kept_count;
+};
+
+/* A process that allocates. */
+struct report_allocator {
+	uint32_t pid;
+	double share; /* of its own processor time that was looked at */
+	double bytes, error, count, windows;
+};
+
 struct report_sample {
 	double at_us; /* when it was, or began to wait, since the trace's start */
 	float us;     /* how long, or what it stands for */
@@ -89,6 +103,7 @@ enum report_section {
 	SECTION_FRAMES,
 	SECTION_STACKS,
 	SECTION_TIMELINE,
+	SECTION_MEMORY,
 	SECTION_END,
 };
 
@@ -104,12 +119,16 @@ struct report {
 	struct report_thread *threads;
 	struct report_frame *frames;
 	struct report_stack *stacks;
+	struct report_memory *memory;
+	struct report_allocator *allocators;
 	struct report_sample *samples; /* by time; all of it, or what is left of it, see timeline_from_us */
 	bool timed;		       /* the trace says when samples were */
-	size_t call_count, process_count, thread_count, frame_count, stack_count, sample_count;
-	size_t call_room, process_room, thread_room, frame_room, stack_room, sample_room;
+	size_t call_count, process_count, thread_count, frame_count, stack_count, sample_count, memory_count,
+		allocator_count;
+	size_t call_room, process_room, thread_room, frame_room, stack_room, sample_room, memory_room, allocator_room;
 	/* Of the profile; 0: not sampled. */
 	double period_ns, off_cpu_min_ns, broken_ns, deep_samples, cpu_samples, lost_samples;
+	double alloc_bytes;	 /* one sample of allocations in so many; 0: not sampled */
 	double timeline_from_us; /* earlier samples have no time; 0: all have */
 	double duration_ms;	 /* of the trace, 0: not known */
 	double window_ns;	 /* of sampling, 0: not known */

@@ -45,6 +45,8 @@ static int check_knobs(const struct report *a, const struct report *b, char why[
 			      b->period_ns ? 1e9 / b->period_ns : 0, " Hz");
 	if (a->off_cpu_min_ns != b->off_cpu_min_ns)
 		return refuse(why, "--off-cpu, shortest wait", a->off_cpu_min_ns / 1e6, b->off_cpu_min_ns / 1e6, " ms");
+	if (a->alloc_bytes != b->alloc_bytes)
+		return refuse(why, "--alloc", a->alloc_bytes, b->alloc_bytes, " bytes");
 	if (a->axes_told && b->axes_told && strcmp(a->axes, b->axes)) {
 		char x[60], y[60];
 

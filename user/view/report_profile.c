@@ -216,40 +216,53 @@ static uint32_t first_shown(const struct report *r, const struct report_stack *s
 }
 
 /* Innermost first. */
-static void stack_name(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
+void report_stack_name(const struct report *r, const struct report_stack *s, const char *before,
+		       char out[REPORT_TEXT_BYTES])
 {
-	const struct report_stack *s = &c->sums.joined[at];
-	const struct report_thread *t = &c->r->threads[s->thread];
-	uint32_t from = first_shown(c->r, s), shown = 0;
+	const struct report_thread *t = &r->threads[s->thread];
+	uint32_t from = first_shown(r, s), shown = 0;
 	char name[REPORT_NAME_BYTES], cut[STACK_FRAME_SHOWN];
 	size_t len;
 
-	len = (size_t)snprintf(out, REPORT_TEXT_BYTES, "%s%s%.40s[%u]: ", is_wait(c) ? report_kind_names[s->kind] : "",
-			       is_wait(c) ? " " : "", t->process, t->pid);
+	len = (size_t)snprintf(out, REPORT_TEXT_BYTES, "%s%s%.40s[%u]: ", before, *before ? " " : "", t->process,
+			       t->pid);
 	for (uint32_t i = from; i < s->depth && shown < STACK_SHOWN; i++, shown++)
 		len += (size_t)snprintf(out + len, REPORT_TEXT_BYTES - len, "%s%s", shown ? " < " : "",
-					log_safe(cut, sizeof(cut), sv_of(report_frame_name(c->r, s->frames[i], name))));
+					log_safe(cut, sizeof(cut), sv_of(report_frame_name(r, s->frames[i], name))));
 	snprintf(out + len, REPORT_TEXT_BYTES - len, "%s%s", s->depth > from + shown ? " < …" : "",
 		 s->depth ? s->broken ? " (broken)" : "" : "(stack not kept)");
 }
 
-static void stack_json(const struct report_context *c, size_t at, struct json *j)
+void report_stack_json(const struct report *r, const struct report_stack *s, struct json *j)
 {
-	const struct report_stack *s = &c->sums.joined[at];
-	const struct report_thread *t = &c->r->threads[s->thread];
+	const struct report_thread *t = &r->threads[s->thread];
 
-	if (is_wait(c))
-		json_string(j, "reason", sv_of(report_kind_names[s->kind]));
 	json_uint(j, "pid", t->pid);
 	json_string(j, "process", sv_of(t->process));
 	json_string(j, "state", !s->depth ? SV_NONE : s->broken ? SV("broken") : s->deep ? SV("deep") : SV("whole"));
 	json_array(j, "frames");
 	for (uint32_t i = 0; i < s->depth; i++) {
 		json_object(j, NULL);
-		put_frame(c->r, s->frames[i], j);
+		put_frame(r, s->frames[i], j);
 		json_end_object(j);
 	}
 	json_end_array(j);
+}
+
+static void stack_name(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
+{
+	const struct report_stack *s = &c->sums.joined[at];
+
+	report_stack_name(c->r, s, is_wait(c) ? report_kind_names[s->kind] : "", out);
+}
+
+static void stack_json(const struct report_context *c, size_t at, struct json *j)
+{
+	const struct report_stack *s = &c->sums.joined[at];
+
+	if (is_wait(c))
+		json_string(j, "reason", sv_of(report_kind_names[s->kind]));
+	report_stack_json(c->r, s, j);
 }
 
 const struct report_axis report_axis_stack = {
@@ -340,30 +353,49 @@ static int put_folded(struct buf *out, const char *name)
 	return buf_puts(out, safe);
 }
 
-int report_folded(const struct report *r, bool wait, struct buf *out)
+/* before: what stands between the process and its outermost function; "": nothing. */
+static int put_folded_stack(const struct report *r, const struct report_stack *s, const char *before, double weight,
+			    struct buf *out)
 {
 	char name[REPORT_NAME_BYTES];
+	int err = put_folded(out, r->threads[s->thread].process);
+
+	if (!err && *before)
+		err = buf_printf(out, ";[%s]", before);
+	if (!err && s->broken)
+		err = buf_puts(out, ";[broken stack]");
+	if (!err && !s->depth && s->kind != KIND_QUEUE)
+		err = buf_puts(out, ";[stack not kept]");
+	for (uint32_t k = s->depth; k-- > 0 && !err;) {
+		err = buf_putc(out, ';');
+		if (!err)
+			err = put_folded(out, report_frame_name(r, s->frames[k], name));
+	}
+	return err ? err : buf_printf(out, " %.0f\n", weight);
+}
+
+static int folded_memory(const struct report *r, bool faults, struct buf *out)
+{
 	int err = 0;
 
+	for (size_t i = 0; i < r->memory_count && !err; i++)
+		if (r->memory[i].fault == faults)
+			err = put_folded_stack(r, &r->memory[i].stack, "", r->memory[i].bytes, out);
+	return err;
+}
+
+int report_folded(const struct report *r, enum report_by by, struct buf *out)
+{
+	bool wait = by == REPORT_WAIT || by == REPORT_WAIT_STACK;
+	int err = 0;
+
+	if (by == REPORT_ALLOC || by == REPORT_FAULT)
+		return folded_memory(r, by == REPORT_FAULT, out);
 	for (size_t i = 0; i < r->stack_count && !err; i++) {
 		const struct report_stack *s = &r->stacks[i];
 
-		if (wait ? s->kind == KIND_CPU : s->kind != KIND_CPU)
-			continue;
-		err = put_folded(out, r->threads[s->thread].process);
-		if (!err && wait)
-			err = buf_printf(out, ";[%s]", report_kind_names[s->kind]);
-		if (!err && s->broken)
-			err = buf_puts(out, ";[broken stack]");
-		if (!err && !s->depth && s->kind != KIND_QUEUE)
-			err = buf_puts(out, ";[stack not kept]");
-		for (uint32_t k = s->depth; k-- > 0 && !err;) {
-			err = buf_putc(out, ';');
-			if (!err)
-				err = put_folded(out, report_frame_name(r, s->frames[k], name));
-		}
-		if (!err)
-			err = buf_printf(out, " %.0f\n", s->ns);
+		if (wait == (s->kind != KIND_CPU))
+			err = put_folded_stack(r, s, wait ? report_kind_names[s->kind] : "", s->ns, out);
 	}
 	return err;
 }

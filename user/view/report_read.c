@@ -95,9 +95,31 @@ bool report_grow(void *list, size_t count, size_t *room, size_t size)
 
 /* --- the profile ------------------------------------------------------------------------------------------------- */
 
-static void take_header(struct report *r, const cJSON *doc)
+static int add_allocators(struct report *r, const cJSON *list)
 {
-	const cJSON *cpu = json_get(doc, "cpu"), *off = json_get(doc, "off_cpu");
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, list) {
+		struct report_allocator a = {
+			.share = report_member(item, "share", NAN),
+			.bytes = report_member(item, "bytes", NAN),
+			.error = report_member(item, "error_bytes", NAN),
+			.count = report_member(item, "count", NAN),
+			.windows = report_member(item, "windows", NAN),
+		};
+
+		if (!place(json_get(item, "pid"), 4294967296.0, &a.pid))
+			return refuse(r, "its profile names a process that is none");
+		if (!report_grow(&r->allocators, r->allocator_count, &r->allocator_room, sizeof(a)))
+			return -ENOMEM;
+		r->allocators[r->allocator_count++] = a;
+	}
+	return 0;
+}
+
+static int take_header(struct report *r, const cJSON *doc)
+{
+	const cJSON *cpu = json_get(doc, "cpu"), *off = json_get(doc, "off_cpu"), *alloc = json_get(doc, "alloc");
 
 	r->window_ns = report_member(doc, "window_ns", 0);
 	r->period_ns = report_member(cpu, "period_ns", 0);
@@ -107,6 +129,8 @@ static void take_header(struct report *r, const cJSON *doc)
 	r->off_cpu_min_ns = report_member(off, "min_ns", 0);
 	r->lost_samples = report_member(doc, "lost_samples", 0);
 	r->timeline_from_us = report_member(doc, "timeline_from_us", 0);
+	r->alloc_bytes = report_member(alloc, "bytes_per_sample", 0);
+	return add_allocators(r, json_get(alloc, "processes"));
 }
 
 static int add_thread(struct report *r, const cJSON *row)
@@ -143,20 +167,15 @@ static int add_frame(struct report *r, const cJSON *row)
 	return 0;
 }
 
-static bool read_stack(const struct report *r, const cJSON *row, struct report_stack *s)
+/* Its thread, and from member `at` on its state and frames. */
+static bool read_frames(const struct report *r, const cJSON *row, int at, struct report_stack *s)
 {
-	struct sv kind = text(cJSON_GetArrayItem(row, 0)), state = text(cJSON_GetArrayItem(row, 4));
-	const cJSON *frames = cJSON_GetArrayItem(row, 5), *item;
-	double samples = number(cJSON_GetArrayItem(row, 3), -1);
+	struct sv state = text(cJSON_GetArrayItem(row, at));
+	const cJSON *frames = cJSON_GetArrayItem(row, at + 1), *item;
 
-	for (s->kind = 0; s->kind < KINDS && !sv_eq(kind, sv_of(report_kind_names[s->kind])); s->kind++)
-		;
-	s->ns = number(cJSON_GetArrayItem(row, 2), -1);
-	s->samples = samples < 0 ? 0 : (uint64_t)samples;
 	s->broken = sv_eq(state, SV("broken"));
 	s->deep = sv_eq(state, SV("deep"));
-	if (s->kind == KINDS || s->ns < 0 || samples < 0 || !cJSON_IsArray(frames) ||
-	    !place(cJSON_GetArrayItem(row, 1), (double)r->thread_count, &s->thread))
+	if (!cJSON_IsArray(frames) || !place(cJSON_GetArrayItem(row, 1), (double)r->thread_count, &s->thread))
 		return false;
 	cJSON_ArrayForEach (item, frames) {
 		uint32_t frame;
@@ -168,6 +187,30 @@ static bool read_stack(const struct report *r, const cJSON *row, struct report_s
 	return true;
 }
 
+static bool read_stack(const struct report *r, const cJSON *row, struct report_stack *s)
+{
+	struct sv kind = text(cJSON_GetArrayItem(row, 0));
+	double samples = number(cJSON_GetArrayItem(row, 3), -1);
+
+	for (s->kind = 0; s->kind < KINDS && !sv_eq(kind, sv_of(report_kind_names[s->kind])); s->kind++)
+		;
+	s->ns = number(cJSON_GetArrayItem(row, 2), -1);
+	s->samples = samples < 0 ? 0 : (uint64_t)samples;
+	return s->kind < KINDS && s->ns >= 0 && samples >= 0 && read_frames(r, row, 4, s);
+}
+
+/* Frames of its own in the place of borrowed ones. False: no memory. */
+static bool keep_frames(struct report_stack *s)
+{
+	uint32_t *frames = malloc((s->depth + 1) * sizeof(*frames));
+
+	if (!frames)
+		return false;
+	memcpy(frames, s->frames, s->depth * sizeof(*frames));
+	s->frames = frames;
+	return true;
+}
+
 static int add_stack(struct report *r, const cJSON *row)
 {
 	uint32_t frames[REPORT_DEPTH_MAX];
@@ -175,13 +218,42 @@ static int add_stack(struct report *r, const cJSON *row)
 
 	if (cJSON_GetArraySize(row) != 6 || r->stack_count == REPORT_STACKS_MAX || !read_stack(r, row, &s))
 		return refuse(r, "row %zu of the profile's stacks is none", r->stack_count + 1);
-	s.frames = malloc((s.depth + 1) * sizeof(*frames));
-	if (!s.frames || !report_grow(&r->stacks, r->stack_count, &r->stack_room, sizeof(*r->stacks))) {
-		free(s.frames);
+	if (!keep_frames(&s) || !report_grow(&r->stacks, r->stack_count, &r->stack_room, sizeof(*r->stacks))) {
+		free(s.frames == frames ? NULL : s.frames);
 		return -ENOMEM;
 	}
-	memcpy(s.frames, frames, s.depth * sizeof(*frames));
 	r->stacks[r->stack_count++] = s;
+	return 0;
+}
+
+static bool read_memory(const struct report *r, const cJSON *row, struct report_memory *m)
+{
+	struct sv kind = text(cJSON_GetArrayItem(row, 0));
+	double samples = number(cJSON_GetArrayItem(row, 5), -1);
+
+	m->fault = sv_eq(kind, SV("fault"));
+	m->bytes = number(cJSON_GetArrayItem(row, 2), NAN);
+	m->error = number(cJSON_GetArrayItem(row, 3), NAN);
+	m->count = number(cJSON_GetArrayItem(row, 4), NAN);
+	m->stack.samples = samples < 0 ? 0 : (uint64_t)samples;
+	m->stack.kind = m->fault ? KIND_QUEUE : KIND_CPU; /* the kernel's part says nothing */
+	m->kept_bytes = number(cJSON_GetArrayItem(row, 6), NAN);
+	m->kept_count = number(cJSON_GetArrayItem(row, 7), NAN);
+	return (m->fault || sv_eq(kind, SV("alloc"))) && samples >= 0 && read_frames(r, row, 8, &m->stack);
+}
+
+static int add_memory(struct report *r, const cJSON *row)
+{
+	uint32_t frames[REPORT_DEPTH_MAX];
+	struct report_memory m = {.stack = {.frames = frames}};
+
+	if (cJSON_GetArraySize(row) != 10 || r->memory_count == REPORT_STACKS_MAX || !read_memory(r, row, &m))
+		return refuse(r, "row %zu of the profile's memory is none", r->memory_count + 1);
+	if (!keep_frames(&m.stack) || !report_grow(&r->memory, r->memory_count, &r->memory_room, sizeof(m))) {
+		free(m.stack.frames == frames ? NULL : m.stack.frames);
+		return -ENOMEM;
+	}
+	r->memory[r->memory_count++] = m;
 	return 0;
 }
 
@@ -320,6 +392,7 @@ static int take_profile(struct report *r, struct sv line)
 	static const struct sv end = {",\"threads\":[", 12};
 	struct buf header;
 	cJSON *doc;
+	int err;
 
 	if (!sv_ends(line, end))
 		return refuse(r, "its profile is of another version");
@@ -332,10 +405,10 @@ static int take_profile(struct report *r, struct sv line)
 		cJSON_Delete(doc);
 		return refuse(r, "its profile is of another version");
 	}
-	take_header(r, doc);
+	err = take_header(r, doc);
 	cJSON_Delete(doc);
 	r->section = SECTION_THREADS;
-	return 0;
+	return err;
 }
 
 static struct sv after(struct sv line, struct sv prefix)
@@ -353,8 +426,9 @@ static int take_mark(struct report *r, struct sv line)
 		{SECTION_THREADS, SECTION_FRAMES, {"],\"frames\":[", 12}},
 		{SECTION_FRAMES, SECTION_STACKS, {"],\"stacks\":[", 12}},
 		{SECTION_STACKS, SECTION_TIMELINE, {"],\"timeline\":[", 14}},
+		{SECTION_TIMELINE, SECTION_MEMORY, {"],\"memory\":[", 12}},
 	};
-	bool last = r->section == SECTION_STACKS || r->section == SECTION_TIMELINE;
+	bool last = r->section >= SECTION_STACKS && r->section < SECTION_END;
 	struct sv metadata = after(line, last ? SV("]}},\"metadata\":") : SV("],\"metadata\":"));
 	struct sv profile = after(line, SV("],\"otherData\":{\"profile\":"));
 
@@ -366,7 +440,7 @@ static int take_mark(struct report *r, struct sv line)
 		if (r->section != tables[i].from || !sv_eq(line, tables[i].line))
 			continue;
 		r->section = tables[i].to;
-		r->timed = r->section == SECTION_TIMELINE;
+		r->timed |= r->section == SECTION_TIMELINE;
 		return 0;
 	}
 	return refuse(r, "it is not laid out as perfbpf writes it");
@@ -394,6 +468,7 @@ static int take_row(struct report *r, struct sv line)
 	      : r->section == SECTION_THREADS ? add_thread(r, doc)
 	      : r->section == SECTION_FRAMES  ? add_frame(r, doc)
 	      : r->section == SECTION_STACKS  ? add_stack(r, doc)
+	      : r->section == SECTION_MEMORY  ? add_memory(r, doc)
 					      : add_times(r, doc);
 	if (event && !err)
 		err = report_ops_event(r->ops, doc);
@@ -465,6 +540,10 @@ void report_free(struct report *r)
 	}
 	for (size_t i = 0; i < r->stack_count; i++)
 		free(r->stacks[i].frames);
+	for (size_t i = 0; i < r->memory_count; i++)
+		free(r->memory[i].stack.frames);
+	free(r->memory);
+	free(r->allocators);
 	free(r->threads);
 	free(r->frames);
 	free(r->stacks);

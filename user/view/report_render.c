@@ -24,6 +24,8 @@ const struct report_axis *const report_axes[REPORT_BYS] = {
 	[REPORT_STACK] = &report_axis_stack,
 	[REPORT_WAIT] = &report_axis_wait,
 	[REPORT_WAIT_STACK] = &report_axis_wait_stack,
+	[REPORT_ALLOC] = &report_axis_alloc,
+	[REPORT_FAULT] = &report_axis_fault,
 };
 
 int report_context_init(struct report_context *c, const struct report *r, const struct report_view *v)
@@ -242,7 +244,8 @@ void report_json_trace(struct json *j, const struct report *r)
 	json_double(j, "cpu_broken_ms", cpu ? r->broken_ns / 1e6 : NAN, 3);
 	json_double(j, "cpu_deep_samples", cpu ? r->deep_samples : NAN, 0);
 	json_double(j, "off_cpu_min_ms", known(r->off_cpu_min_ns / 1e6), 6);
-	json_double(j, "lost_samples", cpu || r->off_cpu_min_ns > 0 ? r->lost_samples : NAN, 0);
+	json_double(j, "alloc_bytes_per_sample", known(r->alloc_bytes), 0);
+	json_double(j, "lost_samples", cpu || r->off_cpu_min_ns > 0 || r->alloc_bytes > 0 ? r->lost_samples : NAN, 0);
 }
 
 static void json_row(struct json *j, const struct report_context *c, size_t at)

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Memory: what was asked for, and what was touched first, by stack. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "format.h"
+#include "report_axis.h"
+
+static const char *without_alloc(const struct report *r)
+{
+	return r->alloc_bytes <= 0 ? "--alloc" : r->from_ms > 0 ? "times of allocations (--last)" : NULL;
+}
+
+static bool is_faults(const struct report_context *c)
+{
+	return c->axis == &report_axis_fault;
+}
+
+/* Bytes of all rows. */
+static double sum_of(const struct report_context *c)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < c->r->memory_count; i++)
+		if (c->r->memory[i].fault == is_faults(c) && !isnan(c->r->memory[i].bytes))
+			sum += c->r->memory[i].bytes;
+	return sum;
+}
+
+static struct report_entry *list_memory(const struct report_context *c, size_t *count)
+{
+	struct report_entry *e = calloc(c->r->memory_count + 1, sizeof(*e));
+
+	*count = 0;
+	for (size_t i = 0; e && i < c->r->memory_count; i++) {
+		const struct report_memory *m = &c->r->memory[i];
+
+		if (m->fault == is_faults(c))
+			e[(*count)++] = (struct report_entry){isnan(m->bytes) ? 0 : m->bytes, i};
+	}
+	return e;
+}
+
+static const struct report_column alloc_columns[] = {
+	{"bytes", "bytes", REPORT_BYTES},	  {"error", "error_bytes", REPORT_BYTES},
+	{"share", "share", REPORT_SHARE},	  {"count", "count", REPORT_COUNT},
+	{"kept max", "kept_bytes", REPORT_BYTES}, {NULL, "kept_count", REPORT_COUNT},
+	{"samples", "samples", REPORT_COUNT},	  {0}};
+static const struct report_column fault_columns[] = {
+	{"bytes", "bytes", REPORT_BYTES},  {"error", "error_bytes", REPORT_BYTES}, {"share", "share", REPORT_SHARE},
+	{"faults", "count", REPORT_COUNT}, {"samples", "samples", REPORT_COUNT},   {0}};
+
+static void memory_cells(const struct report_context *c, size_t at, double out[REPORT_COLUMNS_MAX])
+{
+	const struct report_memory *m = &c->r->memory[at];
+	double sum = sum_of(c);
+	size_t n = 0;
+
+	out[n++] = m->bytes;
+	out[n++] = m->error;
+	out[n++] = sum > 0 ? m->bytes / sum : NAN;
+	out[n++] = m->count;
+	if (!m->fault) {
+		out[n++] = m->kept_bytes;
+		out[n++] = m->kept_count;
+	}
+	out[n] = (double)m->stack.samples;
+}
+
+static void memory_name(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
+{
+	report_stack_name(c->r, &c->r->memory[at].stack, "", out);
+}
+
+static void memory_json(const struct report_context *c, size_t at, struct json *j)
+{
+	report_stack_json(c->r, &c->r->memory[at].stack, j);
+}
+
+/* What share of each process was looked at, and how sure that makes its sum. */
+static int alloc_foot(const struct report_context *c, struct buf *out)
+{
+	char share[FORMAT_BYTES], bytes[FORMAT_BYTES], error[FORMAT_BYTES], count[FORMAT_BYTES];
+	int err = 0;
+
+	for (size_t i = 0; i < c->r->allocator_count && i < c->v->top && !err; i++) {
+		const struct report_allocator *a = &c->r->allocators[i];
+
+		err = buf_printf(out,
+				 "  [%u]: %s bytes ± %s (95 %%) in %s allocations, by %.0f windows on %s of its own "
+				 "processor time\n",
+				 a->pid, format_count(bytes, isnan(a->bytes) ? -1 : (int64_t)a->bytes),
+				 format_count(error, isnan(a->error) ? -1 : (int64_t)a->error),
+				 format_count(count, isnan(a->count) ? -1 : (int64_t)a->count), a->windows,
+				 format_percent(share, a->share));
+	}
+	return err ? err
+		   : buf_puts(out, "  kept: not seen freed in a window; what is freed outside of them is not known. "
+				   "Only native allocators: memory that\n  V8, the JVM, Go, and Python for its small "
+				   "objects, manage themselves shows as page faults (--by fault)\n");
+}
+
+static void alloc_foot_json(const struct report_context *c, struct json *j)
+{
+	json_array(j, "processes");
+	for (size_t i = 0; i < c->r->allocator_count; i++) {
+		const struct report_allocator *a = &c->r->allocators[i];
+
+		json_object(j, NULL);
+		json_uint(j, "pid", a->pid);
+		json_double(j, "bytes", a->bytes, 0);
+		json_double(j, "error_bytes", a->error, 0);
+		json_double(j, "count", a->count, 0);
+		json_double(j, "windows", a->windows, 0);
+		json_double(j, "seen_share", a->share, 6);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+const struct report_axis report_axis_alloc = {
+	.title = "memory asked for, estimated",
+	.columns = alloc_columns,
+	.missing = without_alloc,
+	.list = list_memory,
+	.cells = memory_cells,
+	.name = memory_name,
+	.json = memory_json,
+	.foot = alloc_foot,
+	.foot_json = alloc_foot_json,
+};
+
+const struct report_axis report_axis_fault = {
+	.title = "memory touched first (page faults, 4 KiB each)",
+	.columns = fault_columns,
+	.missing = without_alloc,
+	.list = list_memory,
+	.cells = memory_cells,
+	.name = memory_name,
+	.json = memory_json,
+};
