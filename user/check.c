@@ -11,6 +11,7 @@
 #include <linux/types.h>
 
 #include "attach/maps.h"
+#include "attach/mapwatch.h"
 #include "attach/probes.h"
 #include "attach/target.h"
 #include "base/log.h"
@@ -153,8 +154,11 @@ static void drop_record(void *ctx, const void *bytes, size_t len)
 static bool check_kernel(void)
 {
 	static const char *const modes[] = {"uprobe session links", "uprobe multi links", "perf uprobes"};
+	static const char *const allocs[] = {"no (uprobe_multi links are missing)", "yes, but not what is freed",
+					     "yes"};
 	struct probes_config cfg = {.ring_bytes = 65536, .on_record = drop_record};
 	const struct probes_features *f;
+	struct mapwatch *events;
 	struct probes *p;
 	struct utsname u;
 
@@ -173,6 +177,10 @@ static bool check_kernel(void)
 	printf("sockets: %s; retransmits: %s; resets: %s; round-trip time: %s\n",
 	       f->sock_length ? "yes" : "by system calls", f->tcp_retransmit ? "yes" : "no",
 	       f->tcp_reset ? "yes" : "no", f->tcp_rtt ? "yes" : "no");
+	/* Clocks, page faults and this are the same kind of event. */
+	events = mapwatch_new(&(struct mapwatch_sink){0});
+	printf("sampling: %s; allocations: %s\n", events ? "yes" : strerror(errno), allocs[f->alloc]);
+	mapwatch_free(events);
 	if (*f->degraded)
 		printf("degraded: %s\n", f->degraded);
 	probes_close(p);
