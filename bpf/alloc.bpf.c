@@ -118,7 +118,7 @@ static __always_inline void forget(struct task_struct *task, __u64 addr)
 
 	if (!addr)
 		return;
-	conn_key(&key, task, addr);
+	conn_key(&key, addr);
 	if (!bpf_map_lookup_elem(&followed, &key) || bpf_map_delete_elem(&followed, &key))
 		return;
 	ev = bpf_ringbuf_reserve(&rb, sizeof(*ev), 0);
@@ -186,7 +186,7 @@ static __always_inline void follow(struct alloc_sums *sums, struct task_struct *
 	if (!addr)
 		return;
 	forget(task, addr); /* it was freed where nobody looked, and is handed out again */
-	conn_key(&key, task, addr);
+	conn_key(&key, addr);
 	if (bpf_map_update_elem(&followed, &key, &value, BPF_ANY))
 		__sync_fetch_and_add(&sums->unfollowed, 1);
 	else if (is_self(task))

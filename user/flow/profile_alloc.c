@@ -96,7 +96,6 @@ void profile_alloc_sample(struct profile *p, const struct rec_sample *r)
 	s->alloc->bytes += bytes;
 	s->alloc->count += count;
 	a->open_all += bytes;
-	a->open_count += count;
 	if (!s->alloc->open) {
 		s->alloc->open = true;
 		s->alloc->next_open = p->open_stacks;
@@ -159,13 +158,12 @@ static void add_window(struct profile *p, struct allocator *a, const struct rec_
 	a->count += r->count;
 	a->unfollowed += r->unfollowed;
 	a->follows |= r->follows;
-	a->count_all += a->open_count;
 	for (int i = 0; i < OF_COUNT; i++) {
 		a->sum[i] += of[i];
 		for (int j = i; j < OF_COUNT; j++)
 			a->product[i][j] += of[i] * of[j];
 	}
-	a->open_all = a->open_count = 0;
+	a->open_all = 0;
 }
 
 void profile_push_alloc_window(struct profile *p, const struct rec_alloc_window *r)
@@ -291,10 +289,10 @@ struct alloc_estimate profile_alloc_of_stack(const struct profile *p, const stru
 	const struct alloc_sums *x = s->alloc;
 	struct basis b;
 
-	if (!a || !x || a->sum[OF_ALL] <= 0 || a->count_all <= 0 || !basis_of(a, &b))
+	if (!a || !x || a->sum[OF_ALL] <= 0 || x->sum <= 0 || !basis_of(a, &b))
 		return e;
 	e.bytes = b.scale * a->sum[OF_EXACT] * x->sum / a->sum[OF_ALL];
-	e.count = b.scale * (double)a->count * x->count_sum / a->count_all;
+	e.count = e.bytes * x->count_sum / x->sum;
 	e.error = error_of(a, &b, e.bytes, squares_of(a, &b, x));
 	if (x->followed_bytes > 0) {
 		e.kept_bytes = e.bytes * fmax(x->kept_bytes, 0) / x->followed_bytes;

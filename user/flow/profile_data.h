@@ -72,9 +72,8 @@ struct allocator {
 	uint32_t exec_id;
 	uint64_t windows, window_ns, count, unfollowed;
 	uint64_t since_cpu_ns, cpu_ns, all_traps_ns;
-	uint64_t traps_before_ns, last_traps_ns; /* of the programs before this one, and of this one */
-	double open_all, open_count;		 /* of the window that is open */
-	double count_all;
+	uint64_t traps_before_ns, last_traps_ns;	   /* of the programs before this one, and of this one */
+	double open_all;				   /* of the window that is open */
 	double sum[OF_COUNT], product[OF_COUNT][OF_COUNT]; /* product: [i][j] with i <= j */
 	bool follows;
 	UT_hash_handle hh;
