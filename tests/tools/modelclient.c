@@ -21,7 +21,7 @@
 #include "base/err.h"
 #include "base/json.h"
 
-#define THREADS_MAX 512
+#define THREADS_MAX 1024
 #define ANSWER_MAX  (256u << 20)
 #define HEADERS_MAX 32
 

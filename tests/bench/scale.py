@@ -1,0 +1,289 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What tracing costs beside other tools, and as there is more of it. scale.py --build DIR [--rounds N] [--out scale.json]
+
+Other tools: the ping-pong and bulk of bench.py with perfbpf, with the distribution's sslsniff-bpfcc and with bpftrace that only
+counts, each in every round, in random order; what each adds to a TLS call. More streams: the same number of events a second
+over 1 to 1,000 connections. More processes: a ping-pong, and perfbpf itself, while it traces up to 200 others as well. More
+events: how long a trace of 100,000 takes to write."""
+import argparse
+import glob
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import bench
+
+STREAMS = {1: (1, 4000), 10: (10, 400), 100: (100, 40), 1000: (1000, 8)}  # connections: milliseconds between events, events
+PROCESSES = (1, 10, 50, 200)
+WRITE_EVENTS = 100000
+
+
+# --- other tools ------------------------------------------------------------------------------------------------------------
+
+
+class NotReady(Exception):
+    """Why a tool does not run here."""
+
+
+class Other:
+    """A tool that is ready when it says so, and ends with SIGINT."""
+
+    def __init__(self, argv, ready, folder, env=None):
+        self.out = os.path.join(folder, "other")
+        with open(self.out, "w", encoding="utf-8") as out:
+            self.child = subprocess.Popen(argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+        deadline = time.monotonic() + 60
+        while ready not in self.said() and self.child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1)  # it says so before it has attached everything
+        if ready not in self.said() or self.child.poll() is not None:
+            self.stop()
+            raise NotReady(self.said().strip().split("\n")[-1])
+
+    def said(self):
+        with open(self.out, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def stop(self):
+        self.child.send_signal(signal.SIGINT)
+        try:
+            self.child.wait(20)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+
+
+def kernel_headers(folder):
+    """bcc compiles against them: those of the running kernel, or any of the distribution's (sslsniff needs no struct of it)."""
+    if os.path.exists("/sys/kernel/kheaders.tar.xz") or os.path.isdir(f"/lib/modules/{os.uname().release}/build"):
+        return {}
+    common = sorted(glob.glob("/usr/src/linux-headers-*-common"))
+    if not common:
+        return None
+    tree = os.path.join(folder, "headers")
+    os.makedirs(tree, exist_ok=True)
+    for part in (common[-1], common[-1].replace("-common", "-amd64")):
+        subprocess.run(["cp", "-rsf", part + "/.", tree], check=False, stderr=subprocess.DEVNULL)
+    makefile = os.path.join(tree, "Makefile")  # includes others by absolute paths
+    if os.path.lexists(makefile):
+        os.unlink(makefile)
+    return {"BCC_KERNEL_SOURCE": tree}
+
+
+def sslsniff(folder, pid):
+    """How to start it, or None and why it cannot run."""
+    program = shutil.which("sslsniff-bpfcc", path=os.environ["PATH"] + ":/usr/sbin")
+    env = kernel_headers(folder)
+    if not program or env is None:
+        return None, "is not installed" if not program else "finds no kernel headers"
+    copy = os.path.join(folder, "sslsniff.py")
+    with open(program, encoding="utf-8") as f:
+        text = f.read()
+    # min() of newer headers is no expression that it may use.
+    text = re.sub(r"(#include <linux/sched\.h>.*)", r"\1\n#undef min\n#define min(a, b) ((a) < (b) ? (a) : (b))", text, count=1)
+    with open(copy, "w", encoding="utf-8") as f:
+        f.write(text)
+    return lambda: Other(["/usr/bin/python3", "-u", copy, "-p", str(pid)], "COMM", folder, env), None
+
+
+def bpftrace(folder, path):
+    program = shutil.which("bpftrace")
+    if not program:
+        return None, "is not installed"
+    probes = ",".join(f"uprobe:{path}:{f},uretprobe:{path}:{f}" for f in ("SSL_read", "SSL_write"))
+    argv = [program, "-e", probes + ' { @ = count(); } BEGIN { printf("ready\\n"); }']
+    return lambda: Other(argv, "ready", folder), None
+
+
+def tools(peer, perfbpf, path, folder, rounds):
+    make = {"perfbpf": lambda: bench.Tracer(perfbpf, ["-p", str(peer.pid)], folder)}
+    missing = {}
+    for name, (maker, why) in {"sslsniff-bpfcc": sslsniff(folder, peer.pid), "bpftrace count": bpftrace(folder, path)}.items():
+        try:
+            if maker:
+                maker().stop()
+                make[name] = maker
+        except NotReady as error:
+            why = str(error)
+        if name not in make:
+            missing[name] = why
+    times = {state: {shape: [] for shape in bench.SHAPES} for state in ("untraced", *make)}
+    calls = {}
+    chooser = random.Random(5)
+    order = ["untraced", *make]
+    for _ in range(rounds):
+        chooser.shuffle(order)
+        for state in order:
+            tracer = make[state]() if state != "untraced" else None
+            for shape, (mode, size, count) in bench.SHAPES.items():
+                count //= 4  # the slowest takes long
+                peer.run(mode, size, count // 10)
+                us, n = peer.run(mode, size, count)
+                times[state][shape].append(us / count)
+                calls[shape] = n / count
+            if tracer:
+                tracer.stop()
+    rows = {}
+    for shape in bench.SHAPES:
+        base = times["untraced"][shape]
+        for state in make:
+            middle, low, high = bench.interval([(a - b) / calls[shape] for a, b in zip(times[state][shape], base)])
+            rows.setdefault(state, {})[shape] = {
+                **bench.ratio(times[state][shape], base),
+                "added_us_per_tls_call": round(middle, 3),
+                "added_us_95": [round(low, 3), round(high, 3)],
+            }
+    return {"rounds": rounds, "rows": rows, "missing": missing}
+
+
+# --- more of it -------------------------------------------------------------------------------------------------------------
+
+
+def streams(build, folder, rounds):
+    cert = os.path.join(folder, "cert.pem")
+    server = subprocess.Popen(
+        [os.path.join(build, "tests", "modelserver"), "--cert-out", cert], stdout=subprocess.PIPE, text=True
+    )
+    found = {n: [] for n in STREAMS}
+    try:
+        port = server.stdout.readline().split()[1]
+        for _ in range(rounds):
+            for n, (gap_ms, events) in STREAMS.items():
+                found[n].append(bench.stream(build, folder, cert, port, n, gap_ms, events))
+    finally:
+        server.kill()
+    return {
+        n: {
+            "events_per_s": round(statistics.median(r["events_per_s"] for r in runs), 1),
+            "cpu_us_an_event": round(statistics.median(r["cpu_us_an_event"] for r in runs), 2),
+            "cpu_us_an_event_range": [round(f(r["cpu_us_an_event"] for r in runs), 2) for f in (min, max)],
+            "rss_anon_kib": max(r["rss_anon_kib"] for r in runs),
+            "lost": [r["lost"] for r in runs if r["lost"]],
+        }
+        for n, runs in found.items()
+    }
+
+
+def processes(peer, perfbpf, folder, rounds):
+    """While perfbpf traces the peer and others that sleep: CPU time a ping-pong, against the same round without perfbpf."""
+    _, size, count = bench.SHAPES["ping 512 B"]
+    rows = {}
+    for n in PROCESSES:
+        sleepers = [subprocess.Popen(["sleep", "1000"]) for _ in range(n - 1)]
+        pids = ",".join(str(p) for p in (peer.pid, *(s.pid for s in sleepers)))
+        cost, base, attach, rss = [], [], [], []
+        for _ in range(rounds):
+            for values, traced in ((base, False), (cost, True)):
+                tracer = bench.Tracer(perfbpf, ["-p", pids], folder) if traced else None
+                peer.run("ping", size, count // 10)
+                before = peer.cpu_ns()
+                peer.run("ping", size, count)
+                values.append((peer.cpu_ns() - before) / count)
+                if tracer:
+                    attach.append(tracer.attach_ms)
+                    rss.append(tracer.status("RssAnon"))
+                    tracer.stop()
+        for s in sleepers:
+            s.kill()
+            s.wait()
+        rows[n] = {
+            **bench.ratio(cost, base),
+            "attach_ms": round(statistics.median(attach), 1),
+            "rss_anon_kib": statistics.median(rss),
+        }
+    return rows
+
+
+def writing(build, folder, rounds):
+    """A capture of a day with many calls, replayed with and without a trace file."""
+    capture = os.path.join(folder, "many.cap")
+    with open(capture, "wb") as out:
+        subprocess.run(
+            [os.path.join(build, "tests", "daycap"), str(WRITE_EVENTS // 4), "2"], check=True, stdout=out, stderr=subprocess.DEVNULL
+        )
+    perfbpf, trace = os.path.join(build, "perfbpf"), os.path.join(folder, "many.json")
+    took, events = [], 0
+    for _ in range(rounds):
+        seconds = []
+        for options in ([], ["-o", trace]):
+            begin = time.monotonic()
+            subprocess.run(
+                [perfbpf, "replay", capture, "-q", "--max-events", str(WRITE_EVENTS), *options], check=True, stderr=subprocess.DEVNULL
+            )
+            seconds.append(time.monotonic() - begin)
+        took.append(seconds[1] - seconds[0])
+        with open(trace, encoding="utf-8") as f:
+            events = len(json.load(f)["traceEvents"])
+    return {
+        "events": events,
+        "bytes": os.path.getsize(trace),
+        "write_s": round(statistics.median(took), 3),
+        "write_s_range": [round(min(took), 3), round(max(took), 3)],
+    }
+
+
+def table(report):
+    print("added to a TLS call, us                " + "".join(f"{shape:>32}" for shape in bench.SHAPES))
+    for tool, shapes in report["tools"]["rows"].items():
+        cells = [
+            f"{r['added_us_per_tls_call']:.2f} ({r['added_us_95'][0]:.2f}..{r['added_us_95'][1]:.2f}), {r['ratio']:.3f}"
+            for r in shapes.values()
+        ]
+        print(f"  {tool:36} " + "".join(f"{cell:>32}" for cell in cells))
+    for tool, why in report["tools"]["missing"].items():
+        print(f"  {tool}: {why}")
+    for n, r in report["streams"].items():
+        low, high = r["cpu_us_an_event_range"]
+        print(f"{n:5} streams: {r['cpu_us_an_event']:.1f} us an event ({low:.1f}..{high:.1f}), {r['rss_anon_kib'] / 1024:.1f} MiB anonymous")
+    for n, r in report["processes"].items():
+        low, high = r["ratio_95"]
+        print(f"{n:5} processes: {r['ratio']:.3f} ({low:.3f}..{high:.3f}), attached in {r['attach_ms']:.0f} ms, {r['rss_anon_kib'] / 1024:.1f} MiB anonymous")
+    w = report["writing"]
+    print(f"{w['events']} trace events: {w['write_s']:.2f} s ({w['write_s_range'][0]:.2f}..{w['write_s_range'][1]:.2f}), {w['bytes'] / 2**20:.0f} MiB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", default="scale.json")
+    args = parser.parse_args()
+    if os.geteuid():
+        sys.exit("scale: tracing needs root; run 'sudo make bench'")
+    perfbpf, tlsbench = (os.path.join(args.build, p) for p in ("perfbpf", "tests/tlsbench"))
+    server = subprocess.Popen([tlsbench, "server"], stdout=subprocess.PIPE, text=True)
+    peer = None
+    try:
+        with tempfile.TemporaryDirectory(prefix="perfbpf-scale.") as folder:
+            peer = bench.Peer(tlsbench, server.stdout.readline().split()[1], False)
+            path, _, _ = bench.sites(perfbpf, peer.pid)
+            report = {
+                "kernel": os.uname().release,
+                "cpus": os.cpu_count(),
+                "load": os.getloadavg()[0],
+                "tools": tools(peer, perfbpf, path, folder, args.rounds),
+                "streams": streams(args.build, folder, args.rounds),
+                "processes": processes(peer, perfbpf, folder, args.rounds),
+                "writing": writing(args.build, folder, args.rounds),
+            }
+    finally:
+        if peer:
+            peer.child.kill()
+        server.kill()
+    with open(args.out, "w", encoding="utf-8") as f:
+        json.dump(report, f, indent=1)
+        f.write("\n")
+    table(report)
+
+
+if __name__ == "__main__":
+    main()
