@@ -416,10 +416,8 @@ format: ## clang-format everything
 bench: all tools ## the benchmarks, as ratios, with spread (root)
 	$(Q)$(AS_ROOT) $(PYTHON) tests/bench/bench.py --build $(O)
 	$(Q)$(AS_ROOT) $(PYTHON) tests/bench/axes.py --build $(O)
+	$(Q)$(AS_ROOT) $(PYTHON) tests/bench/scale.py --build $(O)
 	$(Q)$(AS_ROOT) $(PYTHON) tests/bench/replay.py $(O)
-	$(Q)$(PYTHON) tests/bench/bench.py --build $(O)
-	$(Q)$(PYTHON) tests/bench/scale.py --build $(O)
-	$(Q)$(PYTHON) tests/bench/replay.py $(O)
 
 man: $(O)/perfbpf.8
 $(O)/perfbpf.8: doc/perfbpf.8.md
