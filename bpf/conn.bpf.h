@@ -24,10 +24,9 @@ static __always_inline __u32 role_dir(__u32 role)
 /* Of an object of the current process. */
 static __always_inline void conn_key(struct conn_map_key *key, __u64 obj)
 {
+	__builtin_memset(key, 0, sizeof(*key)); /* older verifiers want it */
+	own_key(key);
 	key->obj = obj;
-	key->start_ns = own_start_ns();
-	key->tgid = bpf_get_current_pid_tgid() >> 32;
-	key->exec_id = own_exec_id();
 }
 
 static __always_inline void conn_fill(struct ev_conn *c, const struct conn_map_key *key, __u32 gen)

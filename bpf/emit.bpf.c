@@ -76,6 +76,18 @@ static __always_inline struct task_struct *own_leader(void)
 	return task->group_leader;
 }
 
+int own_key(struct conn_map_key *key)
+{
+	struct task_struct *leader = own_leader();
+
+	if (!key)
+		return 0;
+	key->start_ns = leader->start_boottime;
+	key->exec_id = leader->self_exec_id;
+	key->tgid = leader->tgid;
+	return 0;
+}
+
 __u64 own_start_ns(void)
 {
 	return own_leader()->start_boottime;
