@@ -98,6 +98,15 @@ def threaded(concurrency):
     assert by_thread == +asked, (by_thread, asked)
 
 
+@cases([("perf", "--attach=perf"), ("no dynptr", "--no-dynptr"), ("no sock_send_length", "--no-sock-length")])
+def degraded(option):
+    """a threaded service, as on an older kernel"""
+    service = Service(model=False)
+    perfbpf = run(service, 4, option, names=("health", "nplus1", "large"))
+    check_served(service, perfbpf)
+    check_nothing_lost(perfbpf)
+
+
 @case
 def children():
     """the thread that started a process is known"""
@@ -147,6 +156,22 @@ def http2():
     check_nothing_lost(perfbpf)
     check_nothing_lost(client)
     check_served(service, perfbpf, "http/2", threads=False)
+
+
+@case
+def everybody():
+    """-a: a service that calls no model is shown for its requests"""
+    service = Service(model=False)
+    perfbpf = Perfbpf("--http", "-a")
+    drive(service, ("health",), COUNT, 1)
+    e2e.until(lambda: len([r for r in perfbpf.http() if r["pid"] == service.pid]) >= COUNT, 10, "its requests are recorded")
+    service.end()
+    assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
+    served = [r for r in perfbpf.http() if r["pid"] == service.pid]
+    assert [(r["side"], r["route"], r["complete"]) for r in served] == [("server", "/health/:id", True)] * COUNT, served
+    slices = [e for e in perfbpf.trace()["traceEvents"] if e["ph"] == "X" and e.get("cat") == "http" and e["pid"] == service.pid]
+    assert len(slices) == COUNT, slices
+    assert "HTTP requests served" in perfbpf.err(), perfbpf.err()
 
 
 @case

@@ -821,6 +821,57 @@ def db_redis():
     return c
 
 
+def http_called():
+    c = Case("HTTP requests beside a model's call: routes, GraphQL, what was left out, and one that nobody answered")
+    c.object("ssl_new", 0)
+    c.send(10, request("/users/42.json?key=VALUE&op=Show", method="GET", host="api.test"), call_ms=9)
+    c.receive(20, head(content_length=5) + b"he")
+    c.receive(25, b"llo")
+    simple_stream(c, 100, "one two three")
+    c.send(400, request("/graphql", {"query": "query Feed($x: Int) { a }", "variables": {"x": "VALUE"}}, host="api.test"))
+    c.receive(420, head("201 Created", transfer_encoding="chunked") + chunk(b"{}"))
+    c.receive(430, LAST)
+    c.send(500, request("/o/6ba7b810-9dad-11d1-80b4-00c04fd430c8", method="GET", host="api.test"))
+    c.other("exit", 600, code=0, signal=9)
+    expect_simple(c, 100, "one two three")
+    common = {"side": "client", "protocol": "http/1.1", "host": "api.test", "lossy": False, "mid_attach": False}
+    c.more["http"] = [
+        dict(common, method="GET", path="/users/42.json?key=*&op=*", route="/users/:id.json", operation="Show", status=200,
+             start_ms=9, ttfb_ms=11, dur_ms=16, request_bytes=65, response_bytes=43, complete=True, end_reason=None, tid=700),
+        dict(common, method="POST", path="/graphql", route="/graphql", operation="Feed", status=201, start_ms=400, ttfb_ms=20,
+             dur_ms=30, complete=True),
+        dict(common, method="GET", route="/o/:id", operation=None, status=None, start_ms=500, ttfb_ms=None, dur_ms=100,
+             response_bytes=None, complete=False, end_reason="process_exit", response_tid=None),
+    ]
+    return c
+
+
+def http_served():
+    c = Case("HTTP requests that are served, a model's call too: from the read's return to the write's; a lost piece; a client that goes")
+    c.object("ssl_new", 0)
+    c.receive(50, request("/users/42", method="GET", host="me"), call_ms=1)
+    c.send(60, head(content_length=2) + b"ok", call_ms=59)
+    c.receive(100, request(host="me"), call_ms=61)
+    c.send(120, stream_head() + chunk(message_start() + block_start() + text_delta("hi")))
+    c.send(140, chunk(message_end(2)) + LAST)
+    c.receive(200, request("/a/b?op=42", method="GET", host="me"), call_ms=150)
+    c.send(210, head("500 No", content_length=4))
+    c.send(214, b"l")
+    c.send(215, b"os", lost=True)
+    c.send(216, b"t")
+    c.receive(300, request("/large", method="GET", host="me"), call_ms=290)
+    c.other("exit", 400, code=0, signal=0)
+    common = {"side": "server", "protocol": "http/1.1", "host": "me", "mid_attach": False}
+    c.more["http"] = [
+        dict(common, path="/users/42", route="/users/:id", status=200, start_ms=50, ttfb_ms=10, dur_ms=10, complete=True, lossy=False),
+        dict(common, method="POST", path="/v1/messages", status=200, start_ms=100, ttfb_ms=20, dur_ms=40, complete=True),
+        dict(common, path="/a/b?op=42", route="/a/b", operation=None, status=500, start_ms=200, ttfb_ms=10, complete=False,
+             end_reason="capture_loss", lossy=True, response_bytes=None),
+        dict(common, path="/large", status=None, start_ms=300, dur_ms=100, complete=False, end_reason="process_exit"),
+    ]
+    return c
+
+
 ALL = {
     "keepalive-two-calls": keepalive_two_calls, "send-in-pieces": send_in_pieces, "lost-chunk": lost_chunk,
     "two-lost-in-a-row": two_lost_in_a_row, "reordered": reordered, "late-delivery": late_delivery,
@@ -834,6 +885,7 @@ ALL = {
     "mcp-http": mcp_http, "long-pings": long_pings, "silent-too-long": silent_too_long,
     "running-counts": running_counts, "large-last-event": large_last_event,
     "db-postgres": db_postgres, "db-mariadb": db_mariadb, "db-redis": db_redis,
+    "http-called": http_called, "http-served": http_served,
 }
 
 

@@ -10,6 +10,7 @@ A case is a folder with events.jsonl (see tests/tools/jsonl2cap.c) and expected.
   group      the calls are attempts of one logical call: attempts, retry_wait_ms, ttft_from_first_attempt_ms
   counters   of metadata.lost of the trace
   db         records of database commands in order of start (then replay gets --db); likewise
+  http       records of HTTP requests that are no calls in order of start (then replay gets --http); likewise
   mcp        slices of MCP requests in order of start, each as its name, start_ms, dur_ms and args; likewise
   sweep      the answer cut in two at every offset must give the same calls, times aside
 Cases without loss, truncation or disorder also run with every event split into single bytes, and with neighbours of equal
@@ -30,6 +31,7 @@ import tracecheck  # noqa: E402
 SPLIT_MAX = 400000  # bytes of a case: beyond it single bytes only take long
 SWEEP_MAX = 3000
 NOT_COMPARED = ("optional",)
+OTHERS = {"db": "database command", "http": "HTTP request"}  # records that an option asks for
 
 
 class Case:
@@ -64,7 +66,7 @@ def by_start(records, kind):
 
 
 def replay(build, events, trace_wanted, options=()):
-    """The call records, by start; those of database commands; and the trace, or None."""
+    """The call records, by start; the others, by kind; and the trace, or None."""
     text = "".join(json.dumps(e, separators=(",", ":")) + "\n" for e in events).encode()
     with tempfile.TemporaryDirectory() as work:
         capture, trace = os.path.join(work, "x.cap"), os.path.join(work, "trace.json")
@@ -81,7 +83,7 @@ def replay(build, events, trace_wanted, options=()):
                 raise Failure("trace file: " + "; ".join(problems[:5]))
             loaded = json.loads(raw)
     records = [json.loads(line) for line in out.decode("utf-8").splitlines() if line.strip()]
-    return by_start(records, "call"), by_start(records, "db"), loaded
+    return by_start(records, "call"), {kind: by_start(records, kind) for kind in OTHERS}, loaded
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
@@ -181,22 +183,24 @@ def check_mcp(want, trace, out):
             compare(v, h.get(k), k, "MCP request %d: %s" % (i, k), out)
 
 
-def check_db(want, have, out):
-    if len(want) != len(have):
-        out.append("want %d database commands, have %d: %s" % (len(want), len(have), [r["shape"] for r in have]))
-    for i, (w, h) in enumerate(zip(want, have)):
-        for k, v in w.items():
-            compare(v, h.get(k), k, "database command %d: %s" % (i, k), out)
+def check_others(case, records, out, times=True):
+    for kind, title in OTHERS.items():
+        want, have = case.expected.get(kind, []), records[kind]
+        if len(want) != len(have):
+            out.append("want %d of %s, have %d: %s" % (len(want), title, len(have), [r.get("shape") or r.get("path") for r in have]))
+        for i, (w, h) in enumerate(zip(want, have)):
+            for k, v in w.items():
+                compare(v, h.get(k), k, "%s %d: %s" % (title, i, k), out, times)
 
 
 def options_of(case):
-    return ["--db"] if "db" in case.expected else []
+    return ["--" + kind for kind in OTHERS if kind in case.expected]
 
 
 def check_whole(case, build):
-    calls, commands, trace = replay(build, case.events, True, options_of(case))
+    calls, others, trace = replay(build, case.events, True, options_of(case))
     out = match_calls(case.expected.get("calls", []), calls)
-    check_db(case.expected.get("db", []), commands, out)
+    check_others(case, others, out)
     check_sanity(calls, out)
     if "group" in case.expected:
         check_group(case.expected["group"], calls, out)
@@ -289,9 +293,9 @@ def sweeps(events):
 
 
 def check_variant(case, build, events, times=True):
-    calls, commands, trace = replay(build, events, "mcp" in case.expected, options_of(case))
+    calls, others, trace = replay(build, events, "mcp" in case.expected, options_of(case))
     out = match_calls(case.expected.get("calls", []), calls, times)
-    check_db(case.expected.get("db", []), commands, out)
+    check_others(case, others, out, times)
     check_sanity(calls, out)
     if trace:
         check_mcp(case.expected["mcp"], trace, out)
@@ -362,7 +366,7 @@ def main():
         title = "%s %s" % (case.id, case.expected.get("title", ""))
         if case.id in skip:
             print("ok %s # SKIP not built yet" % title)
-        elif "calls" not in case.expected and "db" not in case.expected:
+        elif not any(kind in case.expected for kind in ("calls", *OTHERS)):
             print("ok %s # SKIP expects no model calls" % title)
         else:
             for name, check in variants(case):
