@@ -45,11 +45,10 @@ int report_run(const struct options *o)
 	if (!r)
 		return 1;
 	buf_init(&out, 0); /* bounded by what is kept of the trace */
-	if (o->folded)
-		err = report_folded(r, view.by, &out);
-	else
-		err = report_render(r, &view, &out);
-	err = print(&out, err);
+	err = o->folded ? report_folded(r, view.by, &out) : report_render(r, &view, &out);
+	if (err == -ENODATA)
+		log_error("%s: this trace was taken without %s", o->traces[0], report_no_samples(r, view.by));
+	err = err == -ENODATA ? 1 : print(&out, err);
 	buf_release(&out);
 	report_free(r);
 	return err;

@@ -263,6 +263,37 @@ static void late_samples(void **state)
 	assert_late(TIMED("", "]}},\"metadata\":"), 852, (struct report_view){.by = REPORT_FUNCTION}, unknown);
 }
 
+static void folded(void **state)
+{
+	struct report *r = report_of(WHOLE);
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(report_folded(r, REPORT_ALL, &out), 0);
+	assert_string_equal(buf_cstr(&out),
+			    "prog;main [prog];hot [prog] 40000000\nprog;[broken stack];[libc.so.6] 60000000\n");
+	buf_clear(&out);
+	assert_int_equal(report_folded(r, REPORT_WAIT, &out), 0);
+	assert_string_equal(buf_cstr(&out), "prog;[futex];main [prog];do_futex [kernel] 5000000\n");
+	report_free(r);
+	r = report_of(BEGIN OTHERS "],\"metadata\":{}}\n");
+	assert_int_equal(report_folded(r, REPORT_WAIT, &out), -ENODATA);
+	assert_string_equal(report_no_samples(r, REPORT_WAIT), "--off-cpu");
+	report_free(r);
+	r = report_new(); /* what ran before is not there, not even as nothing */
+	report_since(r, 852);
+	assert_int_equal(read_text(r, TIMED("", TIMELINE), strlen(TIMED("", TIMELINE))), 0);
+	buf_clear(&out);
+	assert_int_equal(report_folded(r, REPORT_WAIT, &out), 0);
+	assert_string_equal(buf_cstr(&out), "prog;[futex];hot [prog] 3000000\n");
+	buf_clear(&out);
+	assert_int_equal(report_folded(r, REPORT_ALL, &out), 0);
+	assert_string_equal(buf_cstr(&out), "prog;hot [prog] 1000000\nprog;[broken stack];[stack not kept] 1000000\n");
+	buf_release(&out);
+	report_free(r);
+}
+
 static void hostile_times(void **state)
 {
 	static const char *const rows[] = {"[1,2]",	  "[1,2,3]",	 "[1,2,0.5]", "[-1,2,0]", "[1,-2,0]",
@@ -304,23 +335,6 @@ static void many_calls(void **state)
 	assert_non_null(strstr(buf_cstr(&out), "and 65533 more"));
 	assert_non_null(strstr(buf_cstr(&out), "m, [3]: status 529\n"));
 	assert_non_null(strstr(buf_cstr(&out), "  1m40s   0.00ms "));
-	buf_release(&out);
-	report_free(r);
-}
-
-static void folded(void **state)
-{
-	struct report *r = report_of(WHOLE);
-	struct buf out;
-
-	(void)state;
-	buf_init(&out, 0);
-	assert_int_equal(report_folded(r, REPORT_ALL, &out), 0);
-	assert_string_equal(buf_cstr(&out),
-			    "prog;main [prog];hot [prog] 40000000\nprog;[broken stack];[libc.so.6] 60000000\n");
-	buf_clear(&out);
-	assert_int_equal(report_folded(r, REPORT_WAIT, &out), 0);
-	assert_string_equal(buf_cstr(&out), "prog;[futex];main [prog];do_futex [kernel] 5000000\n");
 	buf_release(&out);
 	report_free(r);
 }

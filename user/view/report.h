@@ -88,8 +88,10 @@ struct report_view {
 /* Each: 0, or -errno of the buffer, -ENOMEM. Text is fit for a terminal. */
 int report_render(const struct report *r, const struct report_view *v, struct buf *out);
 /* Input of flame graphs: "process;outermost;…;innermost NS" a line; of what waited (WAIT, WAIT_STACK), of memory
- * (ALLOC, FAULT: bytes), else of what ran. */
+ * (ALLOC, FAULT: bytes), else of what ran. -ENODATA: the trace has no such samples, see report_no_samples(). */
 int report_folded(const struct report *r, enum report_by by, struct buf *out);
+/* What the trace was taken without: static text; NULL: nothing. */
+const char *report_no_samples(const struct report *r, enum report_by by);
 
 /* Two traces, side by side. -EINVAL: their knobs differ, *why says which. *regressed: something is worse by more than
  * fail_percent (negative: never), and not by chance. */

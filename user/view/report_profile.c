@@ -187,7 +187,7 @@ static struct report_entry *list_stacks(const struct report_context *c, size_t *
 	for (size_t i = 0; e && i < c->sums.joined_count; i++) {
 		const struct report_stack *s = &c->sums.joined[i];
 
-		if (is_wait(c) ? s->kind > KIND_QUEUE : s->kind == KIND_CPU)
+		if ((is_wait(c) ? s->kind > KIND_QUEUE : s->kind == KIND_CPU) && s->ns > 0)
 			e[(*count)++] = (struct report_entry){s->ns, i};
 	}
 	return e;
@@ -353,13 +353,16 @@ static int put_folded(struct buf *out, const char *name)
 	return buf_puts(out, safe);
 }
 
-/* before: what stands between the process and its outermost function; "": nothing. */
+/* before: what stands between the process and its outermost function; "": nothing. What weighs nothing is left out. */
 static int put_folded_stack(const struct report *r, const struct report_stack *s, const char *before, double weight,
 			    struct buf *out)
 {
 	char name[REPORT_NAME_BYTES];
-	int err = put_folded(out, r->threads[s->thread].process);
+	int err;
 
+	if (!(weight > 0))
+		return 0;
+	err = put_folded(out, r->threads[s->thread].process);
 	if (!err && *before)
 		err = buf_printf(out, ";[%s]", before);
 	if (!err && s->broken)
@@ -384,12 +387,29 @@ static int folded_memory(const struct report *r, bool faults, struct buf *out)
 	return err;
 }
 
+static bool is_of_waits(enum report_by by)
+{
+	return by == REPORT_WAIT || by == REPORT_WAIT_STACK;
+}
+
+static bool is_of_memory(enum report_by by)
+{
+	return by == REPORT_ALLOC || by == REPORT_FAULT;
+}
+
+const char *report_no_samples(const struct report *r, enum report_by by)
+{
+	return report_axes[is_of_waits(by) || is_of_memory(by) ? by : REPORT_FUNCTION]->missing(r);
+}
+
 int report_folded(const struct report *r, enum report_by by, struct buf *out)
 {
-	bool wait = by == REPORT_WAIT || by == REPORT_WAIT_STACK;
+	bool wait = is_of_waits(by);
 	int err = 0;
 
-	if (by == REPORT_ALLOC || by == REPORT_FAULT)
+	if (report_no_samples(r, by))
+		return -ENODATA;
+	if (is_of_memory(by))
 		return folded_memory(r, by == REPORT_FAULT, out);
 	for (size_t i = 0; i < r->stack_count && !err; i++) {
 		const struct report_stack *s = &r->stacks[i];
