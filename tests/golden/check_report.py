@@ -35,7 +35,7 @@ def words(perfbpf):
 
 
 # Beside names with a unit: counts.
-COUNTS = ("count", "errors", "calls", "samples", "tokens", "lost", "status", "pid", "_id", "format", "charged", "partial", "refused", "dropped")
+COUNTS = ("count", "errors", "calls", "samples", "tokens", "lost", "status", "pid", "_id", "format", "charged", "partial", "refused", "clouded", "dropped")
 UNITS = ("ms", "share", "bytes", "tok_s", "per_s")
 
 

@@ -96,6 +96,7 @@ static void by_thread(void **unused)
 	assert_ms(g[1].in_proc_ns, 10);
 	assert_ms(g[1].overlap_ns, 10);
 	assert_int_equal(g[0].refused + g[1].refused, 0);
+	assert_int_equal(g[0].clouded + g[1].clouded, 2);
 	assert_int_equal(ops_totals(r.o, OP_REQUEST)->by_thread, 4);
 	assert_int_equal(ops_totals(r.o, OP_REQUEST)->by_time, 1);
 	assert_int_equal(ops_totals(r.o, OP_REQUEST)->unclear, 1);
@@ -173,6 +174,53 @@ static void partial(void **unused)
 	assert_int_equal(g->refused, 1);
 	assert_ms(g->told_ns, 20);
 	assert_ms(g->kinds[OP_DB].union_ns, 10);
+	ops_free(r.o);
+}
+
+static void turn(struct rig *r, unsigned from, unsigned to)
+{
+	assert_int_equal(ops_push_operation(r->o, &(struct op_operation){.begin_ns = from * MS,
+									 .end_ns = to * MS,
+									 .pid = 1,
+									 .lane = 1,
+									 .name = 9,
+									 .family = OP_TURN}),
+			 0);
+}
+
+/* A turn that is alone among turns, while requests are served: only what one request is about may be its own. */
+static void other_families(void **unused)
+{
+	struct rig r = rig_new();
+	const struct op_group *g;
+
+	(void)unused;
+	ops_states(r.o, true, true, 0);
+	request(&r, 1, 11, 0, 100); /* around the first one */
+	turn(&r, 10, 60);
+	call(&r, OP_DB, 5, 11, 20, 30);
+	state(&r, OP_CPU, 11, 15, 15);
+	request(&r, 1, 11, 200, 300); /* beside the second one */
+	request(&r, 1, 12, 210, 310);
+	turn(&r, 250, 280);
+	call(&r, OP_DB, 5, 11, 255, 260);
+	state(&r, OP_CPU, 11, 270, 270);
+	turn(&r, 390, 410); /* more than the third one */
+	request(&r, 1, 11, 400, 500);
+	call(&r, OP_DB, 5, 13, 405, 407); /* of a thread that serves nobody */
+	g = solve(&r, 2);
+	assert_int_equal(g[0].family, OP_REQUEST);
+	assert_int_equal(g[0].kinds[OP_DB].count, 3);
+	assert_int_equal(g[0].refused, 0);
+	assert_int_equal(g[0].clouded, 0);
+	assert_int_equal(ops_totals(r.o, OP_REQUEST)->by_thread, 2);
+	assert_int_equal(ops_totals(r.o, OP_REQUEST)->by_time, 1);
+	assert_int_equal(g[1].family, OP_TURN);
+	assert_int_equal(g[1].kinds[OP_DB].count, 1);
+	assert_int_equal(g[1].clouded, 2);
+	assert_int_equal(g[1].samples, 1);
+	assert_int_equal(ops_totals(r.o, OP_TURN)->by_time, 1);
+	assert_int_equal(ops_totals(r.o, OP_TURN)->unclear, 2);
 	ops_free(r.o);
 }
 
@@ -424,7 +472,7 @@ static void assert_sound(const struct ops *o, const struct pushed *p)
 	for (size_t i = 0; i < count; i++, g++) {
 		double sum = g->in_proc_ns - g->overlap_ns, states = 0;
 
-		assert_true(g->refused <= g->calls);
+		assert_true(g->refused + g->clouded <= g->calls);
 		assert_true(g->told_ns <= g->wall_ns);
 		assert_true(g->refused || g->told_ns == g->wall_ns);
 		assert_true(g->p50_ns <= g->p95_ns && g->p95_ns <= g->p99_ns && g->p99_ns <= g->max_ns);
@@ -560,10 +608,19 @@ static void no_memory(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(by_thread), cmocka_unit_test(refused), cmocka_unit_test(threads_that_move),
-		cmocka_unit_test(partial),   cmocka_unit_test(lanes),	cmocka_unit_test(twins),
-		cmocka_unit_test(children),  cmocka_unit_test(repeats), cmocka_unit_test(in_proc),
-		cmocka_unit_test(anything),  cmocka_unit_test(bounded), cmocka_unit_test(no_worse_than_n_log_n),
+		cmocka_unit_test(by_thread),
+		cmocka_unit_test(refused),
+		cmocka_unit_test(threads_that_move),
+		cmocka_unit_test(partial),
+		cmocka_unit_test(lanes),
+		cmocka_unit_test(other_families),
+		cmocka_unit_test(twins),
+		cmocka_unit_test(children),
+		cmocka_unit_test(repeats),
+		cmocka_unit_test(in_proc),
+		cmocka_unit_test(anything),
+		cmocka_unit_test(bounded),
+		cmocka_unit_test(no_worse_than_n_log_n),
 		cmocka_unit_test(no_memory),
 	};
 

@@ -227,13 +227,14 @@ static void chosen(void **state)
 		"functions of the most expensive operation: GET /users/:id @ api\n"
 		"      self share    total share\n"
 		"    20.0ms  100%   20.0ms  100%  hot [api]\n");
-	assert_render(trace_of(false, false, true), "Task", 0, (struct report_view){.by = REPORT_OP},
-		      "operations\n" COLUMNS
-		      "       1       0    500ms    500ms    500ms    500ms     40%  tool: Task @ Claude Code\n"
-		      "          calls: model 60% (1 calls, 300ms)\n"
-		      "          in-proc 40%\n"
-		      "  calls of what --op names: told by thread 0, by agent 0, by time 1; may be of several, charged "
-		      "to none: 0\n");
+	assert_render(
+		trace_of(false, false, true), "Task", 0, (struct report_view){.by = REPORT_OP},
+		"operations\n" COLUMNS
+		"       1       0    500ms    500ms    500ms    500ms    100%  tool: Task @ Claude Code\n"
+		"          in-proc 100%\n"
+		"          1 of them may have made more calls, which are charged to none: in-proc is at most that\n"
+		"  calls of what --op names: told by thread 0, by agent 0, by time 0; may be of several, charged to "
+		"none: 1\n");
 	assert_render(
 		trace_of(false, false, true), NULL, 800, (struct report_view){.by = REPORT_OP},
 		"operations\n" COLUMNS

@@ -183,6 +183,12 @@ static int more(const struct report_context *c, size_t at, struct buf *out)
 		if (!err)
 			err = put_patterns(c, g, out);
 	}
+	if (!err && g->clouded)
+		err = buf_printf(
+			out,
+			"          %s of them may have made more calls, which are charged to none: in-proc is at "
+			"most that\n",
+			COUNT(g->clouded));
 	if (!err && g->refused)
 		err = buf_printf(out,
 				 "          %s of %s overlapped others, and nobody can tell whose time it was: not in "
@@ -296,13 +302,14 @@ static void json_in_proc(struct json *j, const struct report *r, const struct op
 	put_ms(j, "run_queue_ms", s.queue_ns);
 	put_ms(j, "not_seen_ms", s.rest_ns);
 	json_uint(j, "samples", g->samples);
+	json_uint(j, "clouded", g->clouded);
 }
 
 /* Where all were refused. */
 static void json_untold(struct json *j)
 {
 	static const char *const keys[] = {"downstream",   "overlap_ms",  "in_proc_ms", "on_cpu_ms", "blocked_ms",
-					   "run_queue_ms", "not_seen_ms", "samples",	"n_plus_1"};
+					   "run_queue_ms", "not_seen_ms", "samples",	"clouded",   "n_plus_1"};
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		json_null(j, keys[i]);

@@ -6,8 +6,8 @@
  * Operations: what a process was asked for, and where the time of each went. Given are the operations, the calls that
  * left the process meanwhile, and what its threads did (samples of a processor, waits). A call is charged to the
  * operation whose thread made it, where the process works so; else to the one whose lane it is on; else to the only
- * one that was going on. Operations that overlap and cannot be told apart have durations and nothing else: no number
- * is made up for them.
+ * one that was going on; to a turn only where no request is served but one that it is a part of. Operations that
+ * overlap and cannot be told apart have durations and nothing else: no number is made up for them.
  *
  * Threads prove something only in a process none of whose threads had two operations at a time, and none of whose
  * answers left on another thread than the request came in on: event loops and runtimes that move work between threads
@@ -83,6 +83,7 @@ struct op_group {
 	double wall_ns;				 /* of all calls, each by itself */
 	uint64_t p50_ns, p95_ns, p99_ns, max_ns; /* of all calls */
 	double told_ns;				 /* wall time of calls - refused */
+	uint64_t clouded; /* of those told apart: calls that may be theirs are charged to none, see op_totals.unclear */
 	struct op_usage kinds[OP_KINDS];
 	double overlap_ns; /* sum of union_ns of kinds + in_proc_ns - told_ns: several kinds at a time */
 	double in_proc_ns; /* that no call explains */

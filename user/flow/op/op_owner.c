@@ -13,7 +13,9 @@ struct owners {
 	struct op_index by[BYS];
 	struct op_process *processes; /* by pid */
 	size_t process_count;
-	bool *beside[BYS]; /* by operation: another one was going on there */
+	bool *beside[BYS];		     /* by operation: another one was going on there */
+	struct op_index others[OP_FAMILIES]; /* by process: what these may be a part of */
+	struct op_index unclear;	     /* calls, by process */
 };
 
 /* --- an index ---------------------------------------------------------------------------------------------------- */
@@ -34,15 +36,15 @@ static int compare_entries(const void *a, const void *b)
 	return x->op < y->op ? -1 : x->op > y->op;
 }
 
-static void set_ends(const struct owners *w, struct op_index *index)
+static void sort_entries(struct op_index *index)
 {
+	qsort(index->e, index->count, sizeof(*index->e), compare_entries);
 	for (size_t i = 0; i < index->count; i++) {
 		struct op_entry *e = &index->e[i];
 		const struct op_entry *before = i && e[-1].key == e->key ? e - 1 : NULL;
-		uint64_t end = w->o->operations[e->op].is.end_ns;
+		uint64_t end = e->last_end_ns;
 
 		e->last = e->op;
-		e->last_end_ns = end;
 		e->next_end_ns = before ? before->last_end_ns : 0;
 		if (before && before->last_end_ns >= end) {
 			e->last = before->last;
@@ -52,24 +54,22 @@ static void set_ends(const struct owners *w, struct op_index *index)
 	}
 }
 
-static int index_build(struct owners *w, int by)
+static int index_build(const struct ops *o, struct op_index *index, enum op_family family, int by)
 {
-	struct op_index *index = &w->by[by];
-	const struct ops *o = w->o;
-
 	index->e = calloc(o->operation_count + 1, sizeof(*index->e));
 	if (!index->e)
 		return -ENOMEM;
 	for (size_t i = 0; i < o->operation_count; i++) {
 		const struct op_operation *p = &o->operations[i].is;
 
-		if (p->family != w->family || (by == BY_THREAD && !p->tid) || (by == BY_LANE && !p->lane))
+		if (p->family != family || (by == BY_THREAD && !p->tid) || (by == BY_LANE && !p->lane))
 			continue;
-		index->e[index->count++] = (struct op_entry){
-			.key = key_of(by, p->pid, p->tid, p->lane), .begin_ns = p->begin_ns, .op = (uint32_t)i};
+		index->e[index->count++] = (struct op_entry){.key = key_of(by, p->pid, p->tid, p->lane),
+							     .begin_ns = p->begin_ns,
+							     .last_end_ns = p->end_ns,
+							     .op = (uint32_t)i};
 	}
-	qsort(index->e, index->count, sizeof(*index->e), compare_entries);
-	set_ends(w, index);
+	sort_entries(index);
 	return 0;
 }
 
@@ -176,6 +176,33 @@ static int find_processes(struct owners *w)
 	return 0;
 }
 
+static bool contains(const struct op_operation *a, const struct op_operation *b)
+{
+	return a->begin_ns <= b->begin_ns && a->end_ns >= b->end_ns;
+}
+
+/* Is what went on in its process between two instants its own? Not where requests are served that it may not be a part
+ * of. A request is what it is: a turn that goes on meanwhile may only wait for the next one. */
+static bool is_only_one(const struct owners *w, const struct op_operation *p, uint64_t from_ns, uint64_t to_ns)
+{
+	for (int f = 0; f < OP_FAMILIES; f++) {
+		const struct op_operation *q;
+		uint32_t op;
+
+		switch (index_find(&w->others[f], key_of(BY_PROCESS, p->pid, 0, 0), from_ns, to_ns, &op)) {
+		case FOUND_NONE:
+			continue;
+		case FOUND_SEVERAL:
+			return false;
+		case FOUND_ONE:
+			q = &w->o->operations[op].is;
+			if (!contains(q, p))
+				return false;
+		}
+	}
+	return true;
+}
+
 static void tell_apart(struct owners *w)
 {
 	struct ops *o = w->o;
@@ -190,10 +217,10 @@ static void tell_apart(struct owners *w)
 		process = process_of(w, p->is.pid);
 		own_thread = p->is.tid && is_bound(process) && !w->beside[BY_THREAD][i];
 		p->told = alone || own_thread || (p->is.lane && !w->beside[BY_LANE][i]);
-		if (own_thread || (alone && p->is.tid && !process->moves))
+		if (own_thread)
 			p->view = VIEW_THREAD;
-		else if (alone)
-			p->view = VIEW_PROCESS;
+		else if (alone && is_only_one(w, &p->is, p->is.begin_ns, p->is.end_ns))
+			p->view = p->is.tid && !process->moves ? VIEW_THREAD : VIEW_PROCESS;
 		o->groups[p->group].refused += !p->told;
 	}
 }
@@ -205,6 +232,14 @@ static bool serves(const struct owners *w, const struct op_call *c)
 	uint32_t op;
 
 	return index_find(&w->by[BY_THREAD], key_of(BY_THREAD, c->pid, c->tid, 0), 0, UINT64_MAX, &op) != FOUND_NONE;
+}
+
+static uint32_t unclear(struct owners *w, const struct op_call *c)
+{
+	w->o->totals[w->family].unclear++;
+	w->unclear.e[w->unclear.count++] = (struct op_entry){
+		.key = key_of(BY_PROCESS, c->pid, 0, 0), .begin_ns = c->begin_ns, .last_end_ns = c->end_ns};
+	return NO_OP;
 }
 
 /* NO_OP: nobody's, and counted. */
@@ -233,16 +268,16 @@ static uint32_t owner_of(struct owners *w, const struct op_call *c)
 		way = &t->by_time;
 		found = index_find(&w->by[BY_PROCESS], key_of(BY_PROCESS, c->pid, 0, 0), c->begin_ns, c->end_ns, &op);
 	}
-	if (found == FOUND_SEVERAL) {
-		t->unclear++;
-		return NO_OP;
-	}
+	if (found == FOUND_SEVERAL)
+		return unclear(w, c);
 	if (found == FOUND_NONE ||
 	    ((way == &t->by_time || c->inside) &&
 	     (w->o->operations[op].is.begin_ns > c->begin_ns || w->o->operations[op].is.end_ns < c->end_ns))) {
 		t->outside++;
 		return NO_OP;
 	}
+	if (way == &t->by_time && !is_only_one(w, &w->o->operations[op].is, c->begin_ns, c->end_ns))
+		return unclear(w, c);
 	if (!w->o->operations[op].told) {
 		t->overlapped++;
 		return NO_OP;
@@ -256,7 +291,8 @@ static int charge(struct owners *w, struct op_charge **charges, size_t *count)
 	const struct ops *o = w->o;
 
 	*charges = calloc(o->call_count + 1, sizeof(**charges));
-	if (!*charges)
+	w->unclear.e = calloc(o->call_count + 1, sizeof(*w->unclear.e));
+	if (!*charges || !w->unclear.e)
 		return -ENOMEM;
 	for (size_t i = 0; i < o->call_count; i++) {
 		const struct op_call *c = &o->calls[i];
@@ -271,26 +307,51 @@ static int charge(struct owners *w, struct op_charge **charges, size_t *count)
 	return 0;
 }
 
+/* Operations that calls may belong to, which are charged to none. */
+static void find_clouded(struct owners *w)
+{
+	struct ops *o = w->o;
+	uint32_t call;
+
+	sort_entries(&w->unclear);
+	for (size_t i = 0; i < o->operation_count; i++) {
+		const struct op_operation *p = &o->operations[i].is;
+
+		if (p->family == w->family && o->operations[i].told)
+			o->groups[o->operations[i].group].clouded +=
+				index_find(&w->unclear, key_of(BY_PROCESS, p->pid, 0, 0), p->begin_ns, p->end_ns,
+					   &call) != FOUND_NONE;
+	}
+}
+
 int op_charge_calls(struct ops *o, enum op_family family, struct op_charge **charges, size_t *count)
 {
 	struct owners w = {.o = o, .family = family};
 	int err = 0;
 
 	for (int by = 0; by < BYS && !err; by++) {
-		err = index_build(&w, by);
+		err = index_build(o, &w.by[by], family, by);
 		if (!err)
 			err = mark_beside(&w, by);
 	}
+	for (int f = 0; f < OP_FAMILIES && !err; f++)
+		if (family != OP_REQUEST && f != (int)family && f != OP_NAMED)
+			err = index_build(o, &w.others[f], (enum op_family)f, BY_PROCESS);
 	if (!err)
 		err = find_processes(&w);
 	if (!err) {
 		tell_apart(&w);
 		err = charge(&w, charges, count);
 	}
+	if (!err)
+		find_clouded(&w);
 	for (int by = 0; by < BYS; by++) {
 		free(w.by[by].e);
 		free(w.beside[by]);
 	}
+	for (int f = 0; f < OP_FAMILIES; f++)
+		free(w.others[f].e);
+	free(w.unclear.e);
 	free(w.processes);
 	return err;
 }
