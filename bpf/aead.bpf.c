@@ -242,7 +242,7 @@ int record_opened(struct thread *t, struct tls_call *call)
 		call->type = inner_type(call->buf, &len);
 	note_handshake(state, call);
 	opened_note(t, state, &key, call);
-	if (call->type != RECORD_DATA || !len)
+	if (READ_AGAIN(call->type) != RECORD_DATA || !len)
 		return 0;
 	target->opened_ns = state->used_ns;
 	return call_data(state, &key, call, len, state->used_ns);

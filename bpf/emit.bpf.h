@@ -329,6 +329,13 @@ extern struct tails_map tails SEC(".maps");
 /* In a session: 1: this is the return; 0: the entry. (libbpf 1.1 links no kfunc that two objects name.) */
 extern int session_returns(void);
 
+/*
+ * For what was compared before a call of a function that is not inlined, and is asked again after it. Linux before 6.4
+ * may forget, while it verifies such a function, which registers of the caller matter; then what held on one path holds
+ * on all for it, and the code of the others is removed as dead. Memory that was written in part is not known to it.
+ */
+#define READ_AGAIN(part) (*(const volatile typeof(part) *)&(part))
+
 /* Atomic although per CPU: a program on a user thread can be preempted by another one on its CPU. */
 static __always_inline void stat_add(__u32 id, __u64 n)
 {
