@@ -593,12 +593,17 @@ static void on_tick(void *ctx)
 		loop_stop(s->loop);
 }
 
+/* Its EXIT record may have been lost; or it lies in the ring, behind what the process did at last and records of which
+ * would be nobody's. By the next look all that has come. */
 static void drop_if_gone(void *ctx, uint32_t tgid)
 {
 	struct session *s = ctx;
+	struct target_files *f = targets_files(s->targets, tgid);
+	bool gone = !target_alive((pid_t)tgid), before = f && f->gone;
 
-	/* The EXIT record may have been lost. */
-	if (target_alive((pid_t)tgid))
+	if (f)
+		f->gone = gone;
+	if (!gone || !before)
 		return;
 	targets_remove(s->targets, tgid);
 	discover_forget(s->discover, (pid_t)tgid);

@@ -140,7 +140,9 @@ bool targets_fork(struct targets *t, const struct rec_fork *r)
 	if ((!t->all && !parent) || targets_add(t, r->child_tgid))
 		return false;
 	child = find(t, r->child_tgid);
-	if (parent && child)
+	if (parent && child) {
 		child->files = parent->files;
+		child->files.gone = false;
+	}
 	return true;
 }

@@ -32,6 +32,7 @@ void targets_each(const struct targets *t, void (*fn)(void *ctx, uint32_t tgid),
 struct target_files {
 	uint64_t probed_ns; /* when the probes of the last file were set; 0: none is probed */
 	bool refused, again;
+	bool gone; /* was no process any more when somebody looked; what it did at last may still be on its way */
 	const char *reason; /* of the latest refusal; borrowed, NULL none */
 };
 struct target_files *targets_files(struct targets *t, uint32_t tgid); /* NULL: no target. Valid until it is removed */
