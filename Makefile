@@ -49,7 +49,8 @@ SKEL := $(O)/gen/perfbpf.skel.h
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-scenarios check-cases check-fuzz check-kills check-static check-unit check-valgrind check-viewers bench install \
+.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-scenarios check-cases check-fuzz check-kills check-static check-unit check-valgrind check-viewers \
+	check-kernels check-soak bench install \
 	uninstall format man FORCE
 
 all: $(O)/perfbpf ## build build/perfbpf
@@ -332,7 +333,7 @@ $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/jsonl2cap: $(O)/tests/%: $(O)/
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
 
-BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/aside.o $(O)/user/attach/allocfind.o $(O)/user/attach/allocwatch.o $(O)/user/attach/allocwindow.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
+BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/ourplace.o $(O)/user/attach/aside.o $(O)/user/attach/allocfind.o $(O)/user/attach/allocwatch.o $(O)/user/attach/allocwindow.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
 		$(UNIT_tlsfind:%.c=$(O)/%.o) $(BASE_SRCS:%.c=$(O)/%.o)
 $(O)/tests/bpftest $(O)/tests/sampletest: $(O)/tests/%: $(O)/tests/bpf/%.o $(BPFTEST_OBJS)
 	@mkdir -p $(@D)
@@ -392,6 +393,13 @@ check-static: all ## -fanalyzer, clang-tidy and the helpers that BPF programs ca
 
 check-valgrind: all tools ## the replay cases and their reports under valgrind (minutes)
 	$(Q)$(AS_ROOT) tests/tools/check_valgrind.py $(O)
+
+check-kernels: all tools ## other kernels, emulated: Debian's 6.1, 6.1-rt, 6.12; KERNELS=all: more of them, and lockdown
+	$(Q)tests/kernels/run $(O) $(KERNELS)
+
+SOAK_MINUTES ?= 60
+check-soak: all tools ## SOAK_MINUTES (60) of churn: memory, descriptors, BPF objects and their entries stay flat (root)
+	$(Q)$(PYTHON) tests/e2e/soak.py $(O) $(SOAK_MINUTES) $(O)/soak.json
 
 check-headers: ## each header compiles alone
 	$(Q)tests/tools/check-headers '$(CC)' '$(CLANG)'

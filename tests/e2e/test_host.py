@@ -4,6 +4,7 @@
 it leaves behind when it is killed."""
 import datetime
 import glob
+import json
 import os
 import re
 import shutil
@@ -186,6 +187,44 @@ def four_rights():
     assert perfbpf.end() == 0, perfbpf.err()
     check_calls(perfbpf, server, 3, COLD_MS)
     check_nothing_lost(perfbpf)
+
+
+def as_user(*rights):
+    names = ",".join(f"+{right}" for right in rights)
+    user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    return [*user, "--inh-caps", names, "--ambient-caps", names] if rights else user
+
+
+@cases([("as this kernel attaches", []), ("as one before Linux 6.6 does", ["--attach=perf"])])
+def user_with_rights(options):
+    """a user with CAP_BPF and CAP_PERFMON alone: every call of a program of that user, or one line that says why not"""
+    prefix = as_user("bpf", "perfmon")
+    works(*prefix)
+    folder = e2e.directory()
+    program, client_program = (shutil.copy(path, folder) for path in (PERFBPF, CLIENT))
+    own = os.path.join(folder, "own")
+    os.mkdir(own)
+    os.chown(own, 65534, 65534)
+    server = Server()
+    client = Client([*as_user(), client_program, "--port", str(server.port), "--cacert", server.cert, "-n", "3", "--quiet", "--wait"])
+    outputs = [os.path.join(own, name) for name in ("trace", "calls")]
+    child = e2e.start([*prefix, program, *options, "-o", outputs[0], "-c", outputs[1], "-p", str(client.pid)],
+                      stderr=subprocess.PIPE, text=True)
+    lines = []
+    for line in child.stderr:
+        lines.append(line)
+        if "tracing 1 process" in line:
+            break
+    client.go()
+    assert client.finish() == 0
+    rest = child.stderr.read()
+    text = "".join(lines) + rest
+    if child.wait():
+        assert child.returncode == 1 and len(lines) == 2 and "perf events" in lines[0] and "hint: run as root" in lines[1], text
+        assert options or "no uprobe_multi links" in subprocess.run([PERFBPF, "check"], capture_output=True, text=True, check=False).stdout
+        return
+    calls = [json.loads(line) for line in e2e.read_text(outputs[1]).splitlines()]
+    assert [(c["status"], c["complete"], c["lossy"]) for c in calls] == [(200, True, False)] * 3, text
 
 
 @case

@@ -22,6 +22,7 @@
 #include "allocwatch.h"
 #include "fileid.h"
 #include "links.h"
+#include "ourplace.h"
 #include "overload.h"
 #include "perfbpf.skel.h"
 #include "reclaim.h"
@@ -253,8 +254,10 @@ static void find_features(struct probes *p, const struct btf *btf)
 	if (p->cfg.alloc_bytes && f->alloc == PROBES_ALLOC_COUNTED)
 		add_degraded(f, "no uprobe session links: what is freed of allocations is not seen");
 	if (!f->sock_length)
-		add_degraded(f, "no sock_send_length: system calls are traced in its place, while a target may use "
-				"plain HTTP");
+		add_degraded(f,
+			     "no sock_send_length: system calls are traced in its place, while a target may use "
+			     "plain HTTP; TLS that cannot be read, sessions that go on and look-ups of names are not "
+			     "seen");
 	if (!f->tcp_rtt)
 		add_degraded(f, "no TCP round trip times");
 	if (!f->tcp_retransmit)
@@ -556,6 +559,27 @@ static bool in_other_pid_namespace(void)
 	return !stat(PID_NAMESPACE_FILE, &st) && st.st_ino != INITIAL_PID_NAMESPACE;
 }
 
+/* Whether a perf uprobe may be set, which takes more rights than to load what it runs: tried on ourselves. 0 or -EPERM.
+ */
+static int try_perf(const struct probes *p)
+{
+	uint64_t offset = ourplace_offset();
+	struct bpf_link *link;
+
+	if (p->features.mode != PROBES_PERF || !offset)
+		return 0;
+	link = bpf_program__attach_uprobe(p->skel->progs.tls_entry, false, -1, "/proc/self/exe", offset);
+	if (link) {
+		bpf_link__destroy(link);
+		return 0;
+	}
+	if (errno != EACCES && errno != EPERM)
+		return 0;
+	say(why_text, "not permitted to set probes: without uprobe_multi links (Linux 6.6) they are perf events");
+	say(hint_text, "run as root, or with CAP_SYS_ADMIN, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH");
+	return -EPERM;
+}
+
 struct probes *probes_begin(const struct probes_config *cfg)
 {
 	struct probes *p = calloc(1, sizeof(*p));
@@ -583,7 +607,7 @@ int probes_ready(struct probes *p)
 {
 	int err = aside_end(&p->loading);
 
-	return err ? -explain_load(-err) : 0;
+	return err ? -explain_load(-err) : try_perf(p);
 }
 
 struct probes *probes_open(const struct probes_config *cfg)

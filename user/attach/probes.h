@@ -51,7 +51,7 @@ struct probes_features {
 			      tell */
 	bool tcp_rtt, tcp_retransmit, tcp_reset;
 	bool tcp_late, tcp_hole, tcp_resent; /* how long bytes waited: see bpf/delay.bpf.c */
-	char degraded[512];		     /* one line of what this kernel lacks, "" when nothing */
+	char degraded[1024];		     /* one line of what this kernel lacks, "" when nothing */
 };
 
 struct probes;
