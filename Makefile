@@ -15,7 +15,8 @@ BPFTOOL ?= $(shell for b in $$(PATH=$$PATH:/usr/sbin:/sbin command -v bpftool) /
 	/usr/lib/linux-tools-*/bpftool; do $$b version >/dev/null 2>&1 && echo $$b && exit; done; echo bpftool)
 PYTHON ?= /usr/bin/python3
 
-MACHINE := $(shell uname -m)
+# ARCH=arm64 with a cross compiler in CC.
+MACHINE := $(or $(ARCH),$(shell uname -m))
 BPF_ARCH := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86)
 MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 VERSION := 0.1.0
@@ -50,7 +51,7 @@ SKEL := $(O)/gen/perfbpf.skel.h
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-scenarios check-cases check-fuzz check-kills check-static check-unit check-valgrind check-viewers \
-	check-kernels check-soak bench install \
+	check-arm64-user check-kernels check-soak bench install \
 	uninstall format man FORCE
 
 all: $(O)/perfbpf ## build build/perfbpf
@@ -414,6 +415,12 @@ check-arm64: ## the BPF side compiles for arm64
 	$(Q)mkdir -p $(O)/arm64 && for f in $(BPF_SRCS); do \
 		$(CLANG) $(BPF_CFLAGS) -D__TARGET_ARCH_arm64 -idirafter /usr/include/$(MULTIARCH) -c $$f \
 			-o $(O)/arm64/$$(basename $$f .c).o || { echo "not ok arm64 $$f"; exit 1; }; done; echo "ok the BPF side compiles for arm64"
+
+check-arm64-user: $(SKEL) ## the user side too, against arm64's headers out of packages
+	$(Q)tests/kernels/fetch $(O)/kernels arm64
+	$(Q)printf '%s\n' $(USER_SRCS) | xargs -P 2 -n 8 $(CLANG) --target=aarch64-linux-gnu -fsyntax-only -std=c11 $(WARN) -Wno-string-concatenation \
+		$(CPPFLAGS) -nostdlibinc -isystem $(O)/kernels/arm64/usr/aarch64-linux-gnu/include -idirafter /usr/include && \
+		echo "ok the user side compiles for arm64"
 
 check-format: ## clang-format 14 finds nothing to change (other versions format otherwise)
 	$(Q)tests/tools/check-format
