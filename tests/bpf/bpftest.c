@@ -370,8 +370,9 @@ static void note_sock(const struct ev_sock *s)
 {
 	if ((s->what == EV_SK_RTT || s->what == EV_SK_RTT_MIN) && !show_rtt)
 		return;
-	/* Delays are what they are: an emulated machine has them anywhere. */
-	if (s->what == EV_SK_LATE || s->what == EV_SK_RESENT || s->what == EV_SK_HOLE || s->what == EV_SK_RTT_MIN)
+	/* Delays are what they are, and what is slow is sent again: an emulated machine has them anywhere. */
+	if (s->what == EV_SK_RETRANSMIT || s->what == EV_SK_LATE || s->what == EV_SK_RESENT || s->what == EV_SK_HOLE ||
+	    s->what == EV_SK_RTT_MIN)
 		return;
 	note("sock %s%s", s->what < ARRAY_SIZE(sock_names) ? sock_names[s->what] : "?",
 	     s->h.tgid == (uint32_t)child_pid ? "" : " WRONGOWNER");

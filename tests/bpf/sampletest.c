@@ -23,6 +23,8 @@
 #define NAPS	  10
 #define SIZE	  512 /* of a function that is looked for in stacks: less than this many bytes */
 
+/* EMULATED=1 in the environment: processor and clock are an emulator's, and their sums say nothing. */
+static bool emulated;
 static unsigned test_number, failures;
 static struct probes *probes;
 static pid_t child;
@@ -137,7 +139,8 @@ static void test_on_cpu(void)
 	printf("# %llu samples, %.1f ms of %.1f, %llu in busy()\n", (unsigned long long)seen.cpu,
 	       (double)seen.cpu_ns / 1e6, (double)BUSY_NS / 1e6, (unsigned long long)seen.in_busy);
 	/* A virtual processor that is taken away misses ticks; one that is not gets all. */
-	verdict(seen.cpu_ns > BUSY_NS / 2 && seen.cpu_ns < BUSY_NS * 5 / 4, "samples add up to the processor time");
+	verdict(seen.cpu_ns && (emulated || (seen.cpu_ns > BUSY_NS / 2 && seen.cpu_ns < BUSY_NS * 5 / 4)),
+		"samples add up to the processor time");
 	printf("# %llu bad, %llu of others\n", (unsigned long long)seen.bad, (unsigned long long)seen.other);
 	verdict(seen.in_busy * 10 >= seen.cpu * 9, "nine of ten are where the child was busy");
 	verdict(!seen.bad && !seen.other, "whole records, of the target alone");
@@ -151,7 +154,8 @@ static void test_off_cpu(void)
 	printf("# %llu waits, %.1f ms of %.1f, call %d\n", (unsigned long long)seen.off, (double)seen.off_ns / 1e6,
 	       (double)naps_ns / 1e6, seen.call);
 	verdict(seen.off >= NAPS && seen.off <= NAPS + 2, "each wait is told");
-	verdict(seen.off_ns >= naps_ns && seen.off_ns < naps_ns * 5 / 4, "waits add up to the time asleep");
+	verdict(seen.off_ns >= naps_ns && (emulated || seen.off_ns < naps_ns * 5 / 4),
+		"waits add up to the time asleep");
 	verdict(seen.off_kernel == seen.off, "with the kernel's stack");
 	verdict(seen.call == SYS_clock_nanosleep || seen.call == SYS_nanosleep, "and the system call");
 	verdict(!seen.bad && !seen.other, "whole records, of the target alone");
@@ -178,6 +182,7 @@ int main(void)
 	struct probes_config config = {
 		.ring_bytes = 4 << 20, .on_record = on_record, .period_ns = PERIOD_NS, .off_cpu_min_ns = MIN_NS};
 
+	emulated = getenv("EMULATED");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	prctl(PR_SET_NAME, "sampled"); /* the children too */
 	if (geteuid() != 0 || access("/sys/kernel/btf/vmlinux", R_OK)) {
