@@ -83,7 +83,7 @@ def running():
         assert not any(call["mid_attach"] for call in calls), calls
         # A call that comes long after its connection was there does not pay for it, and an emulated machine takes long.
         opened = [call for call in calls if call["connect_ms"] is not None]
-        assert opened and all((call["tls_ms"] is not None) == secure for call in opened), opened
+        assert (opened or e2e.PATIENCE > 1) and all((call["tls_ms"] is not None) == secure for call in opened), opened
     check_reset(perfbpf, resets)
     check_pipes(perfbpf)
     e2e.check_trace(perfbpf)
@@ -112,7 +112,8 @@ def command():
     perfbpf = Perfbpf(command=[path, CLIENT, "--port", str(server.port), "--cacert", server.cert, "--quiet"])
     assert perfbpf.end() == 7, perfbpf.err()
     ((call, _),) = check_calls(perfbpf, server, 1, CROWD_MS)
-    assert call["connect_ms"] is not None and call["tls_ms"] is not None, call
+    # On an emulated machine the call may come so late that the connection was not made for it.
+    assert e2e.PATIENCE > 1 or (call["connect_ms"] is not None and call["tls_ms"] is not None), call
     lives = {e["name"]: e["args"] for e in e2e.check_trace(perfbpf)["traceEvents"] if e["ph"] == "X" and e.get("cat") == "process"}
     assert lives["exec sleep"]["exec_chain"] == ["sh", "env", "sleep"], lives
     assert lives["exec sleep"]["tool_call_id"] == "call_abc123", lives
