@@ -26,6 +26,7 @@ __noinline int conn_make(const struct conn_map_key *key, __u64 ts_ns, __u32 flag
 	if (!key)
 		return 0;
 	own = *key;
+	calm_forget();
 	state.used_ns = ts_ns;
 	state.flags = flags;
 	state.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
@@ -43,6 +44,7 @@ __noinline int conn_renew(struct conn_state *state, const struct conn_map_key *k
 
 	if (!state || !key)
 		return 0;
+	calm_forget();
 	state->pos[0] = 0;
 	state->pos[1] = 0;
 	state->request_bytes = 0;

@@ -12,7 +12,7 @@
  * this is in, which made loading some times slower.
  */
 
-#include "emit.bpf.h"
+#include "calm.bpf.h"
 
 #define NO_DIR 2
 

@@ -70,7 +70,7 @@ int BPF_PROG(delay_hole, struct sock *sk, struct sk_buff *skb)
 	struct tcp_sock *tp;
 	__u32 seq = 0;
 
-	if (!info || info->hole_ns)
+	if (!info || info->calm || info->hole_ns)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp || bpf_probe_read_kernel(&seq, sizeof(seq), &skb->cb))
@@ -100,7 +100,7 @@ int BPF_PROG(delay_ready, struct sock *sk)
 	if (!sk || !is_tcp(sk))
 		return 0;
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
-	if (!info)
+	if (!info || info->calm)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)

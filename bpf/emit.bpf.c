@@ -13,6 +13,7 @@ __u32 last_gen = 0;	 /* generations are numbered from 1, over all processes */
  * else of a connection, so that it cannot undo what a program does to a connection's state at the same time.
  */
 __u32 ignored[LIMIT_IGNORED] = {};
+__u32 calm_epoch = 0; /* threads that remember another one remember nothing: struct calm */
 /* In the same slot: the generation that its answers come on, if it is half a connection; 0: its own. */
 __u32 ignored_answers[LIMIT_IGNORED] = {};
 

@@ -76,6 +76,7 @@ struct tls_call {
 #define CALL_ON_STACK 4 /* Go: buf is the distance from the end of the goroutine's stack, which may move */
 #define CALL_INNER    8 /* TLS 1.3: the plaintext ends with its type */
 #define CALL_HALF     16
+#define CALL_CALM     32 /* a read of a connection that is ignored: see calm.bpf.h */
 
 /* Calls that have not returned, innermost last: of a thread, or of a goroutine. */
 struct open_calls {
@@ -145,6 +146,16 @@ struct last_mmsg {
 	__u32 pad;
 };
 
+/* The connection of the thread's last call, if it is ignored and its socket is known: see calm.bpf.h. */
+struct calm {
+	__u64 obj;    /* 0: none */
+	__u64 cookie; /* of the socket */
+	__u32 gen;
+	__u32 exec_id;
+	__u32 epoch;  /* calm_epoch, when that was so */
+	__u32 closed; /* 1: an SSL_free will tell that the object is gone */
+};
+
 struct thread {
 	struct open_calls open;
 	struct last_write write;
@@ -152,6 +163,7 @@ struct thread {
 	struct last_mmsg mmsg;
 	struct sealed sealed;
 	struct opened opened;
+	struct calm calm;
 };
 
 struct threads_map {
@@ -187,6 +199,8 @@ struct sock_info {
 	__u32 dns;	     /* 1: a name server was asked over it */
 	__u32 connector;     /* thread that called connect(), 0 not seen */
 	__u64 stdio;	     /* key of `stdios` */
+	__u32 gen;	     /* of the connection whose calls use it in both directions; 0: not known */
+	__u32 calm;	     /* 1: its latest bytes were those of an ignored connection, nothing is told of such */
 	/* See delay.bpf.c; 0: no such thing at the moment. */
 	__u64 unread_ns;  /* since then bytes lie in the kernel */
 	__u64 hole_ns;	  /* since then some lie behind others that are missing */
@@ -197,6 +211,9 @@ struct sock_info {
 	__u32 resent_una; /* how far was acknowledged when they were sent again first */
 	__u32 dsack_dups; /* as it was then */
 	__u32 ca_state;	  /* enum tcp_ca_state */
+	/* What moved while it was calm, and is to be added up. Far from what packets look at on another processor. */
+	__u64 calm_bytes[2];
+	__u64 unread_bytes; /* of them those that no probe counted: not in ST_IGNORED_BYTES yet */
 };
 
 struct socks_map {
@@ -300,6 +317,7 @@ extern const volatile struct config cfg;
 extern __u32 last_gen;
 extern __u64 wire_since_ns;
 extern __u32 ignored[LIMIT_IGNORED];
+extern __u32 calm_epoch;
 extern __u32 ignored_answers[LIMIT_IGNORED];
 extern struct passed passed[LIMIT_PASSED];
 extern __u32 target_hints[LIMIT_TARGET_HINTS];

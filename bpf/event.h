@@ -448,7 +448,8 @@ struct ev_exit {
 	X(ST_FAULT, "faults")		      /* user memory that could not be read */                                 \
 	X(ST_UNSEEN, "unseen_bytes")	      /* bytes moved where no probe looks (sendfile and the like) */           \
 	X(ST_SAMPLES, "samples")	      /* samples that found no room in the ring, or no end */                  \
-	X(ST_OVERLOAD, "overload_bytes")      /* plaintext that was not copied: more came than was drained */
+	X(ST_OVERLOAD, "overload_bytes")      /* plaintext that was not copied: more came than was drained */          \
+	X(ST_IGNORED_BYTES, "ignored_bytes")  /* no loss: bytes on the wire of connections ignored for good */
 
 enum ev_stat {
 #define X(id, name) id,
@@ -662,6 +663,9 @@ struct passed {
 	__u32 pad;
 	__u64 until[2];
 };
+
+/* Entry of `ignored`, beside the generation: no byte of it will ever be wanted. */
+#define IGNORED_FOR_GOOD 0x80000000u
 
 /*
  * Entry of the `tails` map: the latest bytes of this direction that found no room in the ring. If more of them move,

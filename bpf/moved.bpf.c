@@ -103,8 +103,12 @@ int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wi
 	begins = call->role == TLS_ROLE_HANDSHAKE || (!info->tied && conn_is_new(info->begin_ns, call->file));
 	conn_key(&key, call->obj);
 	state = conn_of_call(&key, call, begins);
-	if (!state || state->cookie[dir] == info->cookie)
+	if (!state)
 		return 0;
+	if (state->cookie[dir] == info->cookie) {
+		info->gen = state->cookie[!dir] == info->cookie ? state->gen : 0;
+		return 0;
+	}
 	/* Another socket after data went over the first one: SSL_clear, or a new connection in the same memory. Before
 	 * any data it is a callback's own business (OCSP), or a connect that was tried again. */
 	if (state->cookie[dir] && (state->pos[0] || state->pos[1])) {
@@ -116,6 +120,7 @@ int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wi
 		handshake_before(state, &key, info);
 	info->tied = 1;
 	known = state->cookie[!dir] == info->cookie;
+	info->gen = known ? state->gen : 0;
 	state->cookie[dir] = info->cookie;
 	__sync_fetch_and_or(&state->flags, CONN_F_INSIDE);
 	return known ? 0 : bind_tell(state, &key, info, dir, wire_len);

@@ -141,19 +141,22 @@ __noinline int run_put(struct run *run)
 
 /* --- connections that carry nothing of interest ------------------------------------------------------------------ */
 
-static __always_inline bool conn_ignored(__u32 gen)
+static __always_inline void heed(__u32 gen)
 {
-	return ignored[gen & (LIMIT_IGNORED - 1)] == gen;
-}
-EV_ASSERT((LIMIT_IGNORED & (LIMIT_IGNORED - 1)) == 0);
+	__u32 entry = ignored_entry(gen);
 
+	if (entry)
+		__sync_val_compare_and_swap(&ignored[gen & (LIMIT_IGNORED - 1)], entry, 0);
+}
+
+/* It is of interest again, and so are its answers. */
 static __noinline int conn_want(__u32 gen)
 {
 	__u32 answers = ignored_answers[gen & (LIMIT_IGNORED - 1)];
 
-	__sync_val_compare_and_swap(&ignored[gen & (LIMIT_IGNORED - 1)], gen, 0);
+	heed(gen);
 	if (answers)
-		__sync_val_compare_and_swap(&ignored[answers & (LIMIT_IGNORED - 1)], answers, 0);
+		heed(answers);
 	return 0;
 }
 
@@ -301,22 +304,32 @@ static __always_inline __u64 copy_budget(struct conn_state *state, __u32 dir, __
 	return len < limit ? len : limit;
 }
 
+__noinline int skip_read(struct conn_state *state, const struct conn_map_key *key, __u64 len, __u64 ts_ns)
+{
+	if (!state || !key)
+		return 0;
+	copy_budget(state, EV_DIR_RX, len);
+	skip_add(state, key, __sync_fetch_and_add(&state->pos[EV_DIR_RX], len), len, ts_ns);
+	return 0;
+}
+
 __noinline __u64 run_begin(struct conn_state *state, const struct conn_map_key *key, struct run *run, __u64 len)
 {
 	__u64 copy;
 	__u32 dir;
-	bool skip, passed = false;
+	bool passed = false;
+	__u32 skip;
 
 	if (!state || !key || !run)
 		return 0;
 	dir = run->head.dir & 1;
 	copy = copy_budget(state, dir, len);
-	skip = conn_ignored(state->gen);
+	skip = ignored_entry(state->gen);
 	run->head.h.flags |= conn_record_flags(state->flags);
 	conn_pay_gap(state, key, dir, run->head.h.ts_ns);
-	if (skip && dir == EV_DIR_TX && may_call(run->buf, len)) {
+	if (skip && !(skip & IGNORED_FOR_GOOD) && dir == EV_DIR_TX && may_call(run->buf, len)) {
 		conn_want(state->gen);
-		skip = false;
+		skip = 0;
 	}
 	run->head.pos = __sync_fetch_and_add(&state->pos[dir], len);
 	if (!skip)
@@ -328,7 +341,7 @@ __noinline __u64 run_begin(struct conn_state *state, const struct conn_map_key *
 	}
 	/* Before what comes next in this direction, and before the request that comes after these answers. */
 	skip_tell(state, key);
-	if (passed)
+	if (passed || skip & IGNORED_FOR_GOOD)
 		copy = 0;
 	else if (skip && copy > LIMIT_IGNORED_WRITE_BYTES)
 		copy = LIMIT_IGNORED_WRITE_BYTES;

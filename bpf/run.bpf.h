@@ -34,6 +34,8 @@ int call_data(struct conn_state *state, const struct conn_map_key *key, const st
 	      __u64 now);
 /* Tells what was not copied of the reads so far. Any thread, at any time: see struct conn_state. */
 int skip_tell(struct conn_state *state, const struct conn_map_key *key);
+/* A read of `len` bytes of an ignored connection, of which no more is to be known. */
+int skip_read(struct conn_state *state, const struct conn_map_key *key, __u64 len, __u64 ts_ns);
 /* A request that may call a model. User space would see it too, but after its answer may have begun. */
 bool may_call(__u64 buf, __u64 len);
 

@@ -45,6 +45,25 @@ static __always_inline bool tunnel_is_tls(struct plain_move *m)
 	return plain_is_tls(m);
 }
 
+/* What moved while nothing was told of the socket. The end of it is not known: no silence is made of that. */
+static __always_inline void wire_catch_up(struct wire *w, struct sock_info *info, __u64 now)
+{
+	__u64 bytes;
+	__u32 dir;
+
+#pragma unroll
+	for (dir = 0; dir < 2; dir++) {
+		bytes = __sync_lock_test_and_set(&info->calm_bytes[dir], 0);
+		w->ev.bytes[dir] += bytes;
+		w->ev.turn_bytes[dir] += bytes;
+		if (bytes && dir == EV_DIR_RX && w->ev.rx_end_ns && now)
+			w->ev.rx_end_ns = now;
+	}
+	bytes = __sync_lock_test_and_set(&info->unread_bytes, 0);
+	if (bytes)
+		stat_add(ST_IGNORED_BYTES, bytes);
+}
+
 static __always_inline void wire_note(struct sock *sk, struct sock_info *info, struct plain_move *m)
 {
 	struct wire *w;
@@ -61,14 +80,23 @@ static __always_inline void wire_note(struct sock *sk, struct sock_info *info, s
 	if (!w)
 		return;
 	w->quiet = info->tls == TLS_INSIDE;
+	if (info->calm_bytes[0] || info->calm_bytes[1])
+		wire_catch_up(w, info, m->now);
 	wire_moved(w, m);
 }
 
 /* What has moved is told when the program closes too: the other side may take its time. */
-static __always_inline void wire_end(struct sock *sk, int state)
+static __always_inline void wire_end(struct sock *sk, struct sock_info *info, int state)
 {
-	if (state == TCP_CLOSE || state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK)
-		wire_tell(bpf_sk_storage_get(&wires, sk, NULL, 0), state == TCP_CLOSE ? EV_WIRE_CLOSED : 0);
+	struct wire *w;
+
+	if (state != TCP_CLOSE && state != TCP_FIN_WAIT1 && state != TCP_LAST_ACK)
+		return;
+	w = bpf_sk_storage_get(&wires, sk, NULL, 0);
+	if (!w)
+		return;
+	wire_catch_up(w, info, 0);
+	wire_tell(w, state == TCP_CLOSE ? EV_WIRE_CLOSED : 0);
 }
 
 /* --- life -------------------------------------------------------------------------------------------------------- */
@@ -134,7 +162,7 @@ int BPF_PROG(sock_state, struct sock *sk, int old, int new)
 	if (info)
 		state_changed(sk, info, old, new);
 	if (info && info->tls)
-		wire_end(sk, new);
+		wire_end(sk, info, new);
 	if (new == TCP_CLOSE && !cfg.sock_length)
 		called_closed((__u64)sk);
 	return 0;
@@ -257,6 +285,40 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 		wire_note(sk, info, &m);
 }
 
+/*
+ * The socket of an ignored connection: a look, and the bytes are counted. Until a request comes that is so only inside
+ * of a read that is let go; sends are looked at, since one may carry a request.
+ */
+static __always_inline bool calm_moved(struct sock_info *info, __u32 dir, int ret)
+{
+	__u32 entry = info->gen && info->tls == TLS_INSIDE ? ignored_entry(info->gen) : 0;
+	struct thread *t;
+
+	if (entry && !(entry & IGNORED_FOR_GOOD)) {
+		t = dir == EV_DIR_RX ? thread_of(bpf_get_current_task_btf(), 0) : NULL;
+		if (!t || t->open.depth != 1 || !(t->open.calls[0].flags & CALL_CALM) || t->calm.gen != info->gen ||
+		    t->calm.cookie != info->cookie)
+			entry = 0;
+	}
+	if (!entry) {
+		info->calm = 0;
+		return false;
+	}
+	if (!info->calm) {
+		info->calm = 1;
+		info->unread_ns = 0;
+		info->hole_ns = 0;
+		info->sent_ns = 0;
+		info->resent_ns = 0;
+	}
+	if (ret <= 0)
+		return true;
+	__sync_fetch_and_add(&info->calm_bytes[dir & 1], ret);
+	if (entry & IGNORED_FOR_GOOD && __sync_fetch_and_add(&info->unread_bytes, ret) >= LIMIT_IGNORED_READ_BYTES)
+		stat_add(ST_IGNORED_BYTES, __sync_lock_test_and_set(&info->unread_bytes, 0));
+	return true;
+}
+
 /* The other end of a Unix socket is gone: its last bytes were read, and nothing can be written any more. */
 static __always_inline void unix_ended(struct sock *sk, struct sock_info *info)
 {
@@ -271,11 +333,15 @@ static __always_inline void unix_ended(struct sock *sk, struct sock_info *info)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_sent, struct sock *sk, int ret)
 {
+	struct sock_info *info;
 	bool tcp;
 
 	if (!sk)
 		return 0;
 	tcp = is_tcp(sk);
+	info = tcp ? bpf_sk_storage_get(&socks, sk, NULL, 0) : NULL;
+	if (info && calm_moved(info, EV_DIR_TX, ret))
+		return 0;
 	if (ret <= 0)
 		plain_call_ended();
 	else if (tcp || is_unix_stream(sk))
@@ -311,6 +377,8 @@ int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 		return 0;
 	tcp = is_tcp(sk);
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	if (tcp && info && calm_moved(info, EV_DIR_RX, ret))
+		return 0;
 	if (tcp)
 		now = tcp_received(sk, info, ret);
 	if (ret <= 0)

@@ -206,6 +206,91 @@ static __always_inline void handshake_returned(struct pt_regs *ctx, const struct
 	state->used_ns = now;
 }
 
+/* --- calls of ignored connections: see calm.bpf.h ---------------------------------------------------------------- */
+
+/* After a call of the connection. One whose library writes to memory is not remembered: its calls vote for sockets of
+ * others too. */
+static __always_inline void calm_note(struct calm *calm, const struct conn_map_key *key, const struct conn_state *state)
+{
+	const __u32 not = CONN_F_HALF | CONN_F_FREED | CONN_F_GAP(0) | CONN_F_GAP(1);
+
+	if (!conn_ignored(state->gen) || (state->flags & not ) || !(state->flags & CONN_F_INSIDE) ||
+	    !state->cookie[0] || state->cookie[0] != state->cookie[1])
+		return;
+	calm->epoch = calm_epoch;
+	calm->obj = key->obj;
+	calm->cookie = state->cookie[0];
+	calm->gen = state->gen;
+	calm->exec_id = key->exec_id;
+	calm->closed = !(state->flags & CONN_F_UNFREED);
+}
+
+#define CALM_NOT   0 /* it is a call like others */
+#define CALM_CALL  1 /* its return is wanted */
+#define CALM_LEAVE 2 /* it is not */
+
+static __always_inline int calm_enter(struct pt_regs *ctx, struct task_struct *task, struct thread *t, __u64 cookie)
+{
+	const struct calm *calm = &t->calm;
+	__u32 role = TLS_COOKIE_ROLE(cookie), entry;
+	struct tls_call *call = &t->open.calls[0];
+	__u64 obj = PT_REGS_PARM1(ctx);
+
+	if (!obj || calm->obj != obj || t->open.depth || calm->epoch != calm_epoch ||
+	    calm->exec_id != task->group_leader->self_exec_id || TLS_COOKIE_ABI(cookie) != TLS_ABI_C ||
+	    (role != TLS_ROLE_READ && role != TLS_ROLE_WRITE))
+		return CALM_NOT;
+	entry = ignored_entry(calm->gen);
+	if ((entry & IGNORED_FOR_GOOD) && calm->closed && cfg.sock_length)
+		return CALM_LEAVE;
+	if (!entry || role == TLS_ROLE_WRITE)
+		return CALM_NOT;
+	__builtin_memset(call, 0, sizeof(*call));
+	call->sp = PT_REGS_SP(ctx) + RETURN_SP_SHIFT;
+	call->ip = PT_REGS_IP(ctx);
+	call->obj = obj;
+	call->buf = PT_REGS_PARM2(ctx);
+	call->len_ptr = call_arg(ctx, TLS_COOKIE_LEN_ARG(cookie));
+	call->entry_ns = bpf_ktime_get_boot_ns();
+	call->role = role;
+	call->file = TLS_COOKIE_FILE(cookie);
+	call->flags = CALL_CALM | (TLS_COOKIE_UNFREED(cookie) ? CALL_UNFREED : 0);
+	t->open.depth = 1;
+	return CALM_CALL;
+}
+
+/* false: much may have happened since its entry, it returns like others. */
+static __always_inline bool calm_return(struct pt_regs *ctx, struct thread *t, __u64 cookie)
+{
+	const struct tls_call *call = &t->open.calls[0];
+	struct conn_state *state;
+	struct conn_map_key key;
+	bool fault = false;
+	__u64 len, now;
+
+	if (t->open.depth != 1 || !(call->flags & CALL_CALM) || call->sp != PT_REGS_SP(ctx) || call->inner ||
+	    call->role != TLS_COOKIE_ROLE(cookie) || call->obj != t->calm.obj || !conn_ignored(t->calm.gen))
+		return false;
+	conn_key(&key, call->obj);
+	state = bpf_map_lookup_elem(&conns, &key);
+	if (!state || state->gen != t->calm.gen || (state->flags & (CONN_F_FREED | CONN_F_GAP(EV_DIR_RX))))
+		return false;
+	len = moved_len(ctx, call, cookie, &fault);
+	if (fault)
+		return false;
+	t->open.depth = 0;
+	now = bpf_ktime_get_boot_ns();
+	state->used_ns = now;
+	if (!len) {
+		state->last_fail_ns = now;
+		return true;
+	}
+	skip_read(state, &key, len, now);
+	return true;
+}
+
+/* --- returns of the others ---------------------------------------------------------------------------------------- */
+
 static __always_inline void call_done(struct pt_regs *ctx, struct open_calls *open, struct thread *t,
 				      const struct tls_call *call, __u64 cookie)
 {
@@ -230,7 +315,11 @@ static __always_inline void call_done(struct pt_regs *ctx, struct open_calls *op
 	else
 		state->last_fail_ns = now;
 	state->used_ns = now;
+	if (t)
+		calm_note(&t->calm, &key, state);
 }
+
+/* --- objects ----------------------------------------------------------------------------------------------------- */
 
 /* SSL_new: the returned address is a new object, whatever it was before. */
 static __always_inline void object_made(struct pt_regs *ctx, const struct tls_call *call)
@@ -260,6 +349,7 @@ static __always_inline void object_freed(struct pt_regs *ctx)
 	if (!state || (__sync_fetch_and_or(&state->flags, CONN_F_FREED) & CONN_F_FREED))
 		return;
 	state->used_ns = now;
+	calm_forget();
 	skip_tell(state, &key);
 	conn_emit_close(state, &key, now);
 }
@@ -269,11 +359,19 @@ static __always_inline void object_freed(struct pt_regs *ctx)
 static __always_inline int tls_enter(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t;
 	__u64 cookie;
+	int calm;
 
-	if (!target_current())
+	if (!is_hinted(task->tgid, HINT_TARGET))
 		return 1;
 	cookie = bpf_get_attach_cookie(ctx);
+	t = thread_of(task, 0);
+	calm = t ? calm_enter(ctx, task, t, cookie) : CALM_NOT;
+	if (calm != CALM_NOT)
+		return calm == CALM_LEAVE;
+	if (!target_current())
+		return 1;
 	if (TLS_COOKIE_ROLE(cookie) == TLS_ROLE_FREE) {
 		object_freed(ctx);
 		return 1;
@@ -288,6 +386,8 @@ static __always_inline int tls_leave(struct pt_regs *ctx)
 	struct thread *t = thread_of(task, 0);
 	struct tls_call call;
 
+	if (t && calm_return(ctx, t, cookie))
+		return 0;
 	/* No state: the process is no target, or became one during the call. */
 	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) || !target_current())
 		return 0;

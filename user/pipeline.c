@@ -145,15 +145,15 @@ static void flow_refresh(struct flow *f)
 	};
 }
 
-static void on_wanted(void *ctx, bool wanted)
+static void on_interest(void *ctx, enum interest_word word)
 {
 	struct flow *f = ctx;
 
-	wires_ignore(f->p->wires, f->conn->cookie, !wanted);
+	wires_ignore(f->p->wires, f->conn->cookie, word != INTEREST_WANTED);
 	if (f->conn->halves) /* each has a generation of its own */
-		halves_ignore(f->p->halves, f->conn->key.obj, !wanted);
+		halves_ignore(f->p->halves, f->conn->key.obj, word != INTEREST_WANTED);
 	else if (f->p->cfg.on_interest)
-		f->p->cfg.on_interest(f->p->cfg.interest_ctx, &f->conn->key, 0, wanted);
+		f->p->cfg.on_interest(f->p->cfg.interest_ctx, &f->conn->key, 0, word);
 }
 
 static void flow_free(struct flow *f)
@@ -274,7 +274,7 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	f->conn_id = c->id;
 	f->first_plain_ns = UNKNOWN_NS;
 	f->setup = (struct dns_setup){UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS};
-	interest_init(&f->interest, &(struct interest_sink){.ctx = f, .on_wanted = on_wanted});
+	interest_init(&f->interest, &(struct interest_sink){.ctx = f, .on_word = on_interest});
 	flow_refresh(f);
 	f->exchanges = exchanges_conn_new(p->exchanges, &f->view);
 	f->mcp = mcp_conn_new(p->mcp, &f->view);
@@ -312,6 +312,7 @@ static void flow_push_interest(struct flow *f, enum dir dir, size_t len)
 		.hopeless =
 			kind == PROTO_OTHER || proto_is_server(f->proto) || (f->db && db_status(f->db) == DB_SERVED),
 		.heads = f->operations && (kind == PROTO_HTTP1 || kind == PROTO_HTTP2),
+		.for_good = proto_is_hopeless(f->proto) && !f->operations,
 		.messages = kind == PROTO_WEBSOCKET || kind == PROTO_JSONRPC,
 	};
 
@@ -779,7 +780,7 @@ static void on_half_ignored(void *ctx, const struct conn_key *key, uint32_t answ
 	struct pipeline *p = ctx;
 
 	if (p->cfg.on_interest)
-		p->cfg.on_interest(p->cfg.interest_ctx, key, answers, !ignored);
+		p->cfg.on_interest(p->cfg.interest_ctx, key, answers, ignored ? INTEREST_IGNORED : INTEREST_WANTED);
 }
 
 /* --- adaptors: wire -> span, coverage and the session ---------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include "flow/dns.h"
 #include "flow/db/command.h"
 #include "flow/http/operation.h"
+#include "flow/interest.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 #include "flow/proc.h"
@@ -38,10 +39,10 @@ struct pipeline_config {
 	void (*on_db)(void *ctx, const struct db_command *c, const struct proc *p);
 	/* An HTTP exchange that is no call ended. p may be NULL. */
 	void (*on_http)(void *ctx, const struct http_operation *o, const struct proc *p);
-	/* A connection, or half of one, carries nothing of interest any more (false), or does again (true). answers:
-	 * the generation that its answers come on, 0: its own, or none. */
+	/* A connection, or half of one, carries nothing of interest any more, or does again. answers: the generation
+	 * that its answers come on, 0: its own, or none. */
 	void *interest_ctx;
-	void (*on_interest)(void *interest_ctx, const struct conn_key *conn, uint32_t answers, bool wanted);
+	void (*on_interest)(void *interest_ctx, const struct conn_key *conn, uint32_t answers, enum interest_word word);
 	/* Of a connection, bytes of that direction before this position are a body that nobody wants. */
 	void (*on_pass)(void *interest_ctx, const struct conn_key *conn, enum dir dir, uint64_t until);
 	/* Plaintext should come and does not: once a process and state of its files. why: text, p may be NULL. */

@@ -140,12 +140,15 @@ static void tap_sample(void *ctx, const struct rec_sample *r)
 		symbols_push_sample(s->symbols, r);
 }
 
-static void on_interest(void *ctx, const struct conn_key *conn, uint32_t answers, bool wanted)
+static void on_interest(void *ctx, const struct conn_key *conn, uint32_t answers, enum interest_word word)
 {
+	static const char *const text[] = {[INTEREST_WANTED] = "read again",
+					   [INTEREST_IGNORED] = "ignored",
+					   [INTEREST_NEVER] = "ignored for good"};
 	struct session *s = ctx;
 
-	if (!probes_ignore(s->probes, conn->gen, answers, !wanted))
-		log_debug("pid %u: connection %u is %s", conn->tgid, conn->gen, wanted ? "read again" : "ignored");
+	if (!probes_ignore(s->probes, conn->gen, answers, word != INTEREST_WANTED, word == INTEREST_NEVER))
+		log_debug("pid %u: connection %u is %s", conn->tgid, conn->gen, text[word]);
 }
 
 static void on_pass(void *ctx, const struct conn_key *conn, enum dir dir, uint64_t until)

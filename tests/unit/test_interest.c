@@ -9,15 +9,17 @@ struct world {
 	struct interest_view v;
 };
 
-static void on_wanted(void *ctx, bool wanted)
+static void on_word(void *ctx, enum interest_word word)
 {
-	tlog_printf(&((struct world *)ctx)->log, "%s\n", wanted ? "wanted" : "ignored");
+	static const char *const text[] = {"wanted", "ignored", "never"};
+
+	tlog_printf(&((struct world *)ctx)->log, "%s\n", text[word]);
 }
 
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	interest_init(&w->i, &(struct interest_sink){w, on_wanted});
+	interest_init(&w->i, &(struct interest_sink){w, on_word});
 }
 
 /* In pieces: the sum counts. */
@@ -112,6 +114,28 @@ static void unread_protocols_are_ignored_at_once(void **state)
 	tlog_free(&w.log);
 }
 
+static void it_may_be_for_good(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	w.v.hopeless = w.v.for_good = true;
+	push(&w, DIR_RX, 1);
+	push(&w, DIR_RX, 10);
+	assert_log(&w.log, "never\n");
+	interest_finish(&w.i);
+	assert_log(&w.log, "never\nwanted\n");
+	tlog_free(&w.log);
+	open_world(&w);
+	w.v.hopeless = true;
+	push(&w, DIR_RX, 1);
+	w.v.for_good = true; /* it was not certain before */
+	push(&w, DIR_RX, 1);
+	assert_log(&w.log, "ignored\nnever\n");
+	tlog_free(&w.log);
+}
+
 /* Messages of a WebSocket are compressed with what came before. */
 static void websockets_with_calls_stay(void **state)
 {
@@ -164,6 +188,7 @@ int main(void)
 		cmocka_unit_test(downloads_are_ignored),      cmocka_unit_test(uploads_too),
 		cmocka_unit_test(a_call_is_wanted),	      cmocka_unit_test(unread_protocols_are_ignored_at_once),
 		cmocka_unit_test(websockets_with_calls_stay), cmocka_unit_test(heads_are_wanted),
+		cmocka_unit_test(it_may_be_for_good),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

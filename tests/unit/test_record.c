@@ -502,15 +502,17 @@ static void every_kind(void **state)
 /* The kernel's counters are sums: told twice they are not twice as many. */
 static void counters_are_absolute(void **state)
 {
-	struct ev_lost l = {.stats = {10, 20, 30, 40, 50, 60, 70}};
+	struct ev_lost l = {.stats = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100}};
 	struct packet p = packet(EV_LOST, 0, &l, sizeof(l), NULL, 0), shorter = p;
 	struct ev_head h;
 	struct world w;
 
 	(void)state;
 	open_world(&w);
+	w.lost.ignored_bytes = 1; /* records told of some */
 	push(&w, &p);
 	push(&w, &p);
+	assert_int_equal(w.lost.ignored_bytes, 101);
 	assert_int_equal(w.lost.n[LOST_RING_RECORDS], 10);
 	assert_int_equal(w.lost.n[LOST_UNSEEN_BYTES], 70);
 	memcpy(&h, shorter.bytes, sizeof(h)); /* of a version with one counter only */

@@ -1220,20 +1220,21 @@ void probes_drop_target(struct probes *p, pid_t tgid)
 
 /* --- connections of no interest ----------------------------------------------------------------------------------- */
 
-int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on)
+int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on, bool for_good)
 {
 	uint32_t *slot = &p->skel->bss->ignored[gen % LIMIT_IGNORED];
-	uint32_t from = on ? 0 : gen;
+	uint32_t have = __atomic_load_n(slot, __ATOMIC_SEQ_CST);
+	uint32_t want = !on ? 0 : for_good ? gen | IGNORED_FOR_GOOD : gen;
 
-	if (on && *slot && *slot != gen)
-		return -EBUSY;
+	if (have && (have & ~IGNORED_FOR_GOOD) != gen)
+		return on ? -EBUSY : 0;
 	if (on)
 		__atomic_store_n(&p->skel->bss->ignored_answers[gen % LIMIT_IGNORED], answers, __ATOMIC_SEQ_CST);
-
-	/* The kernel writes there too, at the same time. */
-	if (__atomic_compare_exchange_n(slot, &from, on ? gen : 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-		return 0;
-	return !on || from == gen ? 0 : -EBUSY;
+	/* The kernel takes entries out, at the same time. */
+	while (have != want &&
+	       !__atomic_compare_exchange_n(slot, &have, want, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+	return 0;
 }
 
 void probes_pass(struct probes *p, uint32_t gen, enum dir dir, uint64_t until)

@@ -130,8 +130,8 @@ int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *
 
 /* The connection generation carries nothing of interest, or does again: what is copied of it, see LIMIT_IGNORED_* in
  * limits.h. The kernel takes it back by itself at a request that may be a call, also of the generation that its answers
- * come on (0: this one). 0, -EBUSY (another one is in its place: it goes on being copied). */
-int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on);
+ * come on (0: this one); unless it is for good. 0, -EBUSY (another one is in its place: it goes on being copied). */
+int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on, bool for_good);
 
 /* Of the connection generation, bytes of that direction before this position are a body that nobody wants: they need
  * not be copied. Only with probes_config.http; to be said again with each body. */

@@ -10,7 +10,7 @@
  *   - It is not any more when INTEREST_READ_BYTES came in, or INTEREST_WRITTEN_BYTES went out (a request may be that
  *     long before it can be told what it is), without a model call; and at once when its protocol is one that is not
  *     read, or when the program is the server. The kernel then copies the beginning of each write only, in which a call
- * would be seen to begin.
+ *     would be seen to begin; or nothing, and does not look any more, where none can (INTEREST_NEVER).
  *   - A WebSocket that had a call, and lines of JSON-RPC with one of MCP, stay: once bytes are missing, no later call
  * can be read, or be seen to begin.
  *   - Where every request's head is wanted, nothing that carries any is ignored: instead of that its bodies are of no
@@ -31,19 +31,26 @@ struct interest_view {
 	unsigned open_calls; /* of them not ended */
 	bool hopeless;	     /* a protocol that is not read, or calls that others make */
 	bool heads;	     /* one whose heads are wanted, whatever they are of */
+	bool for_good;	     /* hopeless, and it is certain that it stays so */
 	bool messages;	     /* one that brings messages without heads: WebSocket, lines of JSON-RPC */
+};
+
+enum interest_word {
+	INTEREST_WANTED,
+	INTEREST_IGNORED, /* until a call begins */
+	INTEREST_NEVER,	  /* none will */
 };
 
 struct interest_sink {
 	void *ctx;
 	/* Called when it changes, and when it must be said again. */
-	void (*on_wanted)(void *ctx, bool wanted);
+	void (*on_word)(void *ctx, enum interest_word word);
 };
 
 struct interest {
 	struct interest_sink sink;
-	bool ignored;
-	bool no_bodies; /* with interest_view.heads: no call was seen for long */
+	enum interest_word word; /* the latest */
+	bool no_bodies;		 /* with interest_view.heads: no call was seen for long */
 	unsigned calls;
 	uint64_t bytes[2]; /* by direction, since the last call or the last word */
 };

@@ -692,7 +692,12 @@ static bool push_lost(struct record *r, const uint8_t *p, size_t len)
 		__u64 v;
 
 		memcpy(&v, p + sizeof(struct ev_head) + i * sizeof(v), sizeof(v));
-		r->lost->n[stat_lost[i]] = v;
+		if (i == ST_IGNORED_BYTES) { /* no loss */
+			r->lost->ignored_bytes += v - r->ignored_bytes;
+			r->ignored_bytes = v;
+		} else {
+			r->lost->n[stat_lost[i]] = v;
+		}
 	}
 	return true;
 }

@@ -341,7 +341,8 @@ struct record_sink {
 
 struct record {
 	struct record_sink sink;
-	struct lost *lost; /* borrowed; LOST records set the kernel counters in it (absolute values) */
+	struct lost *lost;	/* borrowed; LOST records set the kernel counters in it (absolute values) */
+	uint64_t ignored_bytes; /* the kernel's counter of them, as it is in lost->ignored_bytes */
 };
 
 void record_init(struct record *r, struct lost *lost, const struct record_sink *sink);

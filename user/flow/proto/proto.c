@@ -781,6 +781,11 @@ bool proto_is_server(const struct proto *p)
 	return p->parser == &parsers[PROTO_HTTP2] ? http2_is_server(p->state) : p->server;
 }
 
+bool proto_is_hopeless(const struct proto *p)
+{
+	return p->kind == PROTO_OTHER || ((p->kind == PROTO_HTTP1 || p->kind == PROTO_HTTP2) && proto_is_server(p));
+}
+
 unsigned proto_errors(const struct proto *p)
 {
 	return p->errors_before + (p->parser ? p->parser->errors(p->state) : 0);

@@ -39,6 +39,8 @@ const char *proto_name(const struct proto *p);
 /* NULL: something of it could be read; else why not: its name, or what of it hides the rest. Static. */
 const char *proto_undecoded(const struct proto *p);
 bool proto_is_server(const struct proto *p); /* the traced program answers requests here */
+/* It is decided: another protocol than those that are read, or one of which the traced program is the server. */
+bool proto_is_hopeless(const struct proto *p);
 unsigned proto_errors(const struct proto *p);
 unsigned proto_requests(const struct proto *p); /* exchanges begun */
 /* So many of the next bytes of that direction are certainly a body's, and nothing else. HTTP/1 only: where it frames
