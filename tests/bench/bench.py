@@ -193,8 +193,8 @@ def ratio(values, base):
 
 
 def download(peer, make, rounds, gib):
-    """`gib` GiB in 16 KiB records, against the untraced run of the same round: throughput, and work per second of the
-    program's own CPU time (which other programs on the machine do not move)."""
+    """An answer of HTTP/1.1 of `gib` GiB in 16 KiB records, against the untraced run of the same round: throughput, and work
+    per second of the program's own CPU time (which other programs on the machine do not move)."""
     count = int(gib * 2**30) // 16384
     speed, work = {state: [] for state in make}, {state: [] for state in make}
     chooser = random.Random(11)
@@ -203,9 +203,9 @@ def download(peer, make, rounds, gib):
         chooser.shuffle(order)
         for state in order:
             tracer = make[state]()
-            peer.run("bulk", 16384, max(count // 50, 100))
+            peer.run("get", 16384, max(count // 50, 100))
             before = peer.cpu_ns()
-            us, _ = peer.run("bulk", 16384, count)
+            us, _ = peer.run("get", 16384, count)
             work[state].append(count / (peer.cpu_ns() - before))
             speed[state].append(gib * 1024 / (us / 1e6))
             if tracer:

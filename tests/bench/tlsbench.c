@@ -2,8 +2,8 @@
 /*
  * tlsbench: what a tracer costs a program that does nothing but TLS.
  *   tlsbench server            serves on loopback, prints "listening PORT"
- *   tlsbench client PORT       one connection; prints "pid N"; each line "ping|bulk COUNT SIZE [ex]" on stdin is one
- * timed run: "MODE NANOSECONDS CALLS" (wall time, and the TLS calls that the client made) tlsbench bare PID PATH
+ *   tlsbench client PORT       one connection; prints "pid N"; each line "ping|bulk|get COUNT SIZE [ex]" on stdin is
+ * one timed run: "MODE NANOSECONDS CALLS" (wall time, and the TLS calls that the client made) tlsbench bare PID PATH
  * OFFSET... empty programs at entry and return of these places of a file, as a floor to compare with; prints "attached
  * session|perf", detaches at the end of stdin. PID 0: every process TLSBENCH_CPU=N pins server and client.
  */
@@ -29,8 +29,9 @@
 
 #include "tests/tools/testcert.h"
 
-#define SIZE_MAX_BYTES 65536u
-#define OFFSETS_MAX    32
+#define SIZE_MAX_BYTES	  65536u
+#define OFFSETS_MAX	  32
+#define REQUEST_MAX_BYTES 256
 
 struct order {
 	uint32_t bulk, size, count, zero;
@@ -118,17 +119,44 @@ static int serve_order(SSL *s, const struct order *o, char *buf)
 	return 0;
 }
 
+/* A request of HTTP: GET /COUNT/SIZE, answered with so many records. */
+static int serve_get(SSL *s, char *buf)
+{
+	struct order o = {.bulk = 1};
+	unsigned long calls = 0;
+	int n;
+
+	if (sscanf(buf, "GET /%u/%u ", &o.count, &o.size) != 2 || !o.size || o.size > SIZE_MAX_BYTES)
+		return -1;
+	n = snprintf(buf, REQUEST_MAX_BYTES, "HTTP/1.1 200 OK\r\nContent-Length: %llu\r\n\r\n",
+		     (unsigned long long)o.count * o.size);
+	return write_all(s, buf, (size_t)n, 0, &calls) ? -1 : serve_order(s, &o, buf);
+}
+
+/* The client sends each in one record. */
+static int serve_next(SSL *s, char *buf)
+{
+	struct order o;
+	int n = SSL_read(s, buf, REQUEST_MAX_BYTES - 1);
+
+	if (n < (int)sizeof(o))
+		return -1;
+	buf[n] = '\0';
+	if (memcmp(buf, "GET ", 4) == 0)
+		return serve_get(s, buf);
+	memcpy(&o, buf, sizeof(o));
+	return o.size > SIZE_MAX_BYTES ? -1 : serve_order(s, &o, buf);
+}
+
 static void *serve(void *arg)
 {
 	int fd = (int)(intptr_t)arg;
 	char *buf = calloc(1, SIZE_MAX_BYTES);
 	SSL *s = SSL_new(ctx);
-	unsigned long calls = 0;
-	struct order o;
 
 	no_delay(fd);
 	if (s && buf && SSL_set_fd(s, fd) == 1 && SSL_accept(s) == 1)
-		while (!read_all(s, &o, sizeof(o), 0, &calls) && o.size <= SIZE_MAX_BYTES && !serve_order(s, &o, buf))
+		while (!serve_next(s, buf))
 			;
 	ERR_clear_error();
 	SSL_free(s);
@@ -166,13 +194,32 @@ static _Noreturn void run_server(void)
 /* --- client ----------------------------------------------------------------------------------------------------------
  */
 
-static void run_order(SSL *s, const struct order *o, int ex, char *buf)
+/* A download: the request and the head of its response. */
+static void ask(SSL *s, const struct order *o, int ex)
+{
+	char head[REQUEST_MAX_BYTES];
+	unsigned long calls = 0;
+	size_t have = 0;
+	int n = snprintf(head, sizeof(head), "GET /%u/%u HTTP/1.1\r\nHost: localhost\r\n\r\n", o->count, o->size);
+
+	if (write_all(s, head, (size_t)n, ex, &calls))
+		die("write");
+	while (have < 4 || memcmp(head + have - 4, "\r\n\r\n", 4) != 0) {
+		if (have == sizeof(head) || read_all(s, head + have, 1, ex, &calls))
+			die("read");
+		have++;
+	}
+}
+
+static void run_order(SSL *s, const struct order *o, int get, int ex, char *buf)
 {
 	unsigned long calls = 0;
 	uint64_t start;
 	uint32_t i;
 
-	if (write_all(s, o, sizeof(*o), ex, &calls))
+	if (get)
+		ask(s, o, ex);
+	else if (write_all(s, o, sizeof(*o), ex, &calls))
 		die("write");
 	calls = 0;
 	start = now_ns();
@@ -182,7 +229,7 @@ static void run_order(SSL *s, const struct order *o, int ex, char *buf)
 		if (read_all(s, buf, o->size, ex, &calls))
 			die("read");
 	}
-	printf("%s %llu %lu\n", o->bulk ? "bulk" : "ping", (unsigned long long)(now_ns() - start), calls);
+	printf("%s %llu %lu\n", get ? "get" : o->bulk ? "bulk" : "ping", (unsigned long long)(now_ns() - start), calls);
 	fflush(stdout);
 }
 
@@ -219,8 +266,8 @@ static int run_client(unsigned port)
 
 		if (n < 3 || !o.size || o.size > SIZE_MAX_BYTES)
 			return 2;
-		o.bulk = !strcmp(mode, "bulk");
-		run_order(s, &o, n == 4, buf);
+		o.bulk = strcmp(mode, "ping") != 0;
+		run_order(s, &o, !strcmp(mode, "get"), n == 4, buf);
 	}
 	SSL_free(s);
 	free(buf);
