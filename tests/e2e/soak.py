@@ -22,6 +22,7 @@ BOUNDS = {"anon_kib": 1024, "fds": 4, "links": 4, "maps": 0.5, "programs": 0.5, 
 MAX_EVENTS = 4000  # the ring of spans is full soon, and no growth
 # What is remembered of processes that ended has caps (PROC_MAX, FAMILY_MAX in user/flow): they are reached before it is measured.
 FORKS = 20000
+WORDS = "--port 65535 --cacert /tmp/perfbpf-e2e.abcdefgh/cert.pem --quiet --dialect mixed --id soak12345678901 -n 10 --threads 8"
 WARM_SHARE = 0.3  # of the run
 BPFTOOL = shutil.which("bpftool", path=os.environ["PATH"] + ":/usr/sbin")
 
@@ -117,7 +118,7 @@ def churn(server, plain, folder, number):
 def churn_until(end, server, plain, folder):
     number = os.getpid() * 100000
     if end - time.monotonic() > 240:
-        subprocess.run(["sh", "-c", f"i=0; while [ $i -lt {FORKS} ]; do (exit); i=$((i+1)); done"], check=True)
+        subprocess.run(["sh", "-c", f"i=0; while [ $i -lt {FORKS} ]; do /bin/true {WORDS}; i=$((i+1)); done"], check=True)
     while time.monotonic() < end:
         churn(server, plain, folder, number)
         number += 1
