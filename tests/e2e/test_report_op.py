@@ -154,6 +154,20 @@ def functions():
     assert len(one) == 1 and one[0]["calls"] == 1, one
 
 
+@case
+def connecting():
+    """set-ups of connections are charged to the thread that connected"""
+    service = Service(model=False)
+    perfbpf = run(service, ("relay",), 4, count=5)
+    table = report(perfbpf.trace_path, "--by", "op")["op"]
+    down, charged = rows_of(table)["relay"]["downstream"], table["charged"]["request"]
+    assert down["connect"]["count"] == down["http"]["count"] == 5, down
+    assert charged["by_thread"] == 10 and charged["by_time"] == charged["unclear"] == 0, charged
+    slices = [e for e in perfbpf.trace()["traceEvents"] if e["ph"] == "X" and e["name"] == "connection"]
+    relaying = {t["tid"] for t in service.truth() if t["http"]}
+    assert len([e for e in slices if e["args"]["os_tid"] in relaying]) >= 5, slices
+
+
 def overlapping(perfbpf):
     """How many requests were served beside another one, of each route."""
     served = [e for e in perfbpf.trace()["traceEvents"] if e["ph"] == "X" and e.get("cat") == "http"]
