@@ -22,6 +22,8 @@ from bench import Tracer, ratio
 LOADS = {
     "planted mix": (16, 1400, "health,health,health,health,hot,alloc,nplus1"),
     "empty requests": (4, 40000, "health"),
+    # Some million allocations a second, all of them at the same place.
+    "allocations": (4, 8000, "health,alloc"),
 }
 # What is asked of each on an idle machine, of the mix.
 AXES = {

@@ -339,6 +339,73 @@ static void many_calls(void **state)
 	report_free(r);
 }
 
+#define MEMORY(rows)                                                                                                   \
+	BEGIN "],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000,\"alloc\":{\"bytes_per_sample\":"   \
+	      "524288,\"processes\":[{\"pid\":7,\"name\":\"prog\",\"windows\":9,\"share\":0.25,\"bytes\":5000000,"     \
+	      "\"error_bytes\":400000,\"count\":5000}]},\"lost_samples\":0,\"threads\":[\n[7,0,\"prog\",\"\"]\n],"     \
+	      "\"frames\":[\n[\"storm\",\"prog\"],\n[\"main\",\"prog\"],\n[\"do_fault\",\"[kernel]\"]\n],\"stacks\":[" \
+	      "\n],\"timeline\":[\n],\"memory\":[\n" rows "\n]}},\"metadata\":" METADATA
+#define ALLOCS                                                                                                         \
+	"[\"alloc\",0,1000000,null,1000,40,null,null,\"broken\",[1]],\n"                                               \
+	"[\"alloc\",0,4000000,300000,4000,160,1000000,1000,\"whole\",[0,1]],\n"                                        \
+	"[\"fault\",0,524288,1027604,128,1,null,null,\"whole\",[2,0,1]]"
+
+static void allocations(void **state)
+{
+	(void)state;
+	assert_render(MEMORY(ALLOCS), (struct report_view){.by = REPORT_ALLOC, .top = 25},
+		      "slow\nmemory asked for, estimated\n"
+		      "    bytes   error share  count kept max samples\n"
+		      "    4.00M    300k   80%  4.00k    1.00M     160  prog[7]: storm [prog] < main [prog]\n"
+		      "    1.00M       -   20%  1.00k        -      40  prog[7]: main [prog] (broken)\n"
+		      "  [7]: 5.00M bytes ± 400k (95 %) in 5.00k allocations, by 9 windows on 25% of its own processor "
+		      "time\n"
+		      "  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
+		      "allocators: memory that\n"
+		      "  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
+		      "(--by fault)\n");
+	assert_render(MEMORY(ALLOCS), (struct report_view){.by = REPORT_FAULT, .top = 25},
+		      "slow\nmemory touched first (page faults, 4 KiB each)\n"
+		      "    bytes   error share faults samples\n"
+		      "     524k   1.03M  100%    128       1  prog[7]: storm [prog] < main [prog]\n");
+}
+
+static void allocations_folded(void **state)
+{
+	struct report *r = report_of(MEMORY(ALLOCS));
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(report_folded(r, REPORT_ALLOC, &out), 0);
+	assert_string_equal(buf_cstr(&out), "prog;[broken stack];main [prog] 1000000\n"
+					    "prog;main [prog];storm [prog] 4000000\n");
+	buf_clear(&out);
+	assert_int_equal(report_folded(r, REPORT_FAULT, &out), 0);
+	assert_string_equal(buf_cstr(&out), "prog;main [prog];storm [prog];do_fault [kernel] 524288\n");
+	buf_release(&out);
+	report_free(r);
+}
+
+/* Rows that are none. */
+static void allocations_refused(void **state)
+{
+	static const char *const bad[] = {
+		MEMORY("[\"cpu\",0,1,1,1,1,1,1,\"whole\",[0]]"),    MEMORY("[\"alloc\",1,1,1,1,1,1,1,\"whole\",[0]]"),
+		MEMORY("[\"alloc\",0,1,1,1,-1,1,1,\"whole\",[0]]"), MEMORY("[\"alloc\",0,1,1,1,1,1,1,\"whole\",[3]]"),
+		MEMORY("[\"alloc\",0,1,1,1,1,1,1,\"whole\",0]"),    MEMORY("[\"alloc\",0,1,1,1,1,1,1,\"whole\"]"),
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct report *r = report_new();
+
+		assert_int_equal(read_text(r, bad[i], strlen(bad[i])), -EBADMSG);
+		assert_non_null(strstr(report_why(r), "memory"));
+		report_free(r);
+	}
+}
+
 static void refused(void **state)
 {
 	static const char *const bad[] = {
@@ -605,11 +672,24 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tables),	  cmocka_unit_test(folded),	    cmocka_unit_test(refused),
-		cmocka_unit_test(as_json),	  cmocka_unit_test(json_of_all),    cmocka_unit_test(late_ones),
-		cmocka_unit_test(late_samples),	  cmocka_unit_test(hostile_times),  cmocka_unit_test(many_calls),
-		cmocka_unit_test(too_long),	  cmocka_unit_test(hostile_rows),   cmocka_unit_test(names),
-		cmocka_unit_test(side_by_side),	  cmocka_unit_test(spread_in_time), cmocka_unit_test(other_knobs),
+		cmocka_unit_test(tables),
+		cmocka_unit_test(allocations),
+		cmocka_unit_test(allocations_folded),
+		cmocka_unit_test(allocations_refused),
+		cmocka_unit_test(folded),
+		cmocka_unit_test(refused),
+		cmocka_unit_test(as_json),
+		cmocka_unit_test(json_of_all),
+		cmocka_unit_test(late_ones),
+		cmocka_unit_test(late_samples),
+		cmocka_unit_test(hostile_times),
+		cmocka_unit_test(many_calls),
+		cmocka_unit_test(too_long),
+		cmocka_unit_test(hostile_rows),
+		cmocka_unit_test(names),
+		cmocka_unit_test(side_by_side),
+		cmocka_unit_test(spread_in_time),
+		cmocka_unit_test(other_knobs),
 		cmocka_unit_test(without_memory),
 	};
 

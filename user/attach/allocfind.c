@@ -127,6 +127,9 @@ static void add(struct finder *f, const struct found *found)
 		f->out->refused++;
 		return;
 	}
+	/* What it costs is not worth one more function of the stack: it hands on to a malloc(), where it is seen. */
+	if (site.class == SITE_STEPPED && sv_starts(name->name, SV("_Z")) && !f->gives)
+		return;
 	for (unsigned i = 0; i < f->out->count; i++)
 		if (f->out->funcs[i].off == site.off)
 			return;

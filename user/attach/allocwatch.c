@@ -57,6 +57,7 @@ struct allocwatch {
 	bool over;	    /* and was collected */
 	struct allocwindow_result result;
 	bool stopped, told;
+	uint64_t look_ns; /* not before: nobody was busy */
 	unsigned refused;
 };
 
@@ -302,11 +303,13 @@ void allocwatch_update(struct allocwatch *w, uint64_t now_ns)
 	struct process *p;
 	uint64_t cpu_ns = 0;
 
-	if (w->at || w->stopped)
+	if (w->at || w->stopped || now_ns < w->look_ns)
 		return;
 	p = next_process(w, now_ns, &cpu_ns);
-	if (!p)
+	if (!p) { /* looking costs a system call for each process */
+		w->look_ns = now_ns + ALLOCWATCH_GAP_NS / 2;
 		return;
+	}
 	job.pid = p->pid;
 	job.length_ns = p->length_ns;
 	job.follows = w->follows = w->cfg.follows && p->windows++ % FOLLOW_WINDOWS == 0;
