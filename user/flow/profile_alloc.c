@@ -18,7 +18,7 @@
  * taken for granted.
  */
 #define TRAP_FACTOR    1.15
-#define TRAP_DEVIATION 0.1
+#define TRAP_DEVIATION 0.12
 
 static struct allocator *allocator_of(struct profile *p, const struct proc_key *proc)
 {
