@@ -13,8 +13,8 @@ from planted import NPLUS1, NodeService, Service, drive
 COUNT = 20  # requests of each route
 POINTS = 3  # of a hundred
 HZ = 499
-# What lies between a stamp of the program's and one of the kernel, at both ends of a request, of a child process, and in node
-# of any call, where the event loop is on the way: more where others want the processor.
+# What lies between a stamp of the program's and one of the kernel, at both ends of a request, of a child process, and in
+# node of any call, where the event loop is on the way: more where others want the processor.
 EDGE_MS = 0.3
 EDGES_MS = {"tool": 0.3}
 NODE_EDGES_MS = {"tool": 1.5, "db": 0.1, "model": 0.1, "http": 0.1}
