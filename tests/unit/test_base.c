@@ -206,10 +206,43 @@ static void test_quantile(void **state)
 	assert_true(quantile_ns(&q, 1) > 3600000000000ull);
 }
 
+static double floats(const float *v, size_t count, double share)
+{
+	uint64_t times[200];
+	double is = quantile_of_floats(v, count, share), too;
+
+	for (size_t i = 0; i < count; i++)
+		times[i] = (uint64_t)v[i];
+	too = quantile_of_times(times, count, share);
+	assert_true(isnan(is) ? isnan(too) : is == too);
+	return is;
+}
+
+/* numpy.percentile of 1..200 gives 100.5, 190.05, 198.01; a tail in which nothing lies is not known. */
+static void test_quantile_of_values(void **state)
+{
+	float v[200];
+
+	(void)state;
+	for (int i = 0; i < 200; i++)
+		v[i] = (float)(i + 1);
+	assert_true(fabs(floats(v, 200, 0.5) - 100.5) < 1e-9);
+	assert_true(fabs(floats(v, 200, 0.95) - 190.05) < 1e-9);
+	assert_true(fabs(floats(v, 200, 0.99) - 198.01) < 1e-9);
+	assert_true(floats(v, 200, 1) == 200 && floats(v, 200, 0) == 1);
+	for (double share = 0; share <= 1; share += 0.25)
+		assert_true(isnan(floats(v, 0, share)));
+	assert_true(floats(v, 1, 0.5) == 1 && floats(v, 1, 1) == 1 && floats(v, 2, 0.5) == 1.5);
+	assert_true(isnan(floats(v, 9, 0.9)) && !isnan(floats(v, 10, 0.9)));
+	assert_true(isnan(floats(v, 19, 0.95)) && floats(v, 20, 0.95) < 20);
+	assert_true(isnan(floats(v, 99, 0.99)) && floats(v, 100, 0.99) < 100);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_quantile),
+		cmocka_unit_test(test_quantile_of_values),
 		cmocka_unit_test(buffer_grows_to_its_cap),
 		cmocka_unit_test(buffer_without_memory),
 		cmocka_unit_test(json_text),

@@ -96,7 +96,7 @@ static void tables(void **state)
 		      "    5.00ms  100%       2  futex prog[7]: main [prog]\n"},
 		{{.by = REPORT_MODEL},
 		 HEAD "model calls\n   count errors    total      p50      p95      max ttft p50     in    out\n"
-		      "       2      0    100ms   40.0ms   60.0ms   60.0ms   10.0ms    200     14  m1 @ api\n"
+		      "       2      0    100ms   50.0ms        -   60.0ms   10.0ms    200     14  m1 @ api\n"
 		      "                            time: first_token 75% generation 25%\n"},
 		{{.by = REPORT_CALL, .top = 1},
 		 HEAD "calls of models, slowest first\n      took       at     ttft     in cached    out\n"
@@ -104,7 +104,7 @@ static void tables(void **state)
 		      "                            time: first_token 75% generation 25%\n  … and 1 more (--top)\n"},
 		{{.by = REPORT_TOOL},
 		 HEAD "tools\n   count errors    total      p50      p95      max\n"
-		      "       1      1   4.00ms   4.00ms   4.00ms   4.00ms  Bash\n"},
+		      "       1      1   4.00ms   4.00ms        -   4.00ms  Bash\n"},
 	};
 
 	(void)state;
@@ -115,20 +115,20 @@ static void tables(void **state)
 			    "\"db.response.status_code\":\"42P01\"}}\n],\"metadata\":{}}\n",
 		      (struct report_view){.by = REPORT_DB},
 		      "database commands\n   count errors    total      p50      p95      max\n"
-		      "       1      1   2.00ms   2.00ms   2.00ms   2.00ms  select ? @ postgresql\n");
+		      "       1      1   2.00ms   2.00ms        -   2.00ms  select ? @ postgresql\n");
 	assert_render(BEGIN "{\"ph\":\"X\",\"dur\":2000.0,\"name\":\"GET /users/:id\",\"cat\":\"http\",\"args\":{"
 			    "\"side\":\"server\",\"host\":\"me\",\"status\":500}},\n{\"ph\":\"X\",\"dur\":1000.0,"
 			    "\"name\":\"GET /\",\"cat\":\"http\",\"args\":{\"side\":\"client\",\"host\":\"you\"}}\n"
 			    "],\"metadata\":{}}\n",
 		      (struct report_view){.by = REPORT_HTTP},
 		      "HTTP requests\n   count errors    total      p50      p95      max\n"
-		      "       1      1   2.00ms   2.00ms   2.00ms   2.00ms  GET /users/:id @ served\n"
-		      "       1      0   1.00ms   1.00ms   1.00ms   1.00ms  GET / @ you\n");
+		      "       1      1   2.00ms   2.00ms        -   2.00ms  GET /users/:id @ served\n"
+		      "       1      0   1.00ms   1.00ms        -   1.00ms  GET / @ you\n");
 	assert_render(BEGIN "{\"ph\":\"X\",\"dur\":3000.0,\"name\":\"work\",\"cat\":\"function\",\"args\":{"
 			    "\"binary\":\"/bin/x\"}}\n],\"metadata\":{}}\n",
 		      (struct report_view){.by = REPORT_FUNC},
 		      "functions traced by name\n   count errors    total      p50      p95      max\n"
-		      "       1      0   3.00ms   3.00ms   3.00ms   3.00ms  work @ /bin/x\n");
+		      "       1      0   3.00ms   3.00ms        -   3.00ms  work @ /bin/x\n");
 	assert_render(BEGIN OTHERS "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_FUNCTION},
 		      "this trace was taken without --cpu\n");
 	assert_render(BEGIN OTHERS "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_CALL},
@@ -616,6 +616,9 @@ static void other_knobs(void **state)
 		{BEGIN OTHERS "],\"metadata\":{}}\n", BEGIN OTHERS "],\"metadata\":{}}\n", "not told"},
 		{BEGIN OTHERS "],\"metadata\":{\"axes\":[\"db\"]}}\n", BEGIN OTHERS "],\"metadata\":{\"axes\":[]}}\n",
 		 "taken with db and calls only"},
+		{BEGIN OTHERS "],\"metadata\":{\"axes\":[\"alloc=1024\",\"db\"]}}\n",
+		 BEGIN OTHERS "],\"metadata\":{\"axes\":[\"alloc=4096\",\"db\"]}}\n",
+		 "taken with alloc=1024 db and alloc=4096 db"},
 		{BEGIN OTHERS "],\"metadata\":{\"axes\":[],\"functions\":[{\"function\":\"a:b\"}]}}\n",
 		 BEGIN OTHERS "],\"metadata\":{\"axes\":[]}}\n", "taken with a:b and calls only"},
 	};

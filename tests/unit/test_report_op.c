@@ -166,7 +166,7 @@ static void by_thread(void **state)
 		trace_of(true, false, false), NULL, 0, (struct report_view){.by = REPORT_OP},
 		HEAD
 		"operations\n" COLUMNS
-		"       2       0    300ms    100ms    200ms    200ms     49%  GET /users/:id @ api\n"
+		"       2       0    300ms    150ms        -        -     49%  GET /users/:id @ api\n"
 		"          calls: model 33% (1 calls, 100ms), http 10% (1 calls, 30.0ms), db 3% (10 calls, 10.0ms), "
 		"tool 3% (1 calls, 10.0ms), mcp 3% (1 calls, 10.0ms), connect 1% (1 calls, 3.00ms); 3% at the same "
 		"time\n"
@@ -187,7 +187,7 @@ static void refused(void **state)
 	(void)state;
 	assert_render(trace_of(false, true, false), NULL, 0, (struct report_view){.by = REPORT_OP},
 		      "operations\n" COLUMNS
-		      "       2       2    200ms    100ms    100ms    100ms       -  POST /graphql Get @ node\n"
+		      "       2       2    200ms    100ms        -        -       -  POST /graphql Get @ node\n"
 		      "          2 of 2 overlapped others, and nobody can tell whose time it was: not in these shares\n"
 		      "  calls of requests: told by thread 0, by agent 0, by time 0; may be of several, charged to "
 		      "none: 1\n");
@@ -199,10 +199,10 @@ static void turns(void **state)
 	assert_render(
 		trace_of(false, false, true), NULL, 0, (struct report_view){.by = REPORT_OP},
 		"operations\n" COLUMNS
-		"       1       0    1.00s    1.00s    1.00s    1.00s     30%  turn @ Claude Code\n"
+		"       1       0    1.00s    1.00s        -        -     30%  turn @ Claude Code\n"
 		"          calls: tool 50% (1 calls, 500ms), model 20% (1 calls, 200ms)\n"
 		"          in-proc 30%\n"
-		"       1       0    400ms    400ms    400ms    400ms     25%  turn of a sub-agent @ Claude Code\n"
+		"       1       0    400ms    400ms        -        -     25%  turn of a sub-agent @ Claude Code\n"
 		"          calls: model 75% (1 calls, 300ms)\n"
 		"          in-proc 25%\n"
 		"  calls of turns: told by thread 0, by agent 3, by time 0; may be of several, charged to none: 0\n");
@@ -219,7 +219,7 @@ static void chosen(void **state)
 		(struct report_view){.by = REPORT_ALL, .operations = true},
 		HEAD
 		"operations\n" COLUMNS
-		"       1       0    100ms    100ms    100ms    100ms     90%  GET /users/:id @ api\n"
+		"       1       0    100ms    100ms        -        -     90%  GET /users/:id @ api\n"
 		"          calls: db 10% (10 calls, 10.0ms)\n"
 		"          in-proc 90%: on a processor 20% (2 samples), blocked 20%, run queue 5%, not seen 45%\n"
 		"          N+1: db, 10 times each, 10 at most, in 1 calls, 10%: SELECT ? @ postgresql\n"
@@ -230,7 +230,7 @@ static void chosen(void **state)
 	assert_render(
 		trace_of(false, false, true), "Task", 0, (struct report_view){.by = REPORT_OP},
 		"operations\n" COLUMNS
-		"       1       0    500ms    500ms    500ms    500ms    100%  tool: Task @ Claude Code\n"
+		"       1       0    500ms    500ms        -        -    100%  tool: Task @ Claude Code\n"
 		"          in-proc 100%\n"
 		"          1 of them may have made more calls, which are charged to none: in-proc is at most that\n"
 		"  calls of what --op names: told by thread 0, by agent 0, by time 0; may be of several, charged to "
@@ -238,7 +238,7 @@ static void chosen(void **state)
 	assert_render(
 		trace_of(false, false, true), NULL, 800, (struct report_view){.by = REPORT_OP},
 		"operations\n" COLUMNS
-		"       1       0    1.00s    1.00s    1.00s    1.00s     30%  turn @ Claude Code\n"
+		"       1       0    1.00s    1.00s        -        -     30%  turn @ Claude Code\n"
 		"          calls: tool 50% (1 calls, 500ms), model 20% (1 calls, 200ms)\n"
 		"          in-proc 30%\n"
 		"  calls of turns: told by thread 0, by agent 3, by time 0; may be of several, charged to none: 0\n");
@@ -258,7 +258,7 @@ static void servers_of_mcp(void **state)
 	buf_puts(&m.text, "\n],\"metadata\":{}}\n");
 	assert_render(m, NULL, 0, (struct report_view){.by = REPORT_OP},
 		      "operations\n" COLUMNS
-		      "       1       0    100ms    100ms    100ms    100ms     50%  tools/call t @ tools\n"
+		      "       1       0    100ms    100ms        -        -     50%  tools/call t @ tools\n"
 		      "          calls: db 50% (1 calls, 50.0ms)\n"
 		      "          in-proc 50%\n"
 		      "  calls of requests: told by thread 1, by agent 0, by time 0; may be of several, charged to "
@@ -281,13 +281,13 @@ static void functions(void **state)
 		buf_puts(&m.text, "\n],\"metadata\":{}}\n");
 		assert_render(m, named ? "^handle$" : NULL, 0, (struct report_view){.by = REPORT_OP},
 			      named ? "operations\n" COLUMNS
-				      "       1       0   50.0ms   50.0ms   50.0ms   50.0ms     60%  handle @ api\n"
+				      "       1       0   50.0ms   50.0ms        -        -     60%  handle @ api\n"
 				      "          calls: db 40% (1 calls, 20.0ms)\n"
 				      "          in-proc 60%\n"
 				      "  calls of what --op names: told by thread 2, by agent 0, by time 0; may be of "
 				      "several, charged to none: 0\n"
 				    : "operations\n" COLUMNS
-				      "       1       0    100ms    100ms    100ms    100ms     80%  GET /a @ api\n"
+				      "       1       0    100ms    100ms        -        -     80%  GET /a @ api\n"
 				      "          calls: db 20% (1 calls, 20.0ms)\n"
 				      "          in-proc 80%\n"
 				      "  calls of requests: told by thread 2, by agent 0, by time 0; may be of "

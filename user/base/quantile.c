@@ -2,6 +2,7 @@
 #include "quantile.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #define FIRST_NS 1000.0 /* upper bound of the first bucket */
 #define GROWTH	 1.08
@@ -28,4 +29,39 @@ uint64_t quantile_ns(const struct quantile *q, double share)
 			return (uint64_t)(FIRST_NS * pow(GROWTH, (double)i - 0.5));
 	}
 	return 0;
+}
+
+/* Which of the sorted values it is, from 0 on, with the way to the next one; NAN: not known. */
+static double rank_of(size_t count, double share)
+{
+	double beyond = (1 - share) * (double)count;
+	bool has_tail = share <= 0.5 || share >= 1 || beyond > 1 - 1e-6;
+
+	return count && has_tail ? share * (double)(count - 1) : NAN;
+}
+
+static size_t next_of(size_t at, size_t count)
+{
+	return at + 1 < count ? at + 1 : at;
+}
+
+static double between(double a, double b, double rank)
+{
+	return a + (b - a) * (rank - floor(rank));
+}
+
+double quantile_of_floats(const float *sorted, size_t count, double share)
+{
+	double rank = rank_of(count, share);
+	size_t at = isnan(rank) ? 0 : (size_t)rank;
+
+	return isnan(rank) ? NAN : between(sorted[at], sorted[next_of(at, count)], rank);
+}
+
+double quantile_of_times(const uint64_t *sorted, size_t count, double share)
+{
+	double rank = rank_of(count, share);
+	size_t at = isnan(rank) ? 0 : (size_t)rank;
+
+	return isnan(rank) ? NAN : between((double)sorted[at], (double)sorted[next_of(at, count)], rank);
 }

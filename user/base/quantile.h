@@ -2,8 +2,12 @@
 #ifndef BASE_QUANTILE_H
 #define BASE_QUANTILE_H
 
-/* Percentiles of durations in fixed memory: counts in buckets that grow by 8 %, so a value read back is within 4 %. */
+/*
+ * Percentiles: of values at hand, exact; and of durations in fixed memory, counts in buckets that grow by 8 %, so a
+ * value read back is within 4 %.
+ */
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define QUANTILE_BUCKETS 400 /* 1 us to 6 hours; what is outside counts in the first or the last one */
@@ -17,5 +21,13 @@ void quantile_add(struct quantile *q, uint64_t ns);
 /* The smallest duration with at least share * count values at or below it; 0 <= share <= 1. 0 when nothing was added.
  */
 uint64_t quantile_ns(const struct quantile *q, double share);
+
+/*
+ * Of values in ascending order, by linear interpolation between the two nearest ranks; share 1 is the largest. NAN: not
+ * known, without values, and above the median where none of so few lies beyond it: the 95th percentile of fewer than 20
+ * values, and the 99th of fewer than 100, would be their largest by another name.
+ */
+double quantile_of_floats(const float *sorted, size_t count, double share);
+double quantile_of_times(const uint64_t *sorted, size_t count, double share);
 
 #endif

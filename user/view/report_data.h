@@ -166,7 +166,7 @@ void report_sort(struct report_entry *e, size_t count);
 #define REPORT_NAME_BYTES 160
 const char *report_frame_name(const struct report *r, uint32_t frame, char out[REPORT_NAME_BYTES]);
 
-double report_quantile(struct report_values *v, double share); /* sorts; NAN: none */
+double report_quantile(struct report_values *v, double share); /* sorts; as quantile_of_floats() */
 
 /* A row of samples' times. 0, -ENOMEM, -EBADMSG: it is none. */
 int report_timeline_row(struct report *r, const cJSON *row);

@@ -79,10 +79,10 @@ static void cells(const struct report_context *c, size_t at, double out[REPORT_C
 	out[1] = (double)g->refused;
 	out[2] = (double)g->partial;
 	out[3] = any ? g->wall_ns / 1e6 : NAN;
-	out[4] = any ? (double)g->p50_ns / 1e6 : NAN;
-	out[5] = any ? (double)g->p95_ns / 1e6 : NAN;
-	out[6] = any ? (double)g->p99_ns / 1e6 : NAN;
-	out[7] = any ? (double)g->max_ns / 1e6 : NAN;
+	out[4] = g->p50_ns / 1e6;
+	out[5] = g->p95_ns / 1e6;
+	out[6] = g->p99_ns / 1e6;
+	out[7] = g->max_ns / 1e6;
 	out[8] = g->told_ns / 1e6;
 	out[9] = part(g->in_proc_ns, g->told_ns);
 }

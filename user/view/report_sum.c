@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What stacks add up to, and the order of tables. */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/quantile.h"
 #include "report_data.h"
 
 void report_sums_release(struct report_sums *s)
@@ -135,12 +135,9 @@ static int compare_floats(const void *a, const void *b)
 
 double report_quantile(struct report_values *v, double share)
 {
-	size_t at = (size_t)ceil(share * (double)v->count);
-
-	if (!v->count)
-		return NAN;
-	qsort(v->v, v->count, sizeof(*v->v), compare_floats);
-	return (double)v->v[at ? at - 1 : 0];
+	if (v->count)
+		qsort(v->v, v->count, sizeof(*v->v), compare_floats);
+	return quantile_of_floats(v->v, v->count, share);
 }
 
 const char *report_frame_name(const struct report *r, uint32_t frame, char out[REPORT_NAME_BYTES])

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/quantile.h"
 #include "format.h"
 
 #define COVERAGE_ROWS 20   /* more processes: one row for all of a name */
@@ -192,28 +193,19 @@ static size_t kept(const struct quantity *q)
 	return q->seen < SAMPLES_MAX ? (size_t)q->seen : SAMPLES_MAX;
 }
 
-/* Linear interpolation between the two nearest ranks. NAN without values, and where so few values have no such tail. */
-static double percentile(struct quantity *q, double p)
+static double percentile(struct quantity *q, double share)
 {
-	size_t n = kept(q);
-	double rank = p / 100 * (double)(n ? n - 1 : 0), low = floor(rank);
-	double a, b;
-
-	if (!n || (p > 98 && n < 100))
-		return NAN;
-	if (!q->sorted)
-		qsort(q->value, n, sizeof(q->value[0]), compare_floats);
+	if (!q->sorted && kept(q))
+		qsort(q->value, kept(q), sizeof(q->value[0]), compare_floats);
 	q->sorted = true;
-	a = q->value[(size_t)low];
-	b = q->value[(size_t)low + 1 < n ? (size_t)low + 1 : n - 1];
-	return a + (b - a) * (rank - low);
+	return quantile_of_floats(q->value, kept(q), share);
 }
 
 typedef const char *format_fn(char out[FORMAT_BYTES], double value);
 
 static int render_quantity(struct buf *out, const char *name, struct quantity *q, format_fn *format)
 {
-	static const double at[] = {50, 90, 95, 99};
+	static const double at[] = {0.5, 0.9, 0.95, 0.99};
 	char text[ARRAY_SIZE(at)][FORMAT_BYTES];
 
 	for (size_t i = 0; i < ARRAY_SIZE(at); i++)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quantile.h"
 #include "op_data.h"
 
 bool op_grow(void *list, size_t count, size_t *room, size_t size)
@@ -153,13 +154,6 @@ static int compare_groups(const void *a, const void *b)
 	return 0;
 }
 
-static uint64_t quantile(const uint64_t *sorted, uint64_t count, unsigned percent)
-{
-	uint64_t at = (count * percent + 99) / 100;
-
-	return count ? sorted[at ? at - 1 : 0] : 0;
-}
-
 /* Of the operations [from, to), which are of one name. */
 static void make_group(struct ops *o, size_t from, size_t to, uint64_t *times, struct op_group *g)
 {
@@ -175,10 +169,10 @@ static void make_group(struct ops *o, size_t from, size_t to, uint64_t *times, s
 		g->wall_ns += (double)(p->end_ns - p->begin_ns);
 	}
 	qsort(times, g->calls, sizeof(*times), compare_times);
-	g->p50_ns = quantile(times, g->calls, 50);
-	g->p95_ns = quantile(times, g->calls, 95);
-	g->p99_ns = quantile(times, g->calls, 99);
-	g->max_ns = quantile(times, g->calls, 100);
+	g->p50_ns = quantile_of_times(times, g->calls, 0.5);
+	g->p95_ns = quantile_of_times(times, g->calls, 0.95);
+	g->p99_ns = quantile_of_times(times, g->calls, 0.99);
+	g->max_ns = quantile_of_times(times, g->calls, 1);
 }
 
 static bool same_group(const struct op_operation *a, const struct op_operation *b)

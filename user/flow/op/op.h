@@ -77,12 +77,12 @@ struct op_usage {
 struct op_group {
 	uint32_t name;
 	enum op_family family;
-	uint64_t calls;				 /* all whose times are known */
-	uint64_t partial;			 /* and those whose are not */
-	uint64_t refused;			 /* of calls: they overlapped others and cannot be told apart */
-	double wall_ns;				 /* of all calls, each by itself */
-	uint64_t p50_ns, p95_ns, p99_ns, max_ns; /* of all calls */
-	double told_ns;				 /* wall time of calls - refused */
+	uint64_t calls;			       /* all whose times are known */
+	uint64_t partial;		       /* and those whose are not */
+	uint64_t refused;		       /* of calls: they overlapped others and cannot be told apart */
+	double wall_ns;			       /* of all calls, each by itself */
+	double p50_ns, p95_ns, p99_ns, max_ns; /* of all calls; NAN: not known, see base/quantile.h */
+	double told_ns;			       /* wall time of calls - refused */
 	uint64_t clouded; /* of those told apart: calls that may be theirs are charged to none, see op_totals.unclear */
 	struct op_usage kinds[OP_KINDS];
 	double overlap_ns; /* sum of union_ns of kinds + in_proc_ns - told_ns: several kinds at a time */
