@@ -732,7 +732,13 @@ struct capture_header {
 	__s64 boot_to_unix_ns; /* add to a boot time to get Unix time; 0: unknown */
 	char host[64];
 	char kernel[64];
+	__u32 axes; /* CAPTURE_DB …: what was asked for beside calls of models; a header that ends before does not say
+		     */
+	__u32 unused;
 };
-EV_ASSERT(sizeof(struct capture_header) == 160);
+EV_ASSERT(sizeof(struct capture_header) == 168);
+#define CAPTURE_HEADER_MIN 160
+#define CAPTURE_DB	   1u
+#define CAPTURE_HTTP	   2u
 
 #endif

@@ -184,6 +184,7 @@ struct capture_file *capture_file_open(const char *path, const struct capture_in
 		.header_size = sizeof(h),
 		.start_ns = info->start_ns,
 		.boot_to_unix_ns = info->boot_to_unix_ns,
+		.axes = (info->db ? CAPTURE_DB : 0) | (info->http ? CAPTURE_HTTP : 0),
 	};
 	struct capture_file *c = calloc(1, sizeof(*c));
 	const char *why;
@@ -222,10 +223,11 @@ int capture_file_close(struct capture_file *c)
 
 int capture_read_header(FILE *f, struct capture_info *info, const char **why)
 {
-	struct capture_header h;
+	struct capture_header h = {.axes = UINT32_MAX};
+	uint32_t rest;
 
 	*why = "not a perfbpf capture";
-	if (fread(&h, 1, sizeof(h), f) != sizeof(h))
+	if (fread(&h, 1, CAPTURE_HEADER_MIN, f) != CAPTURE_HEADER_MIN)
 		return ferror(f) ? -errno : -EBADMSG;
 	if (memcmp(h.magic, CAPTURE_MAGIC, sizeof(h.magic)))
 		return -EBADMSG;
@@ -234,12 +236,21 @@ int capture_read_header(FILE *f, struct capture_info *info, const char **why)
 		return -EBADMSG;
 	}
 	*why = "the capture's header is broken";
-	if (h.header_size < sizeof(h) || h.header_size > 65536)
+	if (h.header_size < CAPTURE_HEADER_MIN || h.header_size > 65536)
 		return -EBADMSG;
-	for (uint32_t n = h.header_size - sizeof(h); n > 0; n--)
+	rest = h.header_size - CAPTURE_HEADER_MIN;
+	if (rest >= sizeof(h) - CAPTURE_HEADER_MIN) {
+		rest -= sizeof(h) - CAPTURE_HEADER_MIN;
+		if (fread(&h.axes, 1, sizeof(h) - CAPTURE_HEADER_MIN, f) != sizeof(h) - CAPTURE_HEADER_MIN)
+			return ferror(f) ? -errno : -EBADMSG;
+	}
+	for (; rest > 0; rest--)
 		if (fgetc(f) == EOF)
 			return -EBADMSG;
-	*info = (struct capture_info){.start_ns = h.start_ns, .boot_to_unix_ns = h.boot_to_unix_ns};
+	*info = (struct capture_info){.start_ns = h.start_ns,
+				      .boot_to_unix_ns = h.boot_to_unix_ns,
+				      .db = h.axes & CAPTURE_DB,
+				      .http = h.axes & CAPTURE_HTTP};
 	memcpy(info->host, h.host, sizeof(h.host));
 	memcpy(info->kernel, h.kernel, sizeof(h.kernel));
 	return 0;

@@ -7,6 +7,7 @@
  * delivered, kept for replay. A capture holds what was on the wire, credentials too.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -53,6 +54,7 @@ struct capture_info {
 	uint64_t start_ns;	 /* zero of the run, CLOCK_BOOTTIME */
 	int64_t boot_to_unix_ns; /* 0 unknown */
 	char host[65], kernel[65];
+	bool db, http; /* were asked for; of captures that do not say, true */
 };
 
 /* A capture being written (mode 0600, owned by the invoking user). NULL with *err; printed by nobody yet. */

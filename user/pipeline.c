@@ -30,6 +30,7 @@
 
 struct pipeline {
 	struct pipeline_config cfg;
+	char axes[TRACE_AXES_MAX][32]; /* texts of the trace that is written */
 	struct lost lost;
 	struct record record;
 	struct procs *procs;
@@ -1456,20 +1457,33 @@ static const char *name_process(void *ctx, const struct proc_key *key, uint32_t 
 	return proc->agent ? proc->agent : proc->name;
 }
 
-/* What was asked for beside calls of models. What is sampled the profile says. */
-static void name_axes(const struct pipeline_config *cfg, struct trace_meta *meta)
+/* What was asked for beside calls of models: option and value. */
+static void name_axes(struct pipeline *p, struct trace_meta *meta)
 {
+	const struct rec_sampling *s = profile_sampling(p->profile);
 	const struct {
-		bool on;
 		const char *name;
-	} all[] = {{cfg->db, "db"}, {cfg->http, "http"}};
+		bool on;
+		double value; /* 0: it has none */
+	} all[] = {{"cpu", s->period_ns, s->period_ns ? 1e9 / (double)s->period_ns : 0},
+		   {"off-cpu", s->off_cpu_min_ns, 0},
+		   {"alloc", s->alloc_bytes, (double)s->alloc_bytes},
+		   {"db", p->cfg.db, 0},
+		   {"http", p->cfg.http, 0}};
 	size_t n = 0;
 
 	memset(meta->axes, 0, sizeof(meta->axes));
 	_Static_assert(ARRAY_SIZE(all) <= TRACE_AXES_MAX, "one place each");
-	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		if (all[i].on)
-			meta->axes[n++] = all[i].name;
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		if (!all[i].on)
+			continue;
+		if (all[i].value > 0)
+			snprintf(p->axes[n], sizeof(p->axes[n]), "%s=%.0f", all[i].name, all[i].value);
+		else
+			snprintf(p->axes[n], sizeof(p->axes[n]), "%s", all[i].name);
+		meta->axes[n] = p->axes[n];
+		n++;
+	}
 }
 
 int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t now_ns, const struct trace_sink *sink)
@@ -1499,7 +1513,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	meta->now_ns = now_ns;
 	meta->max_events = p->cfg.max_events;
 	spans_show(p->spans, p->cfg.max_events - spans_events(s.spans)); /* what is open comes first */
-	name_axes(&p->cfg, meta);
+	name_axes(p, meta);
 	meta->call_count = p->call_count;
 	meta->callers_only = p->cfg.callers_only;
 	meta->agent_count = agents_count(p->agents);

@@ -77,6 +77,9 @@ int replay_run(const struct options *o, int argc, char **argv)
 	if (err) {
 		log_error("%s: %s", o->capture, err == -EBADMSG ? why : strerror(-err));
 	} else {
+		if ((o->db && !info.db) || (o->http && !info.http))
+			log_warn("%s was recorded without %s: little of that is in it", o->capture,
+				 o->db && !info.db ? "--db" : "--http");
 		cfg.command = command_text(command, argc, argv, o->content);
 		status = run(o, f, &cfg);
 	}

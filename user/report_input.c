@@ -108,8 +108,6 @@ static int read_capture(FILE *f, struct lines *l, const char **why)
 		.stale_ns = OPTIONS_STALE_S * 1000000000ull,
 		.sweep_ns = OPTIONS_SWEEP_S * 1000000000ull,
 		.max_events = OPTIONS_MAX_EVENTS,
-		.db = true,
-		.http = true,
 	};
 	struct trace_sink sink = {.ctx = l, .write = push_text};
 	struct trace_meta meta = {.version = PERFBPF_VERSION, .command = ""};
@@ -120,6 +118,8 @@ static int read_capture(FILE *f, struct lines *l, const char **why)
 
 	if (err)
 		return err;
+	cfg.db = info.db;
+	cfg.http = info.http;
 	p = pipeline_new(&cfg);
 	if (!p)
 		return -ENOMEM;

@@ -23,6 +23,7 @@
 #include "command.h"
 #include "keeper.h"
 #include "loop.h"
+#include "meant.h"
 #include "named.h"
 #include "output.h"
 #include "pipeline.h"
@@ -74,6 +75,7 @@ struct session {
 	struct proc_key execed; /* the new program that it tells of; tgid 0: none */
 	unsigned untraced;
 	struct named *named; /* NULL: no function is traced by name */
+	struct meant *meant; /* NULL: nobody is, by name */
 };
 
 /* --- the way of a record: tap -> capture -> pipeline
@@ -275,6 +277,8 @@ static void tap_exec(void *ctx, const struct rec_exec *r)
 	s->execed = r->proc;
 	if (v == TARGETS_NEW && !s->o->all)
 		probes_confirm_target(s->probes, (pid_t)r->proc.tgid);
+	if (v == TARGETS_NEW && s->meant)
+		meant_exec(s->meant, r, clock_boot_ns());
 	/* System-wide the mappings of a new program are looked at as they come. */
 	if (!s->o->all || !s->mapwatch)
 		scan_process(s, (pid_t)r->proc.tgid);
@@ -395,50 +399,6 @@ static int add_pids(struct session *s)
 	return 0;
 }
 
-/* "sh[7] (a shell), node[8] (…) only start it" */
-static void name_wrappers(const struct target_names *n, pid_t real, char *out, size_t size)
-{
-	char safe[64];
-	size_t len = 0;
-
-	out[0] = '\0';
-	for (size_t i = 0; i < n->count && len < size - 1; i++) {
-		const struct target_named *t = &n->list[i];
-
-		if (t->wraps && t->real == real)
-			len += (size_t)snprintf(out + len, size - len, "%s%s[%d] (%s)",
-						len ? ", " : "; it is started by ",
-						log_safe(safe, sizeof(safe), sv_of(t->name)), (int)t->pid,
-						target_starter_text(t->wraps));
-	}
-}
-
-#define NAMES_TOLD 8
-
-/* Who was meant, and why; the trace is called by the first one. */
-static void tell_names(struct session *s, const struct target_names *n)
-{
-	char wrappers[512], safe[64];
-	struct proc_stat first;
-	unsigned told = 0;
-
-	for (size_t i = 0; i < n->count; i++) {
-		const struct target_named *t = &n->list[i];
-
-		if (!t->meant)
-			continue;
-		if (!told && !target_read(t->pid, &first))
-			s->first = first;
-		if (told++ >= NAMES_TOLD)
-			continue;
-		name_wrappers(n, t->pid, wrappers, sizeof(wrappers));
-		log_info("-n: %s[%d], by %s%s", log_safe(safe, sizeof(safe), sv_of(t->name)), (int)t->pid,
-			 target_by_text(t->by), wrappers);
-	}
-	if (told > NAMES_TOLD)
-		log_info("-n: and %u more", told - NAMES_TOLD);
-}
-
 static int add_names(struct session *s)
 {
 	struct target_names names;
@@ -452,7 +412,7 @@ static int add_names(struct session *s)
 	if (!err && a.count == 0)
 		log_info("no process matches '%s' yet: waiting for one", s->o->name);
 	target_names_solve(&names);
-	tell_names(s, &names);
+	meant_tell(&names, &s->first);
 	target_names_release(&names);
 	return err;
 }
@@ -582,6 +542,8 @@ static void on_tick(void *ctx)
 	probes_tick(s->probes, now_ns);
 	if (s->named)
 		named_tick(s->named, now_ns);
+	if (s->meant)
+		meant_tick(s->meant, now_ns);
 	capture_make_tick(now_ns, keep_record, s);
 	if (s->symbols)
 		symbols_tick(s->symbols, now_ns);
@@ -899,6 +861,8 @@ static int build_house(struct session *s)
 	if (!s->pipeline)
 		return -ENOMEM;
 	if (s->o->record) {
+		s->info.db = s->o->db;
+		s->info.http = s->o->http;
 		s->capture = capture_file_open(s->o->record, &s->info, &err);
 		if (!s->capture)
 			return err;
@@ -949,6 +913,9 @@ static int prepare(struct session *s)
 		}
 		s->filter_ready = true;
 		targets_set_filter(s->targets, &s->filter);
+		s->meant = meant_new(&s->filter);
+		if (!s->meant)
+			return -ENOMEM;
 	}
 	for (size_t i = 0; i < s->o->pid_count; i++)
 		if (!target_alive(s->o->pids[i])) {
@@ -1061,6 +1028,8 @@ static int finish(struct session *s)
 	now_ns = clock_boot_ns();
 	if (s->named)
 		s->untraced += named_finish(s->named, now_ns);
+	if (s->meant)
+		meant_tick(s->meant, UINT64_MAX);
 	if (s->symbols)
 		symbols_finish(s->symbols, now_ns);
 	privilege_write();
@@ -1098,6 +1067,7 @@ static void release(struct session *s)
 	discover_free(s->discover);
 	symbols_free(s->symbols);
 	named_free(s->named);
+	meant_free(s->meant);
 	probes_close(s->probes);
 	keeper_stop();
 	pipeline_free(s->pipeline);

@@ -180,6 +180,24 @@ def wrappers():
     assert any(name.startswith(f"perfbpf-{os.path.basename(program)}-{c.pid}-") for c in clients), name
 
 
+@case
+def later_wrappers():
+    """-n: of those that start later it is told who is meant too"""
+    server = Server()
+    program = named_client()
+    name = os.path.basename(program)
+    perfbpf = Perfbpf("-n", name)
+    client = wrapped(server, program, 0)
+    line = f"-n: {name}[{client.pid}], by its program's name; it is started by {name}.sh[{client.child.pid}] (a shell)"
+    e2e.until(lambda: line in perfbpf.err(), 10, "it is told")
+    client.go()
+    assert client.finish() == 0, client.lines
+    argv = [program, *client_of(server, "--id", "gone", "--knobs", "tokens=1")[1:]]
+    assert subprocess.run(argv, check=False, timeout=20).returncode == 0
+    assert perfbpf.end(signal.SIGINT) == 0
+    assert re.findall(r"-n: (.*?)\[", perfbpf.err()) == [name, name], perfbpf.err()
+
+
 RENAMED = """
 import ctypes, http.client, ssl, sys, threading
 sys.stdin.readline()

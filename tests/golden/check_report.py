@@ -4,6 +4,7 @@
 nothing about a trace compared with itself. Speaks TAP."""
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,18 @@ def without_unit(value, path=()):
             yield ".".join(path)
 
 
+def other_knobs(perfbpf, capture, trace, case):
+    """A capture knows what it was taken with; one whose header ends before that may hold anything."""
+    with open(capture, "rb") as f:
+        content = f.read()
+    (size,) = struct.unpack_from("<I", content, 12)
+    for name, header in (("without --db", content[:160] + bytes(size - 160)), ("of old", content[:12] + struct.pack("<I", 160) + content[16:160])):
+        with open(capture + ".other", "wb") as f:
+            f.write(header + content[size:])
+        run(perfbpf, "diff", trace, capture + ".other", status=name == "without --db")
+        say(True, f"{case}: and a capture {name}")
+
+
 def check(build, folder, case):
     perfbpf, capture, trace = os.path.join(build, "perfbpf"), os.path.join(folder, case + ".cap"), os.path.join(folder, case + ".json")
     with open(os.path.join(HERE, "cases", case, "events.jsonl"), "rb") as events, open(capture, "wb") as f:
@@ -69,6 +82,7 @@ def check(build, folder, case):
     say(not list(without_unit(whole)), case + ": units are in the names", sorted(set(without_unit(whole))))
     same = json.loads(run(perfbpf, "diff", trace, capture, "--json", "--fail-on", "0"))
     rows = [row for rows in same["tables"].values() for row in rows or []]
+    other_knobs(perfbpf, capture, trace, case)
     say(rows and not any(r["beyond_chance"] or r["regressed"] or r["change_share"] for r in rows), case + ": as itself", rows)
 
 

@@ -574,8 +574,11 @@ static void put_line(const struct line *l)
 
 static void put_header(void)
 {
-	struct capture_header h = {
-		.abi_version = EV_ABI_VERSION, .header_size = sizeof(h), .start_ns = UINT64_MAX, .host = "replay"};
+	struct capture_header h = {.abi_version = EV_ABI_VERSION,
+				   .header_size = sizeof(h),
+				   .start_ns = UINT64_MAX,
+				   .host = "replay",
+				   .axes = CAPTURE_DB | CAPTURE_HTTP};
 
 	memcpy(h.magic, CAPTURE_MAGIC, sizeof(h.magic));
 	for (size_t i = 0; i < line_count; i++) {

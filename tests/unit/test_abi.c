@@ -40,6 +40,7 @@ static void test_offsets(void **state)
 	assert_int_equal(offsetof(struct ev_exec, bytes), sizeof(struct ev_exec));
 	assert_int_equal(offsetof(struct ev_exit, cpu_ns), 48);
 	assert_int_equal(offsetof(struct capture_header, kernel), 96);
+	assert_int_equal(offsetof(struct capture_header, axes), CAPTURE_HEADER_MIN);
 	assert_int_equal(sizeof(struct ev_lost), sizeof(struct ev_head) + 8 * ST_COUNT);
 }
 
@@ -250,7 +251,8 @@ static void test_read_only(void **state)
 		BPF_FUNC_skb_store_bytes,      BPF_FUNC_setsockopt,	 BPF_FUNC_sys_bpf,
 		BPF_FUNC_sysctl_set_new_value,
 	};
-	static const char *const kernel_functions[] = {"bpf_probe_read_user_dynptr", "bpf_session_is_return"};
+	static const char *const kernel_functions[] = {"bpf_probe_read_user_dynptr", "bpf_session_is_return",
+						       "bpf_rdonly_cast"};
 	static unsigned calls[1024];
 	const char *path = find_object();
 	struct object o;

@@ -102,6 +102,8 @@ void target_names_init(struct target_names *n, const struct target_filter *f);
 void target_names_release(struct target_names *n);
 /* One that is traced; parents before children. 0 or -ENOMEM. */
 int target_names_add(struct target_names *n, const struct proc_stat *p);
+/* One that was added to another list, and is gone. */
+int target_names_keep(struct target_names *n, const struct target_named *t);
 void target_names_solve(struct target_names *n);
 
 /* Files whose TLS a program may use before it runs: the program itself, its interpreter (#!, PT_INTERP), what ld.so

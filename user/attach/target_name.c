@@ -244,23 +244,36 @@ void target_names_release(struct target_names *n)
 	*n = (struct target_names){.filter = n->filter};
 }
 
+/* Room for one more; NULL with *err: 0 when it is there already, or -ENOMEM. */
+static struct target_named *add_named(struct target_names *n, pid_t pid, int *err)
+{
+	size_t room = n->room ? 2 * n->room : 16;
+	struct target_named *list;
+
+	*err = 0;
+	for (size_t i = 0; i < n->count; i++)
+		if (n->list[i].pid == pid)
+			return NULL;
+	if (n->count == n->room) {
+		list = realloc(n->list, room * sizeof(*list));
+		if (!list) {
+			*err = -ENOMEM;
+			return NULL;
+		}
+		n->list = list;
+		n->room = room;
+	}
+	return &n->list[n->count++];
+}
+
 int target_names_add(struct target_names *n, const struct proc_stat *p)
 {
 	struct sv program = program_of(p), script = script_of(sv_of(p->exe), args_of(p)), name;
-	size_t room = n->room ? 2 * n->room : 16;
-	struct target_named *t;
+	int err;
+	struct target_named *t = add_named(n, p->pid, &err);
 
-	for (size_t i = 0; i < n->count; i++)
-		if (n->list[i].pid == p->pid)
-			return 0;
-	if (n->count == n->room) {
-		t = realloc(n->list, room * sizeof(*t));
-		if (!t)
-			return -ENOMEM;
-		n->list = t;
-		n->room = room;
-	}
-	t = &n->list[n->count++];
+	if (!t)
+		return err;
 	*t = (struct target_named){.pid = p->pid,
 				   .ppid = p->ppid,
 				   .start_ns = p->start_ns,
@@ -270,6 +283,16 @@ int target_names_add(struct target_names *n, const struct proc_stat *p)
 	name = t->by == TARGET_BY_SCRIPT ? basename_of(script) : program.len ? program : sv_of(p->comm);
 	snprintf(t->name, sizeof(t->name), "%.*s", (int)(name.len < 63 ? name.len : 63), name.len ? name.ptr : "");
 	return 0;
+}
+
+int target_names_keep(struct target_names *n, const struct target_named *gone)
+{
+	int err;
+	struct target_named *t = add_named(n, gone->pid, &err);
+
+	if (t)
+		*t = *gone;
+	return err;
 }
 
 /* The program that this one is there to start; NULL: it is no wrapper. */

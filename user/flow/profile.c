@@ -372,6 +372,11 @@ void profile_push_sampling(struct profile *p, const struct rec_sampling *r)
 	p->sampling = *r;
 }
 
+const struct rec_sampling *profile_sampling(const struct profile *p)
+{
+	return &p->sampling;
+}
+
 /* --- life -------------------------------------------------------------------------------------------------------- */
 
 struct profile *profile_new(struct lost *lost, uint64_t timed)

@@ -57,6 +57,7 @@ struct profile;
 struct profile *profile_new(struct lost *lost, uint64_t timed);
 void profile_free(struct profile *p);
 void profile_push_sampling(struct profile *p, const struct rec_sampling *r);
+const struct rec_sampling *profile_sampling(const struct profile *p); /* all 0: none was told */
 void profile_push_frame(struct profile *p, const struct rec_frame *r);
 void profile_push_sample(struct profile *p, const struct rec_sample *r);
 void profile_push_alloc_window(struct profile *p, const struct rec_alloc_window *r);

@@ -22,9 +22,9 @@ struct trace_meta {
 	uint64_t now_ns;	 /* where open process spans end; 0: the latest time in the trace */
 	int64_t boot_to_unix_ns; /* 0 unknown */
 	const char *version, *host, *kernel;
-	const char *command; /* redacted */
-	const char
-		*axes[TRACE_AXES_MAX]; /* names of options that decide what is in the trace; the first NULL ends it */
+	const char *command;		  /* redacted */
+	const char *axes[TRACE_AXES_MAX]; /* options that decide what is in the trace, "alloc=524288"; the first NULL
+					     ends it */
 	uint64_t call_count, agent_count;
 	const char *const *agent_names; /* kinds of sub-agents by index; NULL unknown; captured text */
 	size_t agent_name_count;
