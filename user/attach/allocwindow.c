@@ -396,6 +396,8 @@ static void look_on(struct allocwindow *w, const struct allocwindow_job *job, co
 	r->begin_ns = begin.ns;
 	r->end_ns = end.ns;
 	r->cpu_ns = end.cpu_ns - begin.cpu_ns;
+	if (end.cpu_ns < begin.cpu_ns) /* it ended, and its clock with it */
+		r->err = -ESRCH;
 	r->in = between(begin.sums, end.sums);
 	r->all = between(start, read_sums(w));
 	/* What a trap costs now is what it cost then, on a machine whose load changes. */
