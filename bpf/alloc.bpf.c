@@ -35,6 +35,7 @@ struct {
 struct alloc_thread {
 	/* The last call. */
 	__u64 sp, ip, size, ret;
+	__u64 first; /* of those that handed on to it: where that one was probed */
 	/* A sampled call that has not returned. */
 	__u64 sampled_sp; /* that the return will see; 0: none */
 	__u64 sampled_size;
@@ -226,7 +227,7 @@ static __always_inline void read_call(struct pt_regs *ctx, __u64 cookie, struct 
 static __always_inline bool is_handed_on(const struct alloc_thread *t, const struct alloc_call *call)
 {
 	if (!t->sp || call->size < t->size || call->sp > t->sp || t->sp - call->sp > LIMIT_ALLOC_FRAME ||
-	    call->ip == t->ip)
+	    call->ip == t->ip || call->ip == t->first)
 		return false;
 	return call->ret == t->ret ? call->sp == t->sp : call->ret > t->ip && call->ret - t->ip < LIMIT_ALLOC_FRAME;
 }
@@ -237,20 +238,22 @@ static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task,
 {
 	struct alloc_thread *t = bpf_task_storage_get(&alloc_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct alloc_call call;
+	bool handed_on;
 
 	if (!t) {
 		stat_add(ST_STATE_FULL, 1);
 		return false;
 	}
 	read_call(ctx, cookie, &call);
-	if (is_handed_on(t, &call)) {
-		t->sp = 0;
-		return false;
-	}
+	handed_on = is_handed_on(t, &call);
+	/* It may hand on in its turn: operator new to a wrapper, that to the C library. */
+	t->first = handed_on ? t->first : call.ip;
 	t->sp = call.sp;
 	t->ip = call.ip;
 	t->size = call.size;
 	t->ret = call.ret;
+	if (handed_on)
+		return false;
 	if (call.size > SIZE_MAX_ASKED || (!call.size && ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_RENEW))
 		return false; /* realloc() to 0 bytes is free() */
 	__sync_fetch_and_add(&sums->count, 1);
