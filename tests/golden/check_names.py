@@ -24,6 +24,8 @@ SECTIONS = {
     "`LLM MODEL`": ["user/flow/span_call.c", "user/flow/span_args.c", "user/flow/agent/verdict.c"],
     "`tools/call NAME`": ["user/flow/span_other.c:mcp_args", "user/flow/span_args.c"],
     "`postgresql SELECT`": ["user/flow/span_other.c:db_args"],
+    "`GET /users/:id`": ["user/flow/span_http.c", "user/flow/span_args.c"],
+    "`SYMBOL`": ["user/flow/span_other.c:function_args"],
     "`connection`": ["user/flow/span_other.c:setup_args", "user/flow/span_args.c"],
     "`dns`": ["user/flow/span_other.c:lookup_args"],
     "`turn`": ["user/flow/span_agent.c:turn_args", "user/flow/agent/verdict.c"],
@@ -89,6 +91,7 @@ def makers():
 
 def section_of(e):
     return {"llm": "`LLM MODEL`", "db": "`postgresql SELECT`", "mcp": "`tools/call NAME`", "turn": "`turn`", "tool": "`tool: NAME`", "process": "`exec NAME`",
+            "http": "`GET /users/:id`", "function": "`SYMBOL`",
             "net": "`%s`" % e["name"]}[e["cat"]]
 
 
