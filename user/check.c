@@ -231,6 +231,8 @@ int check_run(const struct options *o)
 	if (o->argv) {
 		printf("%s and what it will map:\n", o->argv[0]);
 		err = target_files_of_command(o->argv[0], command_path, &c);
+		if (!err)
+			err = target_files_of_package(o->argv[0], command_path, &c);
 		if (err)
 			log_error("%s: %s", o->argv[0], strerror(-err));
 	}

@@ -466,6 +466,7 @@ static int follow_command(struct session *s)
 
 	r = discover_command(s->discover, s->o->argv[0]);
 	count_untraced(s, &r);
+	discover_package(s->discover, s->o->argv[0]);
 	r = discover_system(s->discover);
 	count_untraced(s, &r);
 	err = target_read(s->cmd.pid, &p);

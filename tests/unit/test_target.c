@@ -765,6 +765,100 @@ static void run_paths(void **state)
 	assert_int_equal(system(text), 0);
 }
 
+/* A file that says that it is a program, `size` bytes long. */
+static void write_native(const char *dir, const char *name, unsigned machine, off_t size, mode_t mode)
+{
+	Elf64_Ehdr head = {.e_ident = ELFMAG, .e_machine = (Elf64_Half)machine};
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	assert_non_null(f);
+	assert_int_equal(fwrite(&head, sizeof(head), 1, f), 1);
+	fclose(f);
+	assert_int_equal(truncate(path, size), 0);
+	assert_int_equal(chmod(path, mode), 0);
+}
+
+static void package(struct tlog *log, const char *dir, const char *program, int expect)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, program);
+	tlog_free(log);
+	*log = (struct tlog){0};
+	assert_int_equal(target_files_of_package(path, log_path, log), expect);
+}
+
+#ifdef __aarch64__
+#define OUR_MACHINE   EM_AARCH64
+#define OTHER_MACHINE EM_X86_64
+#else
+#define OUR_MACHINE   EM_X86_64
+#define OTHER_MACHINE EM_AARCH64
+#endif
+
+/* Wrappers as npm installs them: a script in .bin that is a link, and the program in a package beside or below. */
+static void files_of_packages(void **state)
+{
+	char dir[] = "/tmp/perfbpf-target-XXXXXX", text[1024];
+	struct tlog log = {0};
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(
+		text, sizeof(text),
+		"cd %s && mkdir -p m/node_modules/.bin m/node_modules/@s/agent/bin m/node_modules/@s/agent-linux/a/b "
+		"m/node_modules/@s/other m/node_modules/plain/node_modules/plain-linux m/node_modules/plain-win && "
+		"echo '#!/bin/sh' > m/node_modules/@s/agent/bin/agent.js && "
+		"echo '#!/bin/sh' > m/node_modules/plain/run && echo '#!/bin/sh' > m/alone && "
+		"ln -s ../@s/agent/bin/agent.js m/node_modules/.bin/agent && ln -s ../.. m/node_modules/@s/agent/up && "
+		"chmod +x m/alone m/node_modules/plain/run m/node_modules/@s/agent/bin/agent.js",
+		dir);
+	assert_int_equal(system(text), 0);
+	write_native(dir, "m/node_modules/@s/agent-linux/a/b/program", OUR_MACHINE, 2 << 20, 0755);
+	write_native(dir, "m/node_modules/@s/agent-linux/a/small", OUR_MACHINE, 4096, 0755);
+	write_native(dir, "m/node_modules/@s/agent-linux/a/foreign", OTHER_MACHINE, 2 << 20, 0755);
+	write_native(dir, "m/node_modules/@s/agent-linux/a/data", OUR_MACHINE, 2 << 20, 0644);
+	write_native(dir, "m/node_modules/@s/agent/addon.node", OUR_MACHINE, 2 << 20, 0644);
+	write_native(dir, "m/node_modules/@s/other/program", OUR_MACHINE, 2 << 20, 0755);
+	write_native(dir, "m/node_modules/plain/node_modules/plain-linux/inner", OUR_MACHINE, 2 << 20, 0755);
+	write_native(dir, "m/node_modules/plain-win/outer", OUR_MACHINE, 2 << 20, 0755);
+
+	package(&log, dir, "m/node_modules/.bin/agent", 0);
+	assert_true(has_line(&log, "/m/node_modules/@s/agent-linux/a/b/program\n"));
+	assert_true(has_line(&log, "/m/node_modules/@s/agent/addon.node\n"));
+	for (unsigned i = 0; i < 4; i++)
+		assert_false(has_line(&log, (const char *[]){"small", "foreign", "data", "other"}[i]));
+	package(&log, dir, "m/node_modules/plain/run", 0);
+	assert_true(has_line(&log, "/plain/node_modules/plain-linux/inner\n"));
+	assert_true(has_line(&log, "/m/node_modules/plain-win/outer\n"));
+	assert_false(has_line(&log, "agent"));
+	assert_int_equal(repeated_lines(&log), 0);
+
+	/* what is no script, and what no package has */
+	package(&log, dir, "m/node_modules/@s/agent-linux/a/b/program", 0);
+	assert_null(log.text);
+	package(&log, dir, "m/alone", 0);
+	assert_null(log.text);
+	package(&log, dir, "m/none", -ENOENT);
+
+	/* no more than a few */
+	for (unsigned i = 0; i < 12; i++) {
+		snprintf(text, sizeof(text), "m/node_modules/plain-win/%u", i);
+		write_native(dir, text, OUR_MACHINE, 2 << 20, 0755);
+	}
+	package(&log, dir, "m/node_modules/plain/run", 0);
+	unsigned lines = 0;
+	for (const char *c = log.text; *c; c++)
+		lines += *c == '\n';
+	assert_int_equal(lines, 8);
+	tlog_free(&log);
+	snprintf(text, sizeof(text), "rm -rf %s", dir);
+	assert_int_equal(system(text), 0);
+}
+
 static void tls_libraries_of_the_system(void **state)
 {
 	struct tlog tls = {0}, log = {0};
@@ -819,6 +913,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_cache_cut_or_changed_anywhere),
 		cmocka_unit_test(files_of_programs),
 		cmocka_unit_test(run_paths),
+		cmocka_unit_test(files_of_packages),
 		cmocka_unit_test(tls_libraries_of_the_system),
 		cmocka_unit_test(no_memory),
 	};

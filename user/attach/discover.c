@@ -637,6 +637,13 @@ struct discover_result discover_command(struct discover *d, const char *program)
 	return w.r;
 }
 
+void discover_package(struct discover *d, const char *program)
+{
+	struct walk w = {.d = d};
+
+	target_files_of_package(program, on_path, &w);
+}
+
 struct discover_result discover_system(struct discover *d)
 {
 	struct walk w = {.d = d};
@@ -674,6 +681,8 @@ void discover_ahead(struct discover *d, pid_t pid, const char *program)
 		maps_each(pid, on_map_ahead, &w);
 	if (program)
 		target_files_of_command(program, on_path_ahead, &w);
+	if (program)
+		target_files_of_package(program, on_path_ahead, &w);
 	if (!pid)
 		target_system_tls(on_path_ahead, &w);
 }

@@ -59,6 +59,9 @@ unsigned discover_again(struct discover *d, pid_t pid);
 struct discover_result discover_mapping(struct discover *d, pid_t pid, const struct map_entry *m);
 /* The program, its interpreter, and what ld.so will map, as seen from the file system: before an exec. */
 struct discover_result discover_command(struct discover *d, const char *program);
+/* What a script of a package is likely to start (target_files_of_package()). What is refused there may never run: it is
+ * told when it is mapped. */
+void discover_package(struct discover *d, const char *program);
 /* TLS libraries of the system: what interpreters load later. */
 struct discover_result discover_system(struct discover *d);
 

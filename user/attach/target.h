@@ -111,6 +111,12 @@ void target_names_solve(struct target_names *n);
  * Absolute paths, each file once. Nothing is executed. 0 or -errno (-ENOENT: no such program in PATH, -EACCES: only
  * ones that cannot be executed). What cannot be found beyond the program is left out. */
 int target_files_of_command(const char *program, void (*fn)(void *ctx, const char *path), void *ctx);
+/* As execvp() finds it, into out. 0 or -errno: -ENOENT, -EACCES (only ones that cannot be executed), -ENAMETOOLONG. */
+int target_find_program(const char *program, char *out, size_t size);
+/* Of a script that belongs to a package of npm, the native programs and addons of that package and of those that are
+ * named after it (NAME-linux-x64): what such a script starts or loads, sooner than a file of hundreds of megabytes can
+ * be looked through. At most 8, and nothing outside of node_modules. 0 or as target_find_program(). */
+int target_files_of_package(const char *program, void (*fn)(void *ctx, const char *path), void *ctx);
 /* TLS libraries that ld.so.cache knows (libssl.so.*, libgnutls.so.*), and SQLite (libsqlite3.so.*). */
 void target_system_tls(void (*fn)(void *ctx, const char *path), void *ctx);
 

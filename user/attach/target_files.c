@@ -322,8 +322,7 @@ static int executable(const char *path)
 	return access(path, X_OK) ? -errno : 0;
 }
 
-/* As execvp() finds it. */
-static int find_program(const char *program, char *out, size_t size)
+int target_find_program(const char *program, char *out, size_t size)
 {
 	struct sv path = sv_of(getenv("PATH"));
 	int err = -ENOENT;
@@ -408,13 +407,13 @@ int target_files_of_command(const char *program, void (*fn)(void *ctx, const cha
 {
 	struct walk w = {.fn = fn, .ctx = ctx};
 	char path[PATH_MAX], name[SCRIPT_LINE_MAX];
-	int err = find_program(program, path, sizeof(path));
+	int err = target_find_program(program, path, sizeof(path));
 
 	if (err)
 		return err;
 	map_cache(&w);
 	for (unsigned i = 0; i < INTERPRETERS_MAX && read_script(path, name, sizeof(name)); i++)
-		if (find_program(name, path, sizeof(path)))
+		if (target_find_program(name, path, sizeof(path)))
 			break; /* the exec will fail, and say so */
 	add_file(&w, path);
 	follow_needs(&w, 0);
