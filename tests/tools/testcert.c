@@ -8,13 +8,13 @@
 
 #include "testcert.h"
 
-static int add_extension(X509 *cert, int nid, const char *value)
+static int add_extension(X509 *cert, X509 *issuer, int nid, const char *value)
 {
 	X509V3_CTX ctx;
 	X509_EXTENSION *extension;
 	int ok;
 
-	X509V3_set_ctx(&ctx, cert, cert, NULL, NULL, 0);
+	X509V3_set_ctx(&ctx, issuer, cert, NULL, NULL, 0);
 	extension = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
 	if (!extension)
 		return -1;
@@ -24,20 +24,32 @@ static int add_extension(X509 *cert, int nid, const char *value)
 }
 
 /* Python 3.13 verifies strictly: it wants the key usage, and both key identifiers in their order. */
-static int add_extensions(X509 *cert)
+static int add_ca_extensions(X509 *cert)
 {
-	return add_extension(cert, NID_basic_constraints, "critical,CA:TRUE") ||
-			       add_extension(cert, NID_key_usage, "critical,digitalSignature,keyCertSign") ||
-			       add_extension(cert, NID_ext_key_usage, "serverAuth") ||
-			       add_extension(cert, NID_subject_key_identifier, "hash") ||
-			       add_extension(cert, NID_authority_key_identifier, "keyid:always") ||
-			       add_extension(cert, NID_subject_alt_name, "DNS:localhost,IP:127.0.0.1,IP:::1")
+	return add_extension(cert, cert, NID_basic_constraints, "critical,CA:TRUE") ||
+			       add_extension(cert, cert, NID_key_usage, "critical,keyCertSign") ||
+			       add_extension(cert, cert, NID_subject_key_identifier, "hash") ||
+			       add_extension(cert, cert, NID_authority_key_identifier, "keyid:always")
 		       ? -1
 		       : 0;
 }
 
-static X509 *make_cert(EVP_PKEY *key)
+static int add_server_extensions(X509 *cert, X509 *issuer)
 {
+	return add_extension(cert, issuer, NID_basic_constraints, "critical,CA:FALSE") ||
+			       add_extension(cert, issuer, NID_key_usage, "critical,digitalSignature") ||
+			       add_extension(cert, issuer, NID_ext_key_usage, "serverAuth") ||
+			       add_extension(cert, issuer, NID_subject_key_identifier, "hash") ||
+			       add_extension(cert, issuer, NID_authority_key_identifier, "keyid:always") ||
+			       add_extension(cert, issuer, NID_subject_alt_name, "DNS:localhost,IP:127.0.0.1,IP:::1")
+		       ? -1
+		       : 0;
+}
+
+/* issuer NULL: an authority, signed by itself. */
+static X509 *make_cert(EVP_PKEY *key, X509 *issuer, EVP_PKEY *issuer_key)
+{
+	const char *common = issuer ? "perfbpf test server" : "perfbpf test authority";
 	X509 *cert = X509_new();
 	X509_NAME *name;
 	unsigned serial = 1;
@@ -52,9 +64,10 @@ static X509 *make_cert(EVP_PKEY *key)
 	X509_gmtime_adj(X509_getm_notAfter(cert), 30l * 86400);
 	X509_set_pubkey(cert, key);
 	name = X509_get_subject_name(cert);
-	X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"perfbpf test server", -1, -1, 0);
-	X509_set_issuer_name(cert, name);
-	if (add_extensions(cert) || !X509_sign(cert, key, EVP_sha256())) {
+	X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)common, -1, -1, 0);
+	X509_set_issuer_name(cert, issuer ? X509_get_subject_name(issuer) : name);
+	if ((issuer ? add_server_extensions(cert, issuer) : add_ca_extensions(cert)) ||
+	    !X509_sign(cert, issuer_key, EVP_sha256())) {
 		X509_free(cert);
 		return NULL;
 	}
@@ -80,16 +93,19 @@ static int write_cert(X509 *cert, const char *path)
 	return 0;
 }
 
-int testcert_use(SSL_CTX *ctx, const char *cert_path)
+int testcert_use(SSL_CTX *ctx, const char *ca_path)
 {
-	EVP_PKEY *key = EVP_EC_gen("P-256");
-	X509 *cert = key ? make_cert(key) : NULL;
+	EVP_PKEY *ca_key = EVP_EC_gen("P-256"), *key = EVP_EC_gen("P-256");
+	X509 *ca = ca_key ? make_cert(ca_key, NULL, ca_key) : NULL;
+	X509 *cert = ca && key ? make_cert(key, ca, ca_key) : NULL;
 	int err = -1;
 
 	if (cert && SSL_CTX_use_certificate(ctx, cert) == 1 && SSL_CTX_use_PrivateKey(ctx, key) == 1 &&
-	    (!cert_path || !write_cert(cert, cert_path)))
+	    (!ca_path || !write_cert(ca, ca_path)))
 		err = 0;
 	X509_free(cert);
+	X509_free(ca);
 	EVP_PKEY_free(key);
+	EVP_PKEY_free(ca_key);
 	return err;
 }

@@ -43,7 +43,7 @@ static void end_block(struct reply *r, unsigned block)
 static void stream_tools(struct reply *r, unsigned block, unsigned token)
 {
 	unsigned t, i, pieces = (unsigned)r->knobs->tool_chunks;
-	char start[512], piece[64];
+	char start[512], piece[ARGUMENTS_MAX];
 
 	for (t = 0; t < r->knobs->tool; t++, block++) {
 		struct tool_words w = tool_words(r, t, "toolu");
@@ -53,7 +53,8 @@ static void stream_tools(struct reply *r, unsigned block, unsigned token)
 		start_block(r, block, start);
 		delta(r, block, NULL, "input_json_delta", "partial_json", "");
 		for (i = 0; i < pieces && pace(r, token++); i++)
-			delta(r, block, "tool", "input_json_delta", "partial_json", argument_piece(i, pieces, piece));
+			delta(r, block, "tool", "input_json_delta", "partial_json",
+			      argument_piece(r, i, pieces, piece));
 		end_block(r, block);
 	}
 }

@@ -41,7 +41,7 @@ static void content_end(struct reply *r, unsigned index)
 static void stream_tools(struct reply *r, unsigned token)
 {
 	unsigned t, i, pieces = (unsigned)r->knobs->tool_chunks;
-	char piece[64];
+	char piece[ARGUMENTS_MAX];
 
 	for (t = 0; t < r->knobs->tool && pace(r, token++); t++) {
 		emit(r, "tool-call-start", "tool",
@@ -52,7 +52,7 @@ static void stream_tools(struct reply *r, unsigned token)
 			emit(r, "tool-call-delta", "tool",
 			     "{\"type\":\"tool-call-delta\",\"index\":%u,\"delta\":{\"message\":{\"tool_calls\":{"
 			     "\"function\":{\"arguments\":\"%s\"}}}}}",
-			     t, argument_piece(i, pieces, piece));
+			     t, argument_piece(r, i, pieces, piece));
 		emit(r, "tool-call-end", NULL, "{\"type\":\"tool-call-end\",\"index\":%u}", t);
 	}
 }

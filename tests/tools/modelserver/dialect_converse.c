@@ -45,7 +45,7 @@ static void end_block(struct reply *r, unsigned block)
 static void stream_tools(struct reply *r, unsigned block, unsigned token)
 {
 	unsigned t, i, pieces = (unsigned)r->knobs->tool_chunks;
-	char piece[64];
+	char piece[ARGUMENTS_MAX];
 
 	for (t = 0; t < r->knobs->tool; t++, block++) {
 		emit(r, "contentBlockStart", NULL,
@@ -53,7 +53,7 @@ static void stream_tools(struct reply *r, unsigned block, unsigned token)
 		     "weather\"}}}",
 		     block, t + 1);
 		for (i = 0; i < pieces && pace(r, token++); i++)
-			delta(r, block, "tool", "\"toolUse\":{\"input\":", argument_piece(i, pieces, piece), "}");
+			delta(r, block, "tool", "\"toolUse\":{\"input\":", argument_piece(r, i, pieces, piece), "}");
 		end_block(r, block);
 	}
 }

@@ -67,7 +67,7 @@ static void stream(struct reply *r)
 {
 	const struct knobs *k = r->knobs;
 	unsigned i, token = 0;
-	char part[512], text[256];
+	char part[1024], text[256], arguments[ARGUMENTS_MAX];
 
 	for (i = 0; i < k->reasoning && pace(r, token++); i++)
 		chunk(r, "reasoning", "{\"text\":\"hm \",\"thought\":true}", 0, i + 1, false);
@@ -79,9 +79,9 @@ static void stream(struct reply *r)
 	for (i = 0; i < k->tool && pace(r, token++); i++) {
 		struct tool_words w = tool_words(r, i, "fn");
 
-		snprintf(part, sizeof(part), "{\"functionCall\":{%s%s%s\"name\":\"%s\",\"args\":{\"n\":[0]}}}",
+		snprintf(part, sizeof(part), "{\"functionCall\":{%s%s%s\"name\":\"%s\",\"args\":%s}}",
 			 k->tool_ids > 0 ? "\"id\":\"" : "", k->tool_ids > 0 ? w.id : "", k->tool_ids > 0 ? "\"," : "",
-			 w.name);
+			 w.name, arguments_text(r, false, arguments));
 		chunk(r, "tool", part, (long long)k->tokens + i, (long long)k->reasoning, false);
 	}
 	chunk(r, NULL, "{\"text\":\"\"}", candidates_of(k), reasoned(k), true);

@@ -86,7 +86,7 @@ static bool match_chat(struct sv path, struct request *r)
 
 static void chat_delta(struct reply *r, const char *kind, const char *delta)
 {
-	char choices[1024];
+	char choices[2048];
 
 	snprintf(choices, sizeof(choices), "[{\"index\":0,\"delta\":%s,\"finish_reason\":null}]", delta);
 	chunk(r, kind, choices, wants_usage(r) ? "null" : NULL);
@@ -95,7 +95,7 @@ static void chat_delta(struct reply *r, const char *kind, const char *delta)
 static void chat_tools(struct reply *r, unsigned token)
 {
 	unsigned t, i, pieces = (unsigned)r->knobs->tool_chunks;
-	char delta[512], piece[64];
+	char delta[1024], piece[ARGUMENTS_MAX];
 
 	for (t = 0; t < r->knobs->tool && pace(r, token++); t++) {
 		struct tool_words w = tool_words(r, t, "call");
@@ -108,7 +108,7 @@ static void chat_tools(struct reply *r, unsigned token)
 		for (i = 0; i < pieces && pace(r, token++); i++) {
 			snprintf(delta, sizeof(delta),
 				 "{\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":\"%s\"}}]}", t,
-				 argument_piece(i, pieces, piece));
+				 argument_piece(r, i, pieces, piece));
 			chat_delta(r, "tool", delta);
 		}
 	}

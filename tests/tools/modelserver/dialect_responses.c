@@ -57,7 +57,7 @@ static void delta(struct reply *r, const char *type, const char *kind, unsigned 
 static void stream_tools(struct reply *r, unsigned index, unsigned token)
 {
 	unsigned t, i, pieces = (unsigned)r->knobs->tool_chunks;
-	char item[512], piece[64];
+	char item[1024], piece[ARGUMENTS_MAX];
 
 	for (t = 0; t < r->knobs->tool; t++, index++) {
 		struct tool_words w = tool_words(r, t, "call");
@@ -69,7 +69,12 @@ static void stream_tools(struct reply *r, unsigned index, unsigned token)
 		item_event(r, "response.output_item.added", index, item);
 		for (i = 0; i < pieces && pace(r, token++); i++)
 			delta(r, "response.function_call_arguments.delta", "tool", index,
-			      argument_piece(i, pieces, piece));
+			      argument_piece(r, i, pieces, piece));
+		/* Clients take what was said from here, not from the deltas. */
+		snprintf(item, sizeof(item),
+			 "{\"type\":\"function_call\",\"id\":\"fc_%02u\",\"call_id\":\"%s\",\"name\":\"%s\","
+			 "\"arguments\":\"%s\"}",
+			 t + 1, w.id, w.name, arguments_text(r, true, piece));
 		item_event(r, "response.output_item.done", index, item);
 	}
 }

@@ -22,6 +22,7 @@
 	X(output_tokens, -1, "output tokens as reported; -1: what was generated")                                      \
 	X(usage, -1, "report usage: 0 no, 1 yes, -1 as the API does")                                                  \
 	X(tool, 0, "tool calls in the answer")                                                                         \
+	X(tool_once, 0, "tool calls only where the request offers tools, and has no result of one")                    \
 	X(tool_chunks, 3, "pieces of a tool call's arguments")                                                         \
 	X(tool_ids, 1, "gemini: 0: its streamed tool calls have no ids")                                               \
 	X(pings, 0, "a ping or comment before every token")                                                            \
@@ -63,6 +64,7 @@
 	X(tool_name,                                                                                                   \
 	  "Anthropic, OpenAI, Gemini: names of the tools, a colon between them; the last one goes for the rest")       \
 	X(tool_id, "what the ids of the tool calls begin with; empty: as the API does")                                \
+	X(tool_argument, "arguments of the tool calls but Cohere's, Ollama's and Bedrock's: NAME:VALUE:NAME:VALUE")    \
 	X(word, "what every token says (letters and digits)")                                                          \
 	X(error_type, "error type of error bodies and events")                                                         \
 	X(id, "copied into the truth line")

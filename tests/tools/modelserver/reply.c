@@ -307,9 +307,49 @@ void push_tokens(struct reply *r, struct buf *out)
 		buf_puts(out, token_text(r, i, text));
 }
 
-const char *argument_piece(unsigned piece, unsigned pieces, char out[64])
+const char *arguments_text(const struct reply *r, bool escaped, char out[ARGUMENTS_MAX])
 {
-	snprintf(out, 64, "%s%u%s", piece ? "," : "{\\\"n\\\":[", piece, piece + 1 == pieces ? "]}" : "");
+	const char *quote = escaped ? "\\\"" : "\"";
+	struct sv value, name, rest = sv_of(r->knobs->tool_argument);
+	int n = 0;
+
+	if (!rest.len) {
+		unsigned i, pieces = (unsigned)r->knobs->tool_chunks;
+
+		n = snprintf(out, ARGUMENTS_MAX, "{%sn%s:[", quote, quote);
+		for (i = 0; i < pieces; i++)
+			n += snprintf(out + n, ARGUMENTS_MAX - (size_t)n, "%s%u", i ? "," : "", i);
+		snprintf(out + n, ARGUMENTS_MAX - (size_t)n, "]}");
+		return out;
+	}
+	/* At most 127 bytes, of which each can be a name or a value. */
+	while (rest.ptr) {
+		name = sv_cut(rest, ':', &rest);
+		value = rest.ptr ? sv_cut(rest, ':', &rest) : SV("");
+		n += snprintf(out + n, ARGUMENTS_MAX - (size_t)n, "%s%s%.*s%s:%s%.*s%s", n ? "," : "{", quote,
+			      (int)name.len, name.ptr, quote, quote, (int)value.len, value.ptr, quote);
+	}
+	snprintf(out + n, ARGUMENTS_MAX - (size_t)n, "}");
+	return out;
+}
+
+const char *argument_piece(const struct reply *r, unsigned piece, unsigned pieces, char out[ARGUMENTS_MAX])
+{
+	char all[ARGUMENTS_MAX];
+	size_t from, to, len;
+
+	if (!r->knobs->tool_argument[0]) {
+		snprintf(out, ARGUMENTS_MAX, "%s%u%s", piece ? "," : "{\\\"n\\\":[", piece,
+			 piece + 1 == pieces ? "]}" : "");
+		return out;
+	}
+	len = strlen(arguments_text(r, true, all));
+	from = len * piece / pieces;
+	to = len * (piece + 1) / pieces;
+	/* not inside of an escape */
+	from -= from && all[from - 1] == '\\';
+	to -= to < len && all[to - 1] == '\\';
+	snprintf(out, ARGUMENTS_MAX, "%.*s", (int)(to - from), all + from);
 	return out;
 }
 
@@ -405,7 +445,7 @@ static void document_reply(struct reply *r, struct buf *doc)
 		  k->chunk >= 1 || r->coding.count || k->until_close > 0 ? -1 : (ssize_t)doc->len);
 	if (r->coding.count)
 		buf_push(&r->events, doc->ptr, doc->len); /* compressed by the end, in one piece */
-	else
+	else if (strcmp(r->req->method, "HEAD"))
 		push_body(r, doc->ptr, doc->len, true);
 	finish_body(r);
 }

@@ -138,6 +138,25 @@ static void set_model(struct request *r, struct sv model)
 	}
 }
 
+/* Results of tools have other names everywhere, and keys or types that nothing else has. */
+static bool has_results(const cJSON *value)
+{
+	static const char *const types[] = {"tool_result", "function_call_output", "custom_tool_call_output"};
+	struct sv type = json_get_string(value, "type");
+	const cJSON *child;
+	size_t i;
+
+	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (sv_eq(type, sv_of(types[i])))
+			return true;
+	if (sv_eq(json_get_string(value, "role"), SV("tool")) || json_get(value, "functionResponse"))
+		return true;
+	cJSON_ArrayForEach (child, value)
+		if (has_results(child))
+			return true;
+	return false;
+}
+
 static void parse_body(struct request *r)
 {
 	cJSON *doc = r->body.len ? cJSON_ParseWithLength(r->body.ptr, r->body.len) : NULL;
@@ -152,6 +171,8 @@ static void parse_body(struct request *r)
 				    (cJSON_IsBool(stream) ? cJSON_IsTrue(stream) : r->dialect->stream_default);
 		r->include_usage = json_get_true(json_get(doc, "stream_options"), "include_usage");
 		r->messages = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : -1;
+		if (r->knobs.tool_once > 0 && (!cJSON_GetArraySize(json_get(doc, "tools")) || has_results(list)))
+			r->knobs.tool = 0;
 	}
 	cJSON_Delete(doc);
 }
