@@ -231,6 +231,7 @@ static void reasons(void **state)
 		{"pipe_read", PROFILE_PIPE},	     {"io_schedule", PROFILE_DISK},
 		{"do_nanosleep", PROFILE_SLEEP},     {"do_wait", PROFILE_CHILD},
 		{"schedule_timeout", PROFILE_KINDS}, {"", PROFILE_KINDS},
+		{"kernel_clone", PROFILE_CHILD},
 	};
 
 	(void)state;

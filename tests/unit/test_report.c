@@ -135,6 +135,26 @@ static void tables(void **state)
 		      "there is none in this trace\n");
 }
 
+#define SERVED(us, args)                                                                                               \
+	"{\"ph\":\"X\",\"dur\":" us ",\"name\":\"GET /\",\"cat\":\"http\",\"args\":{\"side\":\"server\"," args "}}"
+#define HTTP_HEAD "HTTP requests\n   count errors    total      p50      p95      max\n"
+
+/* What was not seen whole counts, and has no time; what was left is an error of HTTP. */
+static void partial_rows(void **state)
+{
+	static const char open[] = BEGIN SERVED("9000.0", "\"unfinished\":true") "\n],\"metadata\":{}}\n";
+	static const char mixed[] = BEGIN SERVED("4000.0", "\"status\":200") ",\n" /* whole */
+		SERVED("9000.0", "\"end_reason\":\"capture_end\"") ",\n"	   /* not */
+		SERVED("9000.0", "\"mid_attach\":true,\"status\":200") ",\n"	   /* not */
+		SERVED("2000.0", "\"end_reason\":\"client_abort\"") "\n],\"metadata\":{}}\n";
+
+	(void)state;
+	assert_render(mixed, (struct report_view){.by = REPORT_HTTP},
+		      HTTP_HEAD "       4      1   6.00ms   3.00ms        -   4.00ms  GET / @ served\n");
+	assert_render(open, (struct report_view){.by = REPORT_HTTP},
+		      HTTP_HEAD "       1      0        -        -        -        -  GET / @ served\n");
+}
+
 #define CALL_ROW(ms, first, generation)                                                                                \
 	"{\"name\":\"m1\",\"host\":\"api\",\"pid\":1,\"process\":\"agent\",\"failed\":false,\"ending\":null,"          \
 	"\"parts_ms\":{\"first_token\":" first ",\"generation\":" generation "},\"duration_ms\":" ms ","               \
@@ -364,6 +384,9 @@ static void allocations(void **state)
 		      "allocators: memory that\n"
 		      "  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
 		      "(--by fault)\n");
+	assert_render(MEMORY("[\"fault\",0,524288,1027604,128,1,null,null,\"whole\",[2,0,1]]"),
+		      (struct report_view){.by = REPORT_ALLOC, .top = 25},
+		      "slow\nmemory asked for: none was seen, by 9 windows on 1 processes\n");
 	assert_render(MEMORY(ALLOCS), (struct report_view){.by = REPORT_FAULT, .top = 25},
 		      "slow\nmemory touched first (page faults, 4 KiB each)\n"
 		      "    bytes   error share faults samples\n"
@@ -676,6 +699,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tables),
+		cmocka_unit_test(partial_rows),
 		cmocka_unit_test(allocations),
 		cmocka_unit_test(allocations_folded),
 		cmocka_unit_test(allocations_refused),

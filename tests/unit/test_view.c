@@ -633,19 +633,21 @@ static void shape_table(void **state)
 	shape_table_push(t, SV("redis -"), 2000000, -1, false);
 	shape_table_push(t, SV("redis GET\x1b?"), 1500000, -1, false);
 	shape_table_push(t, SV("redis GET\x1b?"), 1500000, 7, true);
+	shape_table_push(t, SV("redis BLPOP ?"), UNKNOWN_NS, -1, false);
 	assert_int_equal(shape_table_render(t, &out, &commands), 0);
-	assert_string_equal(buf_cstr(&out), "3 database commands\n"
+	assert_string_equal(buf_cstr(&out), "4 database commands\n"
 					    "     count      p50    total     rows  errors  shape\n"
 					    "         2   1.56ms   3.00ms        7       1  redis GET\xef\xbf\xbd?\n"
-					    "         1   1.96ms   2.00ms        -       0  redis -\n");
+					    "         1   1.96ms   2.00ms        -       0  redis -\n"
+					    "         1        -        -        -       0  redis BLPOP ?\n");
 	buf_clear(&out);
 	for (unsigned i = 0; i < 2 * SHAPE_TABLE_SHAPES; i++) {
 		snprintf(text, sizeof(text), "X%u ?", i);
 		shape_table_push(t, sv_of(text), 1500000, 7, true);
 	}
 	assert_int_equal(shape_table_render(t, &out, &requests), 0);
-	assert_non_null(strstr(buf_cstr(&out), "2051 HTTP requests served\n"));
-	assert_non_null(strstr(buf_cstr(&out), " 1026   1.56ms    1.54s    1026  other\n"));
+	assert_non_null(strstr(buf_cstr(&out), "2052 HTTP requests served\n"));
+	assert_non_null(strstr(buf_cstr(&out), " 1027   1.56ms    1.54s    1027  other\n"));
 	assert_non_null(strstr(buf_cstr(&out), "  and 1015 more routes\n"));
 	buf_release(&out);
 	shape_table_free(t);
@@ -739,13 +741,14 @@ static void losses_and_coverage_are_named(void **state)
 	coverage_push_conn(coverage, &evil, COVERAGE_UNDECODED, "http/2\x1b");
 	coverage_push_conn(coverage, &evil, COVERAGE_SERVED, NULL);
 	text = summary_text(s, &lost, coverage);
-	assert_non_null(strstr(text, "lost:\n             3  records dropped: ring buffer full\n"
-				     "             1  targets or functions that could not be traced\n"
-				     "2 stale calls closed (10 bytes came after)\n"
-				     "99 request bytes not captured: over the limit of a request, which is no loss\n"
-				     "coverage                  conns  decoded  undecoded  served  empty  calls\n"
-				     "  agent[42]                   2        1          0       0      1      5\n"
-				     "  a\xef\xbf\xbd[2Jb[43]"));
+	assert_non_null(strstr(
+		text, "lost:\n             3  records dropped: ring buffer full\n"
+		      "             1  targets or functions that could not be traced\n"
+		      "2 stale calls closed (10 bytes came after)\n"
+		      "99 bytes not copied: over the limit of a request, or of an answer that was served; no loss\n"
+		      "coverage                  conns  decoded  undecoded  served  empty  calls\n"
+		      "  agent[42]                   2        1          0       0      1      5\n"
+		      "  a\xef\xbf\xbd[2Jb[43]"));
 	assert_non_null(strstr(text, "undecoded: http/2\xef\xbf\xbd\n"));
 	assert_null(strchr(text, '\x1b'));
 	free(text);

@@ -46,7 +46,7 @@ struct lost {
 	/* Not losses, shown beside them. */
 	uint64_t late_bytes;	/* bytes of calls that were evicted before */
 	uint64_t evicted_calls; /* stale calls closed */
-	uint64_t capped_bytes;	/* request bytes over the capture cap: a choice */
+	uint64_t capped_bytes;	/* of what a target wrote (requests, served answers) over the capture cap: a choice */
 	uint64_t ignored_bytes; /* of connections that carry no model calls: a choice */
 };
 

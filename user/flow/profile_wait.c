@@ -22,6 +22,7 @@ static const struct {
 	{{"submit_bio", 10}, PROFILE_DISK},	{{"jbd2_", 5}, PROFILE_DISK},
 	{{"do_nanosleep", 12}, PROFILE_SLEEP},	{{"hrtimer_nanosleep", 17}, PROFILE_SLEEP},
 	{{"do_wait", 7}, PROFILE_CHILD},	{{"kernel_wait4", 12}, PROFILE_CHILD},
+	{{"kernel_clone", 12}, PROFILE_CHILD}, /* of vfork: until it execs */
 };
 
 enum profile_kind profile_wait_of_function(struct sv name)
@@ -65,6 +66,9 @@ static enum profile_kind of_number(int32_t number)
 		return PROFILE_SLEEP;
 	case SYS_wait4:
 	case SYS_waitid:
+#ifdef SYS_vfork
+	case SYS_vfork:
+#endif
 		return PROFILE_CHILD;
 	case SYS_fsync:
 	case SYS_fdatasync:

@@ -101,6 +101,17 @@ static int alloc_foot(const struct report_context *c, struct buf *out)
 				   "objects, manage themselves shows as page faults (--by fault)\n");
 }
 
+/* Too short a run has no windows; that is not the same as a program that allocates nothing. */
+static int alloc_empty(const struct report_context *c, struct buf *out)
+{
+	double windows = 0;
+
+	for (size_t i = 0; i < c->r->allocator_count; i++)
+		windows += isnan(c->r->allocators[i].windows) ? 0 : c->r->allocators[i].windows;
+	return buf_printf(out, "memory asked for: none was seen, by %.0f windows on %zu processes\n", windows,
+			  c->r->allocator_count);
+}
+
 static void alloc_foot_json(const struct report_context *c, struct json *j)
 {
 	json_array(j, "processes");
@@ -127,6 +138,7 @@ const struct report_axis report_axis_alloc = {
 	.cells = memory_cells,
 	.name = memory_name,
 	.json = memory_json,
+	.empty = alloc_empty,
 	.foot = alloc_foot,
 	.foot_json = alloc_foot_json,
 };

@@ -67,6 +67,8 @@ struct report_axis {
 	void (*json)(const struct report_context *c, size_t at, struct json *j);
 	/* NULL, or lines below it, text for a terminal. 0 or -errno of the buffer. */
 	int (*more)(const struct report_context *c, size_t at, struct buf *out);
+	/* NULL, or what is said, also among all tables, where it has no rows. 0 or -errno of the buffer. */
+	int (*empty)(const struct report_context *c, struct buf *out);
 	/* NULL, or what follows the title, and lines and members below the table. 0 or -errno of the buffer. */
 	int (*heading)(const struct report_context *c, struct buf *out);
 	int (*foot)(const struct report_context *c, struct buf *out);

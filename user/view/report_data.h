@@ -27,6 +27,7 @@ struct report_row {
 	size_t what_len;
 	size_t at; /* in row_list */
 	uint64_t count, errors;
+	uint64_t partial;			/* of count: their begin or end was not seen, they have no duration */
 	double total_ms, in_tokens, out_tokens; /* tokens: NAN where never told */
 	double parts_ms[PARTS];
 	struct report_values ms, ttft_ms;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/err.h"
 #include "report_data.h"
 
 static struct sv text(const cJSON *item)
@@ -309,15 +310,36 @@ static enum report_table table_of(const cJSON *e, const cJSON *args, char name[N
 	return table;
 }
 
+/* An end that tracing set, or a begin: nobody knows how long it took. */
+static bool is_partial(enum report_table table, const cJSON *args)
+{
+	static const struct sv set[] = {{"evicted", 7}, {"capture_loss", 12}, {"capture_end", 11}};
+	struct sv end = text(json_get(args, "end_reason"));
+
+	if (table == TABLE_TOOL && cJSON_IsNumber(json_get(args, "duration_ms")))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(set); i++)
+		if (sv_eq(end, set[i]))
+			return true;
+	return json_get_true(args, "unfinished") || json_get_true(args, "mid_attach");
+}
+
+/* Those of HTTP that were left before their end, too. */
+static bool is_failed(enum report_table table, const cJSON *args)
+{
+	return is_error(args) ||
+	       (table == TABLE_HTTP && text(json_get(args, "end_reason")).len && !is_partial(table, args));
+}
+
 static int add_row(struct report *r, const cJSON *e, double ms)
 {
 	const cJSON *args = json_get(e, "args");
-	bool failed = is_error(args);
 	struct report_row *row;
 	enum report_table table;
 	char name[NAME_BYTES];
 	size_t what_len;
-	int err;
+	bool failed;
+	int err = 0;
 
 	table = table_of(e, args, name, &what_len);
 	if (table == TABLES)
@@ -327,10 +349,15 @@ static int add_row(struct report *r, const cJSON *e, double ms)
 		return -ENOMEM;
 	/* What ran is known better than the window that it was seen in. */
 	ms = table == TABLE_TOOL ? report_member(args, "duration_ms", ms) : ms;
+	failed = is_failed(table, args);
 	row->count++;
 	row->errors += failed;
-	row->total_ms += ms;
-	err = report_add_value(r, &row->ms, ms);
+	if (is_partial(table, args)) {
+		row->partial++;
+	} else {
+		row->total_ms += ms;
+		err = report_add_value(r, &row->ms, ms);
+	}
 	return err || table != TABLE_MODEL ? err : add_model(r, row, e, failed);
 }
 

@@ -161,7 +161,9 @@ static int put_table(const struct report_context *c, struct buf *out)
 	struct report_entry *e = report_list(c, &count);
 	int err = e ? 0 : -ENOMEM;
 
-	if (!err && !count)
+	if (!err && !count && c->axis->empty)
+		err = c->axis->empty(c, out);
+	else if (!err && !count)
 		err = c->v->by == REPORT_ALL ? 0 : buf_puts(out, "there is none in this trace\n");
 	if (!err && count)
 		err = put_title(c, out);

@@ -54,22 +54,23 @@ static int measure(const struct report_context *c, size_t at, size_t which, stru
 	return 0;
 }
 
-static const struct report_column columns[] = {{"count", "count", REPORT_COUNT}, {"errors", "errors", REPORT_COUNT},
-					       {"total", "total_ms", REPORT_MS}, {"p50", "p50_ms", REPORT_MS},
-					       {"p95", "p95_ms", REPORT_MS},	 {NULL, "p99_ms", REPORT_MS},
-					       {"max", "max_ms", REPORT_MS},	 {0}};
+static const struct report_column columns[] = {
+	{"count", "count", REPORT_COUNT}, {NULL, "partial", REPORT_COUNT}, {"errors", "errors", REPORT_COUNT},
+	{"total", "total_ms", REPORT_MS}, {"p50", "p50_ms", REPORT_MS},	   {"p95", "p95_ms", REPORT_MS},
+	{NULL, "p99_ms", REPORT_MS},	  {"max", "max_ms", REPORT_MS},	   {0}};
 
 static void cells(const struct report_context *c, size_t at, double out[REPORT_COLUMNS_MAX])
 {
 	struct report_row *row = row_at(c, at);
 
 	out[0] = (double)row->count;
-	out[1] = (double)row->errors;
-	out[2] = row->total_ms;
-	out[3] = report_quantile(&row->ms, 0.5);
-	out[4] = report_quantile(&row->ms, 0.95);
-	out[5] = report_quantile(&row->ms, 0.99);
-	out[6] = report_quantile(&row->ms, 1);
+	out[1] = (double)row->partial;
+	out[2] = (double)row->errors;
+	out[3] = row->count > row->partial ? row->total_ms : NAN;
+	out[4] = report_quantile(&row->ms, 0.5);
+	out[5] = report_quantile(&row->ms, 0.95);
+	out[6] = report_quantile(&row->ms, 0.99);
+	out[7] = report_quantile(&row->ms, 1);
 }
 
 static const struct report_compared compared[] = {
@@ -108,21 +109,29 @@ const struct report_axis report_axis_func = {.title = "functions traced by name"
 
 /* --- models ------------------------------------------------------------------------------------------------------ */
 
-static const struct report_column model_columns[] = {
-	{"count", "count", REPORT_COUNT},     {"errors", "errors", REPORT_COUNT},     {"total", "total_ms", REPORT_MS},
-	{"p50", "p50_ms", REPORT_MS},	      {"p95", "p95_ms", REPORT_MS},	      {NULL, "p99_ms", REPORT_MS},
-	{"max", "max_ms", REPORT_MS},	      {"ttft p50", "ttft_p50_ms", REPORT_MS}, {NULL, "ttft_p95_ms", REPORT_MS},
-	{"in", "input_tokens", REPORT_COUNT}, {"out", "output_tokens", REPORT_COUNT}, {0}};
+static const struct report_column model_columns[] = {{"count", "count", REPORT_COUNT},
+						     {NULL, "partial", REPORT_COUNT},
+						     {"errors", "errors", REPORT_COUNT},
+						     {"total", "total_ms", REPORT_MS},
+						     {"p50", "p50_ms", REPORT_MS},
+						     {"p95", "p95_ms", REPORT_MS},
+						     {NULL, "p99_ms", REPORT_MS},
+						     {"max", "max_ms", REPORT_MS},
+						     {"ttft p50", "ttft_p50_ms", REPORT_MS},
+						     {NULL, "ttft_p95_ms", REPORT_MS},
+						     {"in", "input_tokens", REPORT_COUNT},
+						     {"out", "output_tokens", REPORT_COUNT},
+						     {0}};
 
 static void model_cells(const struct report_context *c, size_t at, double out[REPORT_COLUMNS_MAX])
 {
 	struct report_row *row = row_at(c, at);
 
 	cells(c, at, out);
-	out[7] = report_quantile(&row->ttft_ms, 0.5);
-	out[8] = report_quantile(&row->ttft_ms, 0.95);
-	out[9] = row->in_tokens;
-	out[10] = row->out_tokens;
+	out[8] = report_quantile(&row->ttft_ms, 0.5);
+	out[9] = report_quantile(&row->ttft_ms, 0.95);
+	out[10] = row->in_tokens;
+	out[11] = row->out_tokens;
 }
 
 static void model_json(const struct report_context *c, size_t at, struct json *j)

@@ -3,6 +3,7 @@
 #include "views.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #define HASH_NONFATAL_OOM 1
@@ -10,12 +11,13 @@
 
 #include "base/log.h"
 #include "base/quantile.h"
+#include "base/types.h"
 #include "format.h"
 
 #define SHAPE_SHOWN_BYTES 100
 
 struct shape_row {
-	uint64_t total_ns, errors;
+	uint64_t count, total_ns, errors;
 	uint64_t rows; /* of those that tell */
 	bool has_rows;
 	struct quantile times;
@@ -75,8 +77,11 @@ void shape_table_push(struct shape_table *t, struct sv shape, uint64_t ns, int64
 	r = full && !r ? find(t, "other", 5) : find(t, shape.ptr, shape.len);
 	if (!r)
 		return;
-	quantile_add(&r->times, ns);
-	r->total_ns += ns;
+	r->count++;
+	if (ns != UNKNOWN_NS) {
+		quantile_add(&r->times, ns);
+		r->total_ns += ns;
+	}
 	r->errors += failed;
 	r->has_rows |= rows >= 0;
 	r->rows += rows > 0 ? (uint64_t)rows : 0;
@@ -93,10 +98,10 @@ static int render_row(const struct shape_row *r, struct buf *out, bool with_rows
 	struct sv text = {r->text, r->len < SHAPE_SHOWN_BYTES ? r->len : SHAPE_SHOWN_BYTES};
 	int err;
 
-	format_ms(p50, (double)quantile_ns(&r->times, 0.5) / 1e6);
-	format_ms(total, (double)r->total_ns / 1e6);
+	format_ms(p50, r->times.count ? (double)quantile_ns(&r->times, 0.5) / 1e6 : NAN);
+	format_ms(total, r->times.count ? (double)r->total_ns / 1e6 : NAN);
 	format_count(rows, r->has_rows ? (int64_t)r->rows : UNKNOWN_COUNT);
-	err = buf_printf(out, "  %8" PRIu64 " %8s %8s", r->times.count, p50, total);
+	err = buf_printf(out, "  %8" PRIu64 " %8s %8s", r->count, p50, total);
 	if (!err && with_rows)
 		err = buf_printf(out, " %8s", rows);
 	return err ? err : buf_printf(out, " %7" PRIu64 "  %s\n", r->errors, log_safe(safe, sizeof(safe), text));
@@ -112,13 +117,14 @@ int shape_table_render(struct shape_table *t, struct buf *out, const struct shap
 	if (!count)
 		return 0;
 	for (r = t->rows; r; r = r->hh.next)
-		all += r->times.count;
+		all += r->count;
 	HASH_SORT(t->rows, by_total);
 	err = buf_printf(out, "%" PRIu64 " %s%s%s\n  %8s %8s %8s%s %7s  %s\n", all, words->what, all == 1 ? "" : "s",
 			 words->how, "count", "p50", "total", words->rows ? "     rows" : "", "errors", words->shape);
 	for (r = t->rows; r && !err && shown < SHAPE_TABLE_ROWS; r = r->hh.next, shown++)
 		err = render_row(r, out, words->rows);
 	if (!err && count > shown)
-		err = buf_printf(out, "  and %u more %ss\n", count - shown, words->shape);
+		err = buf_printf(out, "  and %u more %s%s\n", count - shown, words->shape,
+				 count - shown == 1 ? "" : "s");
 	return err;
 }

@@ -157,14 +157,15 @@ void summary_push_db(struct summary *s, const struct db_command *c)
 	buf_init(&text, 0); /* bounded by the limit of a shape */
 	if (!buf_printf(&text, "%s ", c->system) &&
 	    !buf_push(&text, c->shape.len ? c->shape.ptr : "-", c->shape.len ? c->shape.len : 1))
-		shape_table_push(s->db, (struct sv){text.ptr, text.len}, between(c->start_ns, c->end_ns), c->rows,
-				 *c->error != 0);
+		shape_table_push(s->db, (struct sv){text.ptr, text.len},
+				 c->unfinished ? UNKNOWN_NS : between(c->start_ns, c->end_ns), c->rows, *c->error != 0);
 	buf_release(&text);
 }
 
-/* "GET /users/:id Show". One that was met in the middle has no duration. */
+/* "GET /users/:id Show". One that was met in the middle, or whose end was not seen, has no duration. */
 void summary_push_http(struct summary *s, const struct http_operation *o)
 {
+	bool open = o->unfinished || o->end == END_EVICTED || o->end == END_CAPTURE_LOSS || o->end == END_CAPTURE_END;
 	struct buf text;
 
 	if (o->mid_attach)
@@ -173,8 +174,8 @@ void summary_push_http(struct summary *s, const struct http_operation *o)
 	if (!buf_printf(&text, "%s %s%s%s", o->method ? o->method : "-", o->route ? o->route : "-", o->label ? " " : "",
 			o->label ? o->label : ""))
 		shape_table_push(o->server ? s->served : s->called, (struct sv){text.ptr, text.len},
-				 between(o->start_ns, o->end_ns), UNKNOWN_COUNT,
-				 o->status >= 500 || o->end != END_COMPLETE);
+				 open ? UNKNOWN_NS : between(o->start_ns, o->end_ns), UNKNOWN_COUNT,
+				 o->status >= 400 || (o->end != END_COMPLETE && !open));
 	buf_release(&text);
 }
 
@@ -302,7 +303,9 @@ static int render_lost(struct buf *out, const struct lost *l)
 				 l->evicted_calls, l->late_bytes);
 	if (!err && l->capped_bytes)
 		err = buf_printf(
-			out, "%" PRIu64 " request bytes not captured: over the limit of a request, which is no loss\n",
+			out,
+			"%" PRIu64
+			" bytes not copied: over the limit of a request, or of an answer that was served; no loss\n",
 			l->capped_bytes);
 	if (!err && l->ignored_bytes)
 		err = buf_printf(out, "not copied: %" PRIu64 " bytes of connections that carry no model calls\n",

@@ -44,7 +44,7 @@ void summary_push_mcp(struct summary *s, const struct mcp_call *c);
 struct shape_table;
 struct shape_table *shape_table_new(void); /* NULL: ENOMEM */
 void shape_table_free(struct shape_table *t);
-/* rows: of its answer, UNKNOWN_COUNT */
+/* ns: UNKNOWN_NS where its begin or end was not seen; rows: of its answer, UNKNOWN_COUNT */
 void shape_table_push(struct shape_table *t, struct sv shape, uint64_t ns, int64_t rows, bool failed);
 /* "12 database commands", "12 HTTP requests served". */
 struct shape_words {

@@ -72,11 +72,46 @@ static bool is_odd(struct sv s)
 	return s.len > ROUTE_SEGMENT_MAX;
 }
 
+/* Identifiers that say what they are of: msg_01XFDUDYJgAACzvnptvVoYEL */
+static bool is_prefixed_id(struct sv s)
+{
+	size_t i = 0, digits = 0, small = 0, from;
+
+	while (i < s.len && s.ptr[i] >= 'a' && s.ptr[i] <= 'z')
+		i++;
+	if (!i || i == s.len || (s.ptr[i] != '_' && s.ptr[i] != '-'))
+		return false;
+	from = ++i;
+	for (; i < s.len; i++) {
+		if (!is_digit(s.ptr[i]) && !is_letter(s.ptr[i]))
+			return false;
+		digits += is_digit(s.ptr[i]);
+		small += s.ptr[i] >= 'a' && s.ptr[i] <= 'z';
+	}
+	return s.len - from >= ROUTE_TAIL && digits && small && digits + small < s.len - from;
+}
+
+/* RFC 7519: '{"' in base64url, and parts with "." between them. */
+static bool is_web_token(struct sv s)
+{
+	return sv_starts(s, SV("eyJ")) && memchr(s.ptr, '.', s.len);
+}
+
+static bool is_number_of_hex(struct sv s)
+{
+	if (s.len < 3 || s.ptr[0] != '0' || s.ptr[1] != 'x')
+		return false;
+	for (size_t i = 2; i < s.len; i++)
+		if (!is_hex(s.ptr[i]))
+			return false;
+	return true;
+}
+
 static bool is_value(struct sv s)
 {
 	struct tally t = tally_of(s);
 
-	if (is_odd(s) || is_uuid(s))
+	if (is_odd(s) || is_uuid(s) || is_prefixed_id(s) || is_web_token(s) || is_number_of_hex(s))
 		return true;
 	if (!t.digits || t.others)
 		return t.run >= ROUTE_DIGITS;
