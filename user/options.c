@@ -502,6 +502,9 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
 			check_target(o, state);
 		if (o->folded && o->json)
 			argp_error(state, "--folded and --json are two forms of output");
+		if (o->folded && o->by && !report_has_stacks((enum report_by)o->by))
+			argp_error(state,
+				   "--folded wants stacks: --by function, stack, wait, wait-stack, alloc or fault");
 		check_outputs(o, state);
 		return 0;
 	}

@@ -207,6 +207,8 @@ static void help_and_version(void **state)
 	assert_int_equal(status_of("perfbpf check --help"), 0);
 	assert_int_equal(status_of("perfbpf --version"), 0);
 	assert_int_equal(status_of("perfbpf report x.json --op ("), 2);
+	assert_int_equal(status_of("perfbpf report x.json --folded --by db"), 2);
+	assert_int_equal(status_of("perfbpf report x.json --folded --by fault"), 100);
 	assert_int_equal(status_of("perfbpf -p 1"), 100);
 	assert_int_equal(status_of("perfbpf -a"), 100);
 	assert_int_equal(status_of("perfbpf"), 100);

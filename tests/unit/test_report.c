@@ -627,6 +627,23 @@ static void spread_in_time(void **state)
 	}
 }
 
+static void not_compared(void **state)
+{
+	struct report *a = report_of(WHOLE), *b = report_of(WHOLE);
+	struct report_view v = {.by = REPORT_CALL, .top = 25};
+	struct buf out;
+	bool regressed;
+	char why[160];
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(report_diff(a, b, &v, 1, &out, &regressed, why), -EINVAL);
+	assert_string_equal(why, "--by call: that table cannot be compared");
+	buf_release(&out);
+	report_free(a);
+	report_free(b);
+}
+
 static void other_knobs(void **state)
 {
 	static const struct {
@@ -716,6 +733,7 @@ int main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test(side_by_side),
 		cmocka_unit_test(spread_in_time),
+		cmocka_unit_test(not_compared),
 		cmocka_unit_test(other_knobs),
 		cmocka_unit_test(without_memory),
 	};

@@ -61,6 +61,7 @@ enum report_by {
 /* The word of --by ("all": REPORT_ALL); REPORT_BYS: none such. */
 enum report_by report_by_of(const char *word);
 const char *report_by_word(enum report_by by);
+bool report_has_stacks(enum report_by by); /* it can be folded */
 
 struct report;
 

@@ -18,3 +18,18 @@ const char *report_by_word(enum report_by by)
 {
 	return words[by];
 }
+
+bool report_has_stacks(enum report_by by)
+{
+	switch (by) {
+	case REPORT_FUNCTION:
+	case REPORT_STACK:
+	case REPORT_WAIT:
+	case REPORT_WAIT_STACK:
+	case REPORT_ALLOC:
+	case REPORT_FAULT:
+		return true;
+	default:
+		return false;
+	}
+}

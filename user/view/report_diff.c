@@ -365,6 +365,10 @@ int report_diff(const struct report *before, const struct report *after, const s
 	int err = check_knobs(before, after, why);
 
 	*regressed = false;
+	if (!err && v->by != REPORT_ALL && !report_axes[v->by]->compared) {
+		snprintf(why, 160, "--by %s: that table cannot be compared", report_by_word(v->by));
+		err = -EINVAL;
+	}
 	if (err)
 		return err;
 	err = report_context_init(&d.c[0], before, v);

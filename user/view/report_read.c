@@ -463,7 +463,7 @@ static int take_row(struct report *r, struct sv line)
 		line.len--;
 	doc = parse(line, event ? cJSON_IsObject : cJSON_IsArray);
 	if (!doc)
-		return refuse(r, "a line of it is no %s", event ? "event" : "row of a profile");
+		return refuse(r, "a line of it is no %s: cut, or changed", event ? "event" : "row of a profile");
 	err = event			      ? report_event(r, doc)
 	      : r->section == SECTION_THREADS ? add_thread(r, doc)
 	      : r->section == SECTION_FRAMES  ? add_frame(r, doc)
