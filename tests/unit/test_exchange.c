@@ -752,7 +752,8 @@ static void test_identity(void **state)
 	rig_close(&r);
 }
 
-/* Small calls without tools are auxiliary beside a session with tools of the same process, and only there. */
+/* Small calls without tools are auxiliary beside a session with tools of the same process, and only there; but of
+ * clients whose agents always have tools. */
 static void test_aux(void **state)
 {
 	static const char small[] = "{\"model\":\"c\",\"max_tokens\":9,\"messages\":[{},{}]}";
@@ -775,6 +776,21 @@ static void test_aux(void **state)
 	expect(&r, "class=aux");
 	r.conn.key.tgid++;
 	one(&r, "/v1/messages", HOST, small);
+	expect(&r, "class=main");
+	/* clients whose helpers come before the session */
+	one(&r, "/v1/chat/completions", HOST "User-Agent: opencode/1.18.33 ai-sdk/provider-utils/4.0.23\n",
+	    "{\"model\":\"c\",\"messages\":[{\"role\":\"system\"},{\"role\":\"user\"},{\"role\":\"user\"}]}");
+	expect(&r, "class=aux");
+	one(&r, "/v1/chat/completions", HOST "User-Agent: opencode/1.18.33 ai-sdk/provider-utils/4.0.23\n",
+	    "{\"model\":\"c\",\"messages\":[{\"role\":\"system\"},{\"role\":\"user\"}],\"tools\":[{}]}");
+	expect(&r, "class=main");
+	r.conn.key.tgid++;
+	one(&r, "/v1beta/models/g:generateContent",
+	    HOST "User-Agent: GeminiCLI-tui/0.61.0/gemini-x (linux; x64; terminal)\n",
+	    "{\"contents\":[{},{},{},{}],\"generationConfig\":{\"responseMimeType\":\"application/json\"}}");
+	expect(&r, "class=aux");
+	one(&r, "/v1beta/models/g:generateContent", HOST "User-Agent: OpenAI/JS 5.20.1\n",
+	    "{\"contents\":[{}],\"generationConfig\":{\"responseMimeType\":\"application/json\"}}");
 	expect(&r, "class=main");
 	abort_at(&r, 1, HTTP_ABORT_CLOSED, 100);
 	rig_close(&r);

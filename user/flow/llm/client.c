@@ -45,7 +45,6 @@ static int interactive(struct sv user_agent)
 		{SV("codex_exec/"), SV(""), 0},
 		{SV("codex_cli_rs/"), SV(""), 1},
 		{SV("codex-tui/"), SV(""), 1},
-		{SV("GeminiCLI-tui/"), SV(""), 1},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
@@ -53,6 +52,16 @@ static int interactive(struct sv user_agent)
 		    memmem(user_agent.ptr, user_agent.len, rows[i].mark.ptr, rows[i].mark.len))
 			return rows[i].value;
 	return -1;
+}
+
+/*
+ * opencode (1.18) asks for a title, and Gemini CLI (0.61, where it chooses the model) for a route, before the
+ * conversation's first call: no session with tools is there yet, beside which the call would be an auxiliary one. What
+ * their agents themselves ask always offers tools. Not so Claude Code's, which has an option for none.
+ */
+static bool brings_tools(struct sv user_agent)
+{
+	return sv_starts(user_agent, SV("opencode/")) || sv_starts(user_agent, SV("GeminiCLI"));
 }
 
 /* Copilot CLI marks the first call of a turn. All of a sub-agent's calls are marked as the agent's. */
@@ -134,6 +143,7 @@ void client_identify(const struct http_head *h, struct client *out)
 	copy_first(h, parent_headers, ARRAY_SIZE(parent_headers), out->parent_agent);
 	identify_turn(h, out);
 	out->class_stated = stated_class(h, &out->class);
+	out->brings_tools = brings_tools(http_header_get(h, "user-agent"));
 	out->class_of_turn = client_class_of_kind(
 		text_json_member(http_header_get(h, "x-codex-turn-metadata"), "request_kind"), &(enum call_class){0});
 	/* Main agents send no agent id, or (Codex) one that equals the session's. */

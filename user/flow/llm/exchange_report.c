@@ -77,7 +77,7 @@ static enum call_class classify(struct exchanges *t, const struct pending *p, co
 	if (p->client.subagent)
 		return CALL_SUBAGENT;
 	if (c->request.tools == 0 && (f->json_schema || (c->request.messages >= 0 && c->request.messages <= 3)) &&
-	    has_main_session(t, c))
+	    (p->client.brings_tools || has_main_session(t, c)))
 		return CALL_AUX;
 	return CALL_MAIN;
 }
