@@ -433,6 +433,32 @@ static void test_whose_processes(void **state)
 			"agent_gap=480\n");
 }
 
+/* Claude Code's first shell: the environment, a snapshot of the shell, and then what was asked for. */
+static void test_longest_process(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "a", "Bash");
+	push_call(&w, &c); /* ends at 2210 */
+	push_proc(&w, 101, 100, "env", NULL, 2220, 2235, 0);
+	push_proc(&w, 102, 100, "bash", NULL, 2240, 2290, 0);
+	push_proc(&w, 103, 100, "make", NULL, 2310, 2740, 2);
+	push_proc(&w, 104, 100, "hook", NULL, 2750, 2760, 0);
+	begin_call(&c, 2, 2800);
+	add_result(&c, "a", NULL, 1);
+	push_call(&w, &c);
+	agents_finish(w.t, 5000 * MS);
+	close_world(&w, "agent 0 parent -1 - by call 0\n"
+			"tool Bash of 1 for 2: time 2220-2760 make x4 code 2 1 bytes\n"
+			"turn 1 of 0 1000-4010 complete steps 2 tools 1: first_token=400 generation=2020 tool=540 "
+			"agent_gap=50\n");
+}
+
 /* opencode: a sub-agent is a session of its own that names its parent's. */
 static void test_sub_agent_by_session(void **state)
 {
@@ -871,6 +897,7 @@ int main(void)
 		cmocka_unit_test(test_sub_agent_that_goes_on),
 		cmocka_unit_test(test_sub_agent_by_session),
 		cmocka_unit_test(test_whose_processes),
+		cmocka_unit_test(test_longest_process),
 		cmocka_unit_test(test_agent_ends),
 		cmocka_unit_test(test_sub_agent_in_a_child),
 		cmocka_unit_test(test_retry_and_helpers),

@@ -66,11 +66,11 @@ struct agent_tool {
 	uint64_t asked_ns;    /* the end of its block in the answer, else the answer's end */
 	struct interval at;   /* of what ran; of the whole window with TOOL_JOIN_GAP */
 	unsigned processes;   /* joined */
-	const char *program;  /* of the first of them; NULL none */
+	const char *program;  /* of the one of them that ran longest; NULL none */
 	unsigned spawned;     /* index of the sub-agent that it started; 0 none */
-	uint32_t child_pid;   /* shown pid of the first of them; 0 none */
+	uint32_t child_pid;   /* shown pid of that one; 0 none */
 	bool running;	      /* one of them still ran when the window closed */
-	int32_t code, signal; /* of the first of them, when it ended */
+	int32_t code, signal; /* of that one, when it ended */
 	uint64_t cpu_ns;      /* of those that ended */
 	int64_t result_bytes; /* UNKNOWN_COUNT */
 	int is_error;	      /* -1 unknown */

@@ -259,14 +259,19 @@ static void join_by_time(const struct toolwait *w, struct join *j, const struct 
 	}
 }
 
-static void add_process(struct agent_tool *t, const struct family_member *m, uint64_t end_ns)
+/* The one that ran longest is the tool's: before it Claude Code asks for the environment and takes a snapshot of the
+ * shell, where it is the session's first tool, and hooks come before and after. */
+static void add_process(struct agent_tool *t, const struct family_member *m, uint64_t end_ns, uint64_t *longest_ns)
 {
 	uint64_t ended_ns = m->at.end_ns < end_ns ? m->at.end_ns : end_ns;
+	uint64_t lived_ns = ended_ns > m->at.begin_ns ? ended_ns - m->at.begin_ns : 0;
 
-	if (!t->processes++) {
+	if (!t->processes++)
+		t->at = (struct interval){m->at.begin_ns, ended_ns};
+	if (t->processes == 1 || lived_ns > *longest_ns) {
+		*longest_ns = lived_ns;
 		t->program = m->program[0] ? m->program : NULL;
 		t->child_pid = m->shown_pid;
-		t->at = (struct interval){m->at.begin_ns, ended_ns};
 		t->code = m->code;
 		t->signal = m->signal;
 	}
@@ -310,6 +315,7 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 	const struct tool_result *result = result_of(w, i, end->next);
 	const struct toolwait_rpc *rpc = NULL;
 	struct toolwait_rpc copy;
+	uint64_t longest_ns = 0;
 	struct agent_tool t = {
 		.agent = end->agent_index,
 		.sub = end->sub,
@@ -330,7 +336,7 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 		t.at.end_ns = t.at.begin_ns;
 	for (size_t b = 0; j && b < j->born_count; b++)
 		if (j->owner[b] == i) {
-			add_process(&t, j->born[b], end->end_ns);
+			add_process(&t, j->born[b], end->end_ns, &longest_ns);
 			family_claim(end->family, j->born[b]);
 		}
 	if (!j || !j->by_id[i])
