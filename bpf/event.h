@@ -599,6 +599,7 @@ struct func_rate {
 	__u64 in_window; /* spans told in it */
 	__u64 calls;
 	__u64 untold;
+	__u64 stopped; /* user space writes: its probes are being taken away */
 };
 
 /* User space writes: see user/attach/overload.h. */

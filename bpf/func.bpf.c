@@ -128,7 +128,7 @@ int func_entry(struct pt_regs *ctx)
 	struct func_call call = {.begin_ns = bpf_ktime_get_boot_ns(), .sp = PT_REGS_SP(ctx), .func = func};
 	struct func_calls *open;
 
-	if (!target_current())
+	if (func_rates[func].stopped || !target_current())
 		return 0;
 	__sync_fetch_and_add(&func_rates[func].calls, 1);
 	open = bpf_task_storage_get(&func_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);

@@ -994,6 +994,9 @@ void probes_stop_function(struct probes *p, const char *stack)
 {
 	for (struct file *f = p->files; f; f = f->next)
 		if (f->found.stack == stack) {
+			/* Probes go one by one: an entry that is still there must not open what nobody ends. */
+			for (unsigned i = 0; i < f->found.count; i++)
+				p->skel->bss->func_rates[f->found.funcs[i].len_arg % LIMIT_FUNCS].stopped = 1;
 			file_detach(f);
 			f->stopped = true;
 		}

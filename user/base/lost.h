@@ -15,7 +15,7 @@
 	X(LOST_RING_BYTES, "ring_bytes", "bytes dropped: ring buffer full")                                            \
 	X(LOST_STATE_FULL, "state_full", "kernel state map full")                                                      \
 	X(LOST_NEST_OVERFLOW, "nest_overflow", "nested TLS calls over the limit")                                      \
-	X(LOST_MISSED_RETURNS, "missed_returns", "TLS calls whose return was not seen")                                \
+	X(LOST_MISSED_RETURNS, "missed_returns", "calls whose return was not seen (TLS, -f)")                          \
 	X(LOST_FAULTS, "faults", "unreadable user memory")                                                             \
 	X(LOST_UNSEEN_BYTES, "unseen_bytes", "bytes moved where no probe looks")                                       \
 	X(LOST_BAD_RECORDS, "bad_records", "malformed records")                                                        \
