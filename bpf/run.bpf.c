@@ -31,7 +31,7 @@ static __noinline int run_lost(struct run *run)
 	return 0;
 }
 
-int run_drop(struct run *run)
+__noinline int run_drop(struct run *run)
 {
 	if (run)
 		tail_note(&run->head);
@@ -261,13 +261,18 @@ static __always_inline void skip_add(struct conn_state *state, const struct conn
 
 /* --- how much is copied ------------------------------------------------------------------------------------------ */
 
+static __always_inline bool is_dropped(const struct conn_state *state)
+{
+	return overload.level == OVERLOAD_CONNECTIONS && state->gen <= overload.dropped;
+}
+
 /* How many of `copy` bytes are copied while more comes than user space drains, see user/attach/overload.h. */
-static __noinline __u64 overload_cut(struct conn_state *state, __u32 dir, __u64 len, __u64 copy)
+static __always_inline __u64 overload_limit(struct conn_state *state, __u32 dir, __u64 len, __u64 copy)
 {
 	__u32 level = overload.level;
 	__u64 limit = level == OVERLOAD_PAYLOAD ? LIMIT_OVERLOAD_REQUEST_BYTES : LIMIT_OVERLOAD_HEAD_BYTES, before;
 
-	if (level == OVERLOAD_CONNECTIONS && state->gen <= overload.dropped) {
+	if (is_dropped(state)) {
 		limit = before = 0;
 	} else if (dir == EV_DIR_TX) {
 		before = state->request_bytes - len; /* added already */
@@ -277,10 +282,22 @@ static __noinline __u64 overload_cut(struct conn_state *state, __u32 dir, __u64 
 	} else {
 		before = __sync_fetch_and_add(&state->answer_bytes, copy);
 	}
-	limit = before < limit ? limit - before : 0;
+	return before < limit ? limit - before : 0;
+}
+
+/* The same with what is to be told of the rest. Apart: what is on the stack here is not below run_begin(). */
+static __noinline __u64 overload_cut(struct conn_state *state, struct run *run, __u64 len, __u64 copy)
+{
+	__u64 limit = overload_limit(state, run->head.dir & 1, len, copy);
+
 	if (copy <= limit)
 		return copy;
 	stat_add(ST_OVERLOAD, copy - limit);
+	run->rest_flags = 0;
+	if (is_dropped(state)) {
+		run->skip = RUN_DROPPED;
+		run->head.orig_len = len;
+	}
 	return limit;
 }
 
@@ -336,7 +353,7 @@ __noinline __u64 run_begin(struct conn_state *state, const struct conn_map_key *
 		skip = passed = conn_passed(state->gen, dir, run->head.pos + len);
 	if (skip && dir == EV_DIR_RX) {
 		skip_add(state, key, run->head.pos, len, run->head.h.ts_ns);
-		run->skip = 1;
+		run->skip = RUN_LATER;
 		return 0;
 	}
 	/* Before what comes next in this direction, and before the request that comes after these answers. */
@@ -346,19 +363,7 @@ __noinline __u64 run_begin(struct conn_state *state, const struct conn_map_key *
 	else if (skip && copy > LIMIT_IGNORED_WRITE_BYTES)
 		copy = LIMIT_IGNORED_WRITE_BYTES;
 	run->rest_flags = skip ? EV_F_IGNORED : EV_F_CAPPED;
-	if (overload.level && !skip) {
-		__u64 cut = overload_cut(state, dir, len, copy);
-
-		if (cut < copy)
-			run->rest_flags = 0;
-		copy = cut;
-		if (!copy && overload.level == OVERLOAD_CONNECTIONS && state->gen <= overload.dropped) {
-			run->skip = 1;
-			run->head.orig_len = len;
-			run_drop(run);
-		}
-	}
-	return copy;
+	return overload.level && !skip ? overload_cut(state, run, len, copy) : copy;
 }
 
 /* The same, called directly or by bpf_loop(). */

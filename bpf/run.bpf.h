@@ -10,12 +10,15 @@
 
 #include "conn.bpf.h"
 
+#define RUN_LATER   1 /* what was left out is told later, see struct conn_state */
+#define RUN_DROPPED 2 /* only that something is missing is told, see user/attach/overload.h */
+
 /* A run of bytes on its way out: the head of the next record, and what is left. */
 struct run {
 	__u64 buf;
 	__u64 left;
 	__u32 rest_flags; /* of the record that tells what was left out */
-	__u32 skip;	  /* 1: that is told later, see struct conn_state */
+	__u32 skip;	  /* RUN_* */
 	struct ev_data head;
 };
 
@@ -60,6 +63,8 @@ static __always_inline long run_turn(struct run *run)
 /* The last `len` bytes of a run were left out by choice. */
 static __always_inline void run_rest(struct run *run, __u64 len)
 {
+	if (run->skip == RUN_DROPPED)
+		run_drop(run);
 	if (!len || run->skip)
 		return;
 	run->head.orig_len = len < 0x80000000 ? len : 0x80000000; /* beyond: a hole in the positions */
