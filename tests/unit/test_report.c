@@ -627,6 +627,35 @@ static void spread_in_time(void **state)
 	}
 }
 
+/* Memory is compared by the code that asked, whatever its process's number is, with its bound, and not judged. */
+static void memory_compared(void **state)
+{
+	struct report *a = report_of(MEMORY("[\"alloc\",0,1000000,30000,1000,40,null,null,\"whole\",[0,1]],\n"
+					    "[\"alloc\",0,500000,40000,1000,40,null,null,\"whole\",[0,1]]"));
+	struct report *b = report_of(MEMORY("[\"alloc\",0,3000000,60000,1000,40,null,null,\"whole\",[0,1]]"));
+	struct report_view v = {.by = REPORT_ALLOC, .top = 25};
+	struct buf out;
+	bool regressed;
+	char why[160];
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(report_diff(a, b, &v, 1, &out, &regressed, why), 0);
+	assert_string_equal(buf_cstr(&out),
+			    "    before    after  change       (~: may be chance; !: worse than allowed)\n"
+			    "memory asked for, estimated, a second\n"
+			    "     1.50M    3.00M  +100.0%      prog: storm [prog] < main [prog]\n"
+			    "     50.0k    60.0k  +20.0%         ± (95 %)\n");
+	assert_false(regressed);
+	buf_clear(&out);
+	v.by = REPORT_FAULT;
+	assert_int_equal(report_diff(a, b, &v, 1, &out, &regressed, why), 0);
+	assert_string_equal(buf_cstr(&out), "there is nothing to compare in these traces\n");
+	buf_release(&out);
+	report_free(a);
+	report_free(b);
+}
+
 static void not_compared(void **state)
 {
 	struct report *a = report_of(WHOLE), *b = report_of(WHOLE);
@@ -733,6 +762,7 @@ int main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test(side_by_side),
 		cmocka_unit_test(spread_in_time),
+		cmocka_unit_test(memory_compared),
 		cmocka_unit_test(not_compared),
 		cmocka_unit_test(other_knobs),
 		cmocka_unit_test(without_memory),

@@ -130,6 +130,36 @@ static void alloc_foot_json(const struct report_context *c, struct json *j)
 	json_end_array(j);
 }
 
+/* --- two traces --------------------------------------------------------------------------------------------------- */
+
+static void memory_code(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
+{
+	report_stack_code(c->r, &c->r->memory[at].stack, out);
+}
+
+/* The bound is of what was estimated of one run: it does not say how runs differ, so nothing is judged. */
+static int memory_measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
+{
+	const struct report *r = c->r;
+	const struct report_memory *row = &r->memory[at];
+	double seconds = r->window_ns > 0 ? r->window_ns / 1e9 : r->duration_ms / 1e3, bytes = 0, error = 0;
+
+	for (size_t i = 0; i < r->memory_count; i++) {
+		const struct report_memory *same = &r->memory[i];
+
+		if (same->fault != row->fault || !report_stacks_alike(r, &row->stack, &same->stack))
+			continue;
+		bytes += same->bytes;
+		error = hypot(error, same->error);
+	}
+	m->value = (which ? error : bytes) / seconds;
+	return 0;
+}
+
+static const struct report_compared memory_compared[] = {{", a second", "bytes_per_s", REPORT_BYTES, true, true},
+							 {"± (95 %)", "error_bytes_per_s", REPORT_BYTES, false, true},
+							 {0}};
+
 const struct report_axis report_axis_alloc = {
 	.title = "memory asked for, estimated",
 	.columns = alloc_columns,
@@ -138,6 +168,9 @@ const struct report_axis report_axis_alloc = {
 	.cells = memory_cells,
 	.name = memory_name,
 	.json = memory_json,
+	.compared = memory_compared,
+	.compared_name = memory_code,
+	.measure = memory_measure,
 	.empty = alloc_empty,
 	.foot = alloc_foot,
 	.foot_json = alloc_foot_json,
@@ -151,4 +184,7 @@ const struct report_axis report_axis_fault = {
 	.cells = memory_cells,
 	.name = memory_name,
 	.json = memory_json,
+	.compared = memory_compared,
+	.compared_name = memory_code,
+	.measure = memory_measure,
 };

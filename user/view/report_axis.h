@@ -73,6 +73,8 @@ struct report_axis {
 	int (*heading)(const struct report_context *c, struct buf *out);
 	int (*foot)(const struct report_context *c, struct buf *out);
 	void (*foot_json)(const struct report_context *c, struct json *j);
+	/* NULL: as name(); else what rows of two traces are joined by: those of one trace that have it too are one. */
+	void (*compared_name)(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES]);
 	/* NULL: not compared. */
 	const struct report_compared *compared;
 	/* 0 or -ENOMEM. */
@@ -96,6 +98,10 @@ const char *report_format(char out[FORMAT_BYTES], enum report_unit unit, double 
 /* A stack on a terminal, innermost first; before: what stands before the process. And as members. */
 void report_stack_name(const struct report *r, const struct report_stack *s, const char *before,
 		       char out[REPORT_TEXT_BYTES]);
+/* The same without the process's pid: what two runs of a program have in common. */
+void report_stack_code(const struct report *r, const struct report_stack *s, char out[REPORT_TEXT_BYTES]);
+/* That of two stacks of a trace is the same. */
+bool report_stacks_alike(const struct report *r, const struct report_stack *a, const struct report_stack *b);
 void report_stack_json(const struct report *r, const struct report_stack *s, struct json *j);
 /* Members that say how the trace was taken. */
 void report_json_trace(struct json *j, const struct report *r);

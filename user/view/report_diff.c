@@ -72,6 +72,11 @@ struct joint {
 	UT_hash_handle hh;
 };
 
+static void name_row(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
+{
+	(c->axis->compared_name ? c->axis->compared_name : c->axis->name)(c, at, out);
+}
+
 static int add_side(struct diff *d, struct joint **all, int side)
 {
 	size_t count = 0;
@@ -82,7 +87,7 @@ static int add_side(struct diff *d, struct joint **all, int side)
 	for (size_t i = 0; i < count && !err; i++) {
 		struct joint *j;
 
-		d->c[side].axis->name(&d->c[side], e[i].at, name);
+		name_row(&d->c[side], e[i].at, name);
 		HASH_FIND_STR(*all, name, j);
 		if (!j) {
 			j = calloc(1, sizeof(*j));
@@ -97,7 +102,7 @@ static int add_side(struct diff *d, struct joint **all, int side)
 			}
 		}
 		if (j->at[side])
-			continue; /* names that were cut */
+			continue; /* names that were cut, and rows that measure() adds up */
 		j->at[side] = e[i].at + 1;
 		j->weight = fmax(j->weight, e[i].weight);
 	}
@@ -271,8 +276,12 @@ static int put_pair(const struct pair *p, struct buf *out)
 static int render_text(const struct diff *d, struct buf *out)
 {
 	enum report_by at = REPORT_ALL;
-	int err = buf_printf(out, "  %8s %8s  %-12s (~: may be chance%s)\n", "before", "after", "change",
-			     d->fail >= 0 ? "; !: worse than allowed" : "");
+	int err;
+
+	if (!d->count)
+		return buf_puts(out, "there is nothing to compare in these traces\n");
+	err = buf_printf(out, "  %8s %8s  %-12s (~: may be chance%s)\n", "before", "after", "change",
+			 d->fail >= 0 ? "; !: worse than allowed" : "");
 
 	for (size_t i = 0; i < d->count && !err; i++) {
 		const struct pair *p = &d->pairs[i];

@@ -216,21 +216,45 @@ static uint32_t first_shown(const struct report *r, const struct report_stack *s
 }
 
 /* Innermost first. */
-void report_stack_name(const struct report *r, const struct report_stack *s, const char *before,
-		       char out[REPORT_TEXT_BYTES])
+/* Behind the len bytes that out holds. */
+static void put_frames(const struct report *r, const struct report_stack *s, char out[REPORT_TEXT_BYTES], size_t len)
 {
-	const struct report_thread *t = &r->threads[s->thread];
 	uint32_t from = first_shown(r, s), shown = 0;
 	char name[REPORT_NAME_BYTES], cut[STACK_FRAME_SHOWN];
-	size_t len;
 
-	len = (size_t)snprintf(out, REPORT_TEXT_BYTES, "%s%s%.40s[%u]: ", before, *before ? " " : "", t->process,
-			       t->pid);
 	for (uint32_t i = from; i < s->depth && shown < STACK_SHOWN; i++, shown++)
 		len += (size_t)snprintf(out + len, REPORT_TEXT_BYTES - len, "%s%s", shown ? " < " : "",
 					log_safe(cut, sizeof(cut), sv_of(report_frame_name(r, s->frames[i], name))));
 	snprintf(out + len, REPORT_TEXT_BYTES - len, "%s%s", s->depth > from + shown ? " < …" : "",
 		 s->depth ? s->broken ? " (broken)" : "" : "(stack not kept)");
+}
+
+void report_stack_name(const struct report *r, const struct report_stack *s, const char *before,
+		       char out[REPORT_TEXT_BYTES])
+{
+	const struct report_thread *t = &r->threads[s->thread];
+
+	put_frames(r, s, out,
+		   (size_t)snprintf(out, REPORT_TEXT_BYTES, "%s%s%.40s[%u]: ", before, *before ? " " : "", t->process,
+				    t->pid));
+}
+
+void report_stack_code(const struct report *r, const struct report_stack *s, char out[REPORT_TEXT_BYTES])
+{
+	put_frames(r, s, out, (size_t)snprintf(out, REPORT_TEXT_BYTES, "%.40s: ", r->threads[s->thread].process));
+}
+
+bool report_stacks_alike(const struct report *r, const struct report_stack *a, const struct report_stack *b)
+{
+	uint32_t i = first_shown(r, a), k = first_shown(r, b);
+
+	if (strncmp(r->threads[a->thread].process, r->threads[b->thread].process, 40) || a->broken != b->broken ||
+	    !a->depth != !b->depth)
+		return false;
+	for (unsigned shown = 0; shown < STACK_SHOWN && i < a->depth && k < b->depth; shown++, i++, k++)
+		if (r->frames[a->frames[i]].first != r->frames[b->frames[k]].first)
+			return false;
+	return (i < a->depth) == (k < b->depth);
 }
 
 void report_stack_json(const struct report *r, const struct report_stack *s, struct json *j)
