@@ -79,6 +79,41 @@ static void stream_tools(struct reply *r, unsigned index, unsigned token)
 	}
 }
 
+/* All items that are said. */
+static void push_output(struct reply *r, struct buf *out)
+{
+	char arguments[ARGUMENTS_MAX];
+	unsigned i;
+
+	buf_puts(out,
+		 "[{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"");
+	push_tokens(r, out);
+	buf_puts(out, "\"}]}");
+	for (i = 0; i < r->knobs->tool; i++) {
+		struct tool_words w = tool_words(r, i, "call");
+
+		buf_printf(out, ",{\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":\"%s\",\"arguments\":\"%s\"}",
+			   w.id, w.name, arguments_text(r, true, arguments));
+	}
+	buf_puts(out, "]");
+}
+
+/* The last event has all of it once more. */
+static void end_stream(struct reply *r)
+{
+	const bool cut = r->knobs->stop[0];
+	size_t said = r->text.len;
+	struct buf output;
+
+	buf_init(&output, 0);
+	push_output(r, &output);
+	r->text.len = said;
+	response_event(r, cut ? "response.incomplete" : "response.completed", cut ? "incomplete" : "completed",
+		       buf_cstr(&output), true);
+	buf_release(&output);
+	flush_events(r);
+}
+
 static void stream(struct reply *r)
 {
 	static const char message[] = "{\"type\":\"message\",\"id\":\"msg_01\",\"role\":\"assistant\",\"content\":[]}";
@@ -100,31 +135,15 @@ static void stream(struct reply *r)
 		delta(r, "response.output_text.delta", "text", index, token_text(r, i, text));
 	item_event(r, "response.output_item.done", index++, message);
 	stream_tools(r, index, token);
-	if (k->stop[0])
-		response_event(r, "response.incomplete", "incomplete", "[]", true);
-	else
-		response_event(r, "response.completed", "completed", "[]", true);
-	flush_events(r);
+	end_stream(r);
 }
 
 static void document(struct reply *r, struct buf *out)
 {
 	struct buf output;
-	unsigned i;
 
 	buf_init(&output, 0);
-	buf_puts(&output,
-		 "[{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"");
-	push_tokens(r, &output);
-	buf_puts(&output, "\"}]}");
-	for (i = 0; i < r->knobs->tool; i++) {
-		struct tool_words w = tool_words(r, i, "call");
-
-		buf_printf(&output,
-			   ",{\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":\"%s\",\"arguments\":\"{}\"}",
-			   w.id, w.name);
-	}
-	buf_puts(&output, "]");
+	push_output(r, &output);
 	push_response(r, out, r->knobs->stop[0] ? "incomplete" : "completed", buf_cstr(&output), true);
 	buf_release(&output);
 }
