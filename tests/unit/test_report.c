@@ -386,7 +386,7 @@ static void allocations(void **state)
 		      "(--by fault)\n");
 	assert_render(MEMORY("[\"fault\",0,524288,1027604,128,1,null,null,\"whole\",[2,0,1]]"),
 		      (struct report_view){.by = REPORT_ALLOC, .top = 25},
-		      "slow\nmemory asked for: none was seen, by 9 windows on 1 processes\n");
+		      "slow\nmemory asked for: none was seen, by 9 windows on 1 process\n");
 	assert_render(MEMORY(ALLOCS), (struct report_view){.by = REPORT_FAULT, .top = 25},
 		      "slow\nmemory touched first (page faults, 4 KiB each)\n"
 		      "    bytes   error share faults samples\n"

@@ -108,8 +108,12 @@ static int alloc_empty(const struct report_context *c, struct buf *out)
 
 	for (size_t i = 0; i < c->r->allocator_count; i++)
 		windows += isnan(c->r->allocators[i].windows) ? 0 : c->r->allocators[i].windows;
-	return buf_printf(out, "memory asked for: none was seen, by %.0f windows on %zu processes\n", windows,
-			  c->r->allocator_count);
+	if (!c->r->allocator_count)
+		return buf_puts(
+			out, "memory asked for: no allocator was looked at (too short a run, or a runtime that manages "
+			     "its own memory: --by fault)\n");
+	return buf_printf(out, "memory asked for: none was seen, by %.0f windows on %zu process%s\n", windows,
+			  c->r->allocator_count, c->r->allocator_count == 1 ? "" : "es");
 }
 
 static void alloc_foot_json(const struct report_context *c, struct json *j)
