@@ -5,12 +5,12 @@ _perfbpf() {
 	case $prev in
 	-p | --pid) COMPREPLY=($(compgen -W "$(cd /proc && echo [0-9]*)" -- "$cur")); return ;;
 	-o | --output | -c | --calls | --record | replay | report | diff) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-	--by) COMPREPLY=($(compgen -W "op op-function model call tool mcp http func db process function stack wait wait-stack" -- "$cur")); return ;;
+	--by) COMPREPLY=($(compgen -W "op op-function model call tool mcp http func db process function stack wait wait-stack alloc fault" -- "$cur")); return ;;
 	--) COMPREPLY=($(compgen -c -- "$cur")); return ;;
 	esac
 	case $cur in
 	-*) COMPREPLY=($(compgen -W "--pid --name --output --calls --record --ring-bytes --duration --max-events --stale --sweep
-		--write-interval --content --quiet --verbose --strict --cpu --off-cpu --db --http --by --op --top --last --self --total --json --folded --fail-on --help --version" -- "$cur")) ;;
+		--write-interval --content --quiet --verbose --strict --all --cpu --off-cpu --alloc --db --http --func --by --op --top --last --self --total --json --folded --fail-on --help --version" -- "$cur")) ;;
 	*) [ "$COMP_CWORD" -eq 1 ] && COMPREPLY=($(compgen -W "record replay report diff check" -- "$cur")) ;;
 	esac
 }

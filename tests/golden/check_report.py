@@ -4,6 +4,7 @@
 nothing about a trace compared with itself. Speaks TAP."""
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -86,6 +87,20 @@ def check(build, folder, case):
     say(rows and not any(r["beyond_chance"] or r["regressed"] or r["change_share"] for r in rows), case + ": as itself", rows)
 
 
+def documented(perfbpf):
+    """Every option, and every word of --by, is in the manual page and completed."""
+    texts = {}
+    for name in ("perfbpf.8.md", "completion.bash"):
+        with open(os.path.join(HERE, "..", "..", "doc", name), encoding="utf-8") as f:
+            texts[name] = f.read()
+    helps = "".join(run(perfbpf, *command, "--help").decode() for command in ((), ("report",), ("diff",), ("replay",)))
+    options = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", helps, flags=re.M)) - {"--usage", "--version"}
+    for name, text in texts.items():
+        missing = [o for o in options if not re.search(re.escape(o) + r"(?![a-z-])", text)]
+        missing += [w for w in words(perfbpf) if not re.search(r"(?<![a-z-])%s(?![a-z-])" % w, text)]
+        say(len(options) > 20 and not missing, "options and words of --by are in " + name, sorted(missing))
+
+
 def main():
     build = sys.argv[1]
     with tempfile.TemporaryDirectory(prefix="perfbpf-report.") as folder:
@@ -98,6 +113,7 @@ def main():
             run(os.path.join(build, "perfbpf"), "report", odd, status=1)
             run(os.path.join(build, "perfbpf"), "diff", odd, odd, status=1)
         say(True, "what is neither a trace nor a capture is refused")
+    documented(os.path.join(build, "perfbpf"))
     return 1 if failed else 0
 
 
