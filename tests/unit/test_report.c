@@ -373,17 +373,18 @@ static void many_calls(void **state)
 static void allocations(void **state)
 {
 	(void)state;
-	assert_render(MEMORY(ALLOCS), (struct report_view){.by = REPORT_ALLOC, .top = 25},
-		      "slow\nmemory asked for, estimated\n"
-		      "    bytes   error share  count kept max samples\n"
-		      "    4.00M    300k   80%  4.00k    1.00M     160  prog[7]: storm [prog] < main [prog]\n"
-		      "    1.00M       -   20%  1.00k        -      40  prog[7]: main [prog] (broken)\n"
-		      "  [7]: 5.00M bytes ± 400k (95 %) in 5.00k allocations, by 9 windows on 25% of its own processor "
-		      "time\n"
-		      "  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
-		      "allocators: memory that\n"
-		      "  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
-		      "(--by fault)\n");
+	assert_render(
+		MEMORY(ALLOCS), (struct report_view){.by = REPORT_ALLOC, .top = 25},
+		"slow\nmemory asked for, estimated\n"
+		"    bytes   error share  count kept max samples\n"
+		"    4.00M    300k   80%  4.00k    1.00M     160  prog[7]: storm [prog] < main [prog]\n"
+		"    1.00M       -   20%  1.00k        -      40  prog[7]: main [prog] (broken)\n"
+		"  prog[7]: 5.00M bytes ± 400k (95 %) in 5.00k allocations, by 9 windows on 25% of its own processor "
+		"time\n"
+		"  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
+		"allocators: memory that\n"
+		"  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
+		"(--by fault)\n");
 	assert_render(MEMORY("[\"fault\",0,524288,1027604,128,1,null,null,\"whole\",[2,0,1]]"),
 		      (struct report_view){.by = REPORT_ALLOC, .top = 25},
 		      "slow\nmemory asked for: none was seen, by 9 windows on 1 process\n");

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "format.h"
 #include "report_axis.h"
 
@@ -81,16 +82,17 @@ static void memory_json(const struct report_context *c, size_t at, struct json *
 /* What share of each process was looked at, and how sure that makes its sum. */
 static int alloc_foot(const struct report_context *c, struct buf *out)
 {
-	char share[FORMAT_BYTES], bytes[FORMAT_BYTES], error[FORMAT_BYTES], count[FORMAT_BYTES];
+	char share[FORMAT_BYTES], bytes[FORMAT_BYTES], error[FORMAT_BYTES], count[FORMAT_BYTES], name[72];
 	int err = 0;
 
 	for (size_t i = 0; i < c->r->allocator_count && i < c->v->top && !err; i++) {
 		const struct report_allocator *a = &c->r->allocators[i];
 
 		err = buf_printf(out,
-				 "  [%u]: %s bytes ± %s (95 %%) in %s allocations, by %.0f windows on %s of its own "
+				 "  %s[%u]: %s bytes ± %s (95 %%) in %s allocations, by %.0f windows on %s of its own "
 				 "processor time\n",
-				 a->pid, format_count(bytes, isnan(a->bytes) ? -1 : (int64_t)a->bytes),
+				 log_safe(name, sizeof(name), sv_of(a->name)), a->pid,
+				 format_count(bytes, isnan(a->bytes) ? -1 : (int64_t)a->bytes),
 				 format_count(error, isnan(a->error) ? -1 : (int64_t)a->error),
 				 format_count(count, isnan(a->count) ? -1 : (int64_t)a->count), a->windows,
 				 format_percent(share, a->share));
@@ -124,6 +126,7 @@ static void alloc_foot_json(const struct report_context *c, struct json *j)
 
 		json_object(j, NULL);
 		json_uint(j, "pid", a->pid);
+		json_string(j, "process", sv_of(a->name));
 		json_double(j, "bytes", a->bytes, 0);
 		json_double(j, "error_bytes", a->error, 0);
 		json_double(j, "count", a->count, 0);

@@ -87,7 +87,8 @@ struct report_memory {
 /* A process that allocates. */
 struct report_allocator {
 	uint32_t pid;
-	double share; /* of its own processor time that was looked at */
+	char name[64]; /* captured text, may be cut */
+	double share;  /* of its own processor time that was looked at */
 	double bytes, error, count, windows;
 };
 

@@ -100,6 +100,7 @@ static int add_allocators(struct report *r, const cJSON *list)
 	const cJSON *item;
 
 	cJSON_ArrayForEach (item, list) {
+		struct sv name = text(json_get(item, "name"));
 		struct report_allocator a = {
 			.share = report_member(item, "share", NAN),
 			.bytes = report_member(item, "bytes", NAN),
@@ -110,6 +111,11 @@ static int add_allocators(struct report *r, const cJSON *list)
 
 		if (!place(json_get(item, "pid"), 4294967296.0, &a.pid))
 			return refuse(r, "its profile names a process that is none");
+		/* Nothing was seen, and nobody knows how little that is. */
+		if (isnan(a.error) && !(a.bytes > 0))
+			a.bytes = a.count = NAN;
+		if (name.len)
+			snprintf(a.name, sizeof(a.name), "%.*s", (int)(name.len < 63 ? name.len : 63), name.ptr);
 		if (!report_grow(&r->allocators, r->allocator_count, &r->allocator_room, sizeof(a)))
 			return -ENOMEM;
 		r->allocators[r->allocator_count++] = a;
