@@ -13,6 +13,7 @@ from planted import NPLUS1, NodeService, Service, drive
 COUNT = 20  # requests of each route
 POINTS = 3  # of a hundred
 HZ = 499
+ALLOC_COUNT = 600  # requests of each route with --alloc, which looks at a program now and then
 # What lies between a stamp of the program's and one of the kernel, at both ends of a request, of a child process, and in
 # node of any call, where the event loop is on the way: more where others want the processor.
 EDGE_MS = 0.3
@@ -152,6 +153,49 @@ def functions():
         assert abs(have - want) <= POINTS + rough, (name, have, mine)
     one = report(perfbpf.trace_path, "--by", "op", "--op", "^/hot/7$")["op"]["rows"]
     assert len(one) == 1 and one[0]["calls"] == 1, one
+
+
+def innermost(row):
+    return row["frames"][0]["function"] if row["frames"] else None
+
+
+def seconds_of_half(trace):
+    """How long before the trace's end half of the samples of allocations were over."""
+    times = []
+    for row in trace["otherData"]["profile"]["allocations"]:
+        at = 0
+        for us in row[::5]:
+            at += us
+            times.append(at)
+    return trace["metadata"]["duration_ms"] / 1e3 - times[len(times) // 2] / 1e6
+
+
+@case
+def allocations():
+    """what the most expensive operation allocates, and the last seconds of it: the storm first"""
+    service = Service(model=False)
+    perfbpf = Perfbpf("--http", "--alloc", "-p", service.pid)
+    drive(service, ("alloc", "hot", "health"), ALLOC_COUNT, 2)
+    service.end()
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_trace(perfbpf)
+    tables = report(perfbpf.trace_path, "--op", "^/alloc/")
+    table, all_of_it = tables["op-alloc"], report(perfbpf.trace_path, "--by", "alloc")["alloc"]
+    storm = sum(t["alloc_bytes"] for t in service.truth())
+    note(f"{table['operation_samples']} samples in its time; {table['rows'][:1] and table['rows'][0]['bytes'] / 1e6} MB, "
+         f"--by alloc {all_of_it['rows'][0]['bytes'] / 1e6} MB, in truth {storm / 1e6} MB")
+    assert table["operation"] == "GET /alloc/:id @ planted" and not table["too_few"], table
+    assert innermost(table["rows"][0]) == "planted_storm" and table["rows"][0]["share"] > 0.9, table["rows"][:3]
+    # All of the storm is in the operation's time.
+    whole = sum(r["bytes"] for r in all_of_it["rows"] if innermost(r) == "planted_storm")
+    mine = sum(r["bytes"] for r in table["rows"] if innermost(r) == "planted_storm")
+    assert 0.95 * whole <= mine <= 1.01 * whole, (mine, whole)
+    last = f"{seconds_of_half(perfbpf.trace()):.6f}"
+    late = report(perfbpf.trace_path, "--by", "alloc", "--last", last)["alloc"]["rows"]
+    assert innermost(late[0]) == "planted_storm" and late[0]["bytes"] > 0, late[:3]
+    assert late[0]["error_bytes"] is None and late[0]["samples"] < all_of_it["rows"][0]["samples"], late[0]
+    few = report(perfbpf.trace_path, "--by", "op-alloc", "--op", "^/alloc/7$")["op-alloc"]
+    assert few["rows"] == [] and few["too_few"], few
 
 
 @case

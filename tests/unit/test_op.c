@@ -47,14 +47,15 @@ static void call(struct rig *r, enum op_kind kind, uint32_t shape, uint32_t tid,
 
 static void state(struct rig *r, enum op_what what, uint32_t tid, unsigned from, unsigned to)
 {
-	assert_int_equal(ops_push_state(r->o, &(struct op_state){.begin_ns = from * MS,
-								 .end_ns = to * MS,
-								 .weight_ns = what == OP_CPU ? 10 * MS : 0,
-								 .pid = 1,
-								 .tid = tid,
-								 .stack = 7,
-								 .what = what}),
-			 0);
+	assert_int_equal(
+		ops_push_state(r->o, &(struct op_state){.begin_ns = from * MS,
+							.end_ns = to * MS,
+							.weight_ns = what == OP_CPU || what == OP_ALLOC ? 10 * MS : 0,
+							.pid = 1,
+							.tid = tid,
+							.stack = 7,
+							.what = what}),
+		0);
 }
 
 static const struct op_group *solve(struct rig *r, size_t wanted)
@@ -360,6 +361,10 @@ static void in_proc(void **unused)
 	state(&r, OP_QUEUE, 11, 145, 147);
 	state(&r, OP_BLOCKED, 11, 190, 300);
 	state(&r, OP_BLOCKED, 12, 100, 200);
+	state(&r, OP_ALLOC, 11, 10, 10);
+	state(&r, OP_ALLOC, 11, 125, 125); /* in the call */
+	state(&r, OP_ALLOC, 11, 201, 201); /* after its end */
+	state(&r, OP_ALLOC, 12, 150, 150); /* of another one */
 	g = solve(&r, 2);
 	assert_int_equal(g[0].name, 1);
 	assert_ms(g[0].in_proc_ns, 120);
@@ -369,8 +374,12 @@ static void in_proc(void **unused)
 	assert_ms(g[0].state_ns[OP_QUEUE], 2);
 	assert_ms(g[0].state_ns[OP_CPU], 20);
 	assert_int_equal(g[0].samples, 3);
-	ops_each_sample(r.o, 0, add, &sampled);
+	ops_each_sample(r.o, 0, OP_CPU, add, &sampled);
 	assert_ms(sampled, 30);
+	sampled = 0;
+	ops_each_sample(r.o, 0, OP_ALLOC, add, &sampled);
+	assert_ms(sampled, 20);
+	assert_true(g[0].state_ns[OP_ALLOC] == 0);
 	assert_ms(g[1].state_ns[OP_BLOCKED], 100);
 	ops_free(r.o);
 }

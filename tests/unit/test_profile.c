@@ -431,7 +431,7 @@ static double cell(const cJSON *doc, int row, int at)
 
 static void simulate(struct sim *s, struct lost *lost, unsigned windows, double trap)
 {
-	*s = (struct sim){.p = profile_new(lost, 100), .random = 5, .now_ns = 1000};
+	*s = (struct sim){.p = profile_new(lost, 100000), .random = 5, .now_ns = 1000};
 	profile_push_sampling(s->p, &(struct rec_sampling){.ts_ns = 100, .alloc_bytes = 524288, .fault_period = 128});
 	frame(s->p, 0x100, REC_FRAME_NATIVE, "big", "prog");
 	frame(s->p, 0x110, REC_FRAME_NATIVE, "small", "prog");
@@ -470,6 +470,75 @@ static void allocated(void **state)
 		cJSON_Delete(doc);
 		profile_free(s.p);
 	}
+}
+
+static double sum_of(const cJSON *table, int every, int at, int of, double is)
+{
+	const cJSON *row;
+	double sum = 0;
+
+	cJSON_ArrayForEach (row, table)
+		for (int i = 0; i < cJSON_GetArraySize(row); i += every)
+			if (of < 0 || cJSON_GetArrayItem(row, i + of)->valuedouble == is)
+				sum += cJSON_GetArrayItem(row, i + at)->valuedouble;
+	return sum;
+}
+
+/* The times say the same as the sums: what samples stand for, by what windows counted. */
+static void allocated_when(void **state)
+{
+	struct lost lost = {0};
+	const cJSON *times, *windows, *alloc;
+	double factor, own;
+	struct sim s;
+	cJSON *doc;
+
+	(void)state;
+	simulate(&s, &lost, 20, 1.08);
+	doc = profile_doc(s.p);
+	times = cJSON_GetObjectItem(doc, "allocations");
+	windows = cJSON_GetObjectItem(doc, "alloc_windows");
+	assert_true(cJSON_GetArraySize(windows) >= 20);
+	own = sum_of(windows, 7, 3, -1, 0);
+	factor = sum_of(windows, 7, 5, -1, 0) / sum_of(times, 5, 3, -1, 0) * sum_of(windows, 7, 4, -1, 0) / own;
+	for (int row = 0; row < 2; row++) {
+		assert_true(fabs(factor * sum_of(times, 5, 3, 2, row) / cell(doc, row, 2) - 1) < 0.001);
+		assert_true(fabs(factor * sum_of(times, 5, 4, 2, row) / cell(doc, row, 4) - 1) < 0.001);
+	}
+	alloc = cJSON_GetObjectItem(doc, "alloc");
+	assert_null(cJSON_GetObjectItem(alloc, "samples_without_time"));
+	assert_null(cJSON_GetObjectItem(alloc, "timeline_from_us"));
+	cJSON_Delete(doc);
+	profile_free(s.p);
+}
+
+/* The newest are kept, in their order, whatever there was of other samples. */
+static void allocated_limit(void **state)
+{
+	static const uint64_t frames[] = {0x100, 0x201};
+	const struct profile_namer namer = {NULL, name};
+	struct lost lost = {0};
+	struct profile *p = profile_new(&lost, 2);
+	struct buf out;
+
+	(void)state;
+	profile_push_sampling(p, &(struct rec_sampling){.ts_ns = 100, .period_ns = 10, .alloc_bytes = 1000});
+	for (unsigned i = 5; i > 0; i--) {
+		struct rec_sample r = sample_of(REC_SAMPLE_ALLOC, 0, frames, 0, 2);
+
+		r.ts_ns = 1000000 * (i == 1 ? 9 : 6 - i);
+		r.size = 1000000 * i;
+		r.period = 1000;
+		profile_push_sample(p, &r);
+		push_at(p, REC_SAMPLE_CPU, 100, 10, 0, 0x100);
+	}
+	buf_init(&out, 0);
+	assert_int_equal(profile_json(p, &out, &namer, 0), 0);
+	assert_non_null(strstr(buf_cstr(&out), "\"samples_without_time\":3,\"timeline_from_us\":3001}"));
+	assert_non_null(
+		strstr(buf_cstr(&out), "\"allocations\":[\n[4000,43,0,2000000,1.000,5000,43,0,1000000,1.000]\n]"));
+	buf_release(&out);
+	profile_free(p);
 }
 
 /* From few windows nothing can be said of how sure it is. */
@@ -514,7 +583,9 @@ static void allocated_oddly(void **state)
 			       "\"fault_samples\":1,\"faults\":128,\"processes\":[]}"));
 	assert_string_equal(strstr(buf_cstr(&out), "\"memory\":["),
 			    "\"memory\":[\n[\"alloc\",0,null,null,null,2,null,null,\"whole\",[0,1]],\n"
-			    "[\"fault\",0,524288,1027604,128,1,null,null,\"whole\",[0,1]]\n]}");
+			    "[\"fault\",0,524288,1027604,128,1,null,null,\"whole\",[0,1]]\n],\"allocations\":[\n"
+			    "[0,43,0,4294967296,858993472.000,0,43,0,36028797018963968,1.000]\n],\"alloc_windows\":["
+			    "\n]}");
 	buf_release(&out);
 	profile_free(s.p);
 }
@@ -555,11 +626,15 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_asked),  cmocka_unit_test(what_ran),	      cmocka_unit_test(broken_stacks),
-		cmocka_unit_test(named_later),	  cmocka_unit_test(broken_later),     cmocka_unit_test(what_waited),
-		cmocka_unit_test(reasons),	  cmocka_unit_test(too_many),	      cmocka_unit_test(timeline),
-		cmocka_unit_test(timeline_limit), cmocka_unit_test(timeline_of_many), cmocka_unit_test(without_memory),
-		cmocka_unit_test(allocated),	  cmocka_unit_test(allocated_unsure), cmocka_unit_test(allocated_oddly),
+		cmocka_unit_test(nothing_asked),    cmocka_unit_test(what_ran),
+		cmocka_unit_test(broken_stacks),    cmocka_unit_test(named_later),
+		cmocka_unit_test(broken_later),	    cmocka_unit_test(what_waited),
+		cmocka_unit_test(reasons),	    cmocka_unit_test(too_many),
+		cmocka_unit_test(timeline),	    cmocka_unit_test(timeline_limit),
+		cmocka_unit_test(timeline_of_many), cmocka_unit_test(without_memory),
+		cmocka_unit_test(allocated_when),   cmocka_unit_test(allocated_limit),
+		cmocka_unit_test(allocated),	    cmocka_unit_test(allocated_unsure),
+		cmocka_unit_test(allocated_oddly),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

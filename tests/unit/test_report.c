@@ -4,6 +4,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/err.h"
 #include "harness.h"
 
 #include "view/report.h"
@@ -359,12 +360,13 @@ static void many_calls(void **state)
 	report_free(r);
 }
 
-#define MEMORY(rows)                                                                                                   \
+#define MEMORY_ROWS(rows)                                                                                              \
 	BEGIN "],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000,\"alloc\":{\"bytes_per_sample\":"   \
 	      "524288,\"processes\":[{\"pid\":7,\"name\":\"prog\",\"windows\":9,\"share\":0.25,\"bytes\":5000000,"     \
 	      "\"error_bytes\":400000,\"count\":5000}]},\"lost_samples\":0,\"threads\":[\n[7,0,\"prog\",\"\"]\n],"     \
 	      "\"frames\":[\n[\"storm\",\"prog\"],\n[\"main\",\"prog\"],\n[\"do_fault\",\"[kernel]\"]\n],\"stacks\":[" \
-	      "\n],\"timeline\":[\n],\"memory\":[\n" rows "\n]}},\"metadata\":" METADATA
+	      "\n],\"timeline\":[\n],\"memory\":[\n" rows
+#define MEMORY(rows) MEMORY_ROWS(rows) "\n]}},\"metadata\":" METADATA
 #define ALLOCS                                                                                                         \
 	"[\"alloc\",0,1000000,null,1000,40,null,null,\"broken\",[1]],\n"                                               \
 	"[\"alloc\",0,4000000,300000,4000,160,1000000,1000,\"whole\",[0,1]],\n"                                        \
@@ -392,6 +394,33 @@ static void allocations(void **state)
 		      "slow\nmemory touched first (page faults, 4 KiB each)\n"
 		      "    bytes   error share faults samples\n"
 		      "     524k   1.03M  100%    128       1  prog[7]: storm [prog] < main [prog]\n");
+}
+
+/* In the last 300 ms: a third of the time of the second window, of whose own one in 24 parts was looked at. */
+#define TIMES                                                                                                          \
+	"\n],\"allocations\":[\n[100000,7,1,1000,2,800000,7,0,500,1.5,10000,8,1,1500,3]\n],\"alloc_windows\":[\n"      \
+	"[200000,0,10000,10000,200000,5000,10],\n[950000,0,10000,10000,600000,8000,16],\n[990000,0,0,-5,40000,0,0]"
+
+static void late_allocations(void **state)
+{
+	(void)state;
+	assert_late(MEMORY(ALLOCS TIMES), 700, (struct report_view){.by = REPORT_ALLOC},
+		    "memory asked for, estimated\n"
+		    "    bytes   error share  count kept max samples\n"
+		    "     144k       -   75%    288        -       1  prog[7]: storm [prog] < main [prog]\n"
+		    "    48.0k       -   25%    144        -       1  prog[7]: main [prog] (broken)\n"
+		    "  [7]: 192k bytes ± - (95 %) in 384 allocations, by 1 windows on 4% of its own processor time\n"
+		    "  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
+		    "allocators: memory that\n"
+		    "  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
+		    "(--by fault)\n");
+	/* After the last sample nobody looked, which is not nothing. */
+	assert_late(MEMORY(ALLOCS TIMES), 955, (struct report_view){.by = REPORT_ALLOC},
+		    "there is none in this trace\n");
+	assert_late(MEMORY(ALLOCS TIMES), 700, (struct report_view){.by = REPORT_FAULT},
+		    "this trace was taken without times of page faults (--last)\n");
+	assert_late(MEMORY(ALLOCS), 700, (struct report_view){.by = REPORT_ALLOC},
+		    "this trace was taken without times of allocations (--last)\n");
 }
 
 static void allocations_folded(void **state)
@@ -426,6 +455,29 @@ static void allocations_refused(void **state)
 
 		assert_int_equal(read_text(r, bad[i], strlen(bad[i])), -EBADMSG);
 		assert_non_null(strstr(report_why(r), "memory"));
+		report_free(r);
+	}
+}
+
+static void allocation_times_refused(void **state)
+{
+	static const char *const times[] = {"[1,7,0,1]",    "[1,7,3,1,1]",    "[1,7,2,1,1]",   "[-1,7,0,1,1]",
+					    "[1,-7,0,1,1]", "[1,7,0,1e99,1]", "[1,7,0,1,\"\"]"};
+	static const char *const windows[] = {"[1,0,1,1,1,1]",	  "[1,0,1,1,1,1,1,1]", "[1,1,1,1,1,1,1]",
+					      "[1,0,-1,1,1,1,1]", "[1,0,1,1,1,1,[]]",  "[1,0.5,1,1,1,1,1]"};
+	char text[4096];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(times) + ARRAY_SIZE(windows); i++) {
+		bool is_time = i < ARRAY_SIZE(times);
+		struct report *r = report_new();
+
+		snprintf(text, sizeof(text), "%s%s\n]}},\"metadata\":" METADATA,
+			 is_time ? MEMORY_ROWS(ALLOCS "\n],\"allocations\":[\n")
+				 : MEMORY_ROWS(ALLOCS "\n],\"allocations\":[\n],\"alloc_windows\":[\n"),
+			 is_time ? times[i] : windows[i - ARRAY_SIZE(times)]);
+		assert_int_equal(read_text(r, text, strlen(text)), -EBADMSG);
+		assert_non_null(strstr(report_why(r), "times"));
 		report_free(r);
 	}
 }
@@ -750,6 +802,8 @@ int main(void)
 		cmocka_unit_test(allocations),
 		cmocka_unit_test(allocations_folded),
 		cmocka_unit_test(allocations_refused),
+		cmocka_unit_test(late_allocations),
+		cmocka_unit_test(allocation_times_refused),
 		cmocka_unit_test(folded),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(as_json),

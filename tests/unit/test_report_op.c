@@ -125,6 +125,31 @@ static struct maker trace_of(bool service, bool loop, bool agent)
 	return m;
 }
 
+/* So many samples of 100 bytes each, of threads 71, 72 and another; one byte in 8 was seen. */
+static struct maker trace_of_allocations(unsigned first, unsigned second)
+{
+	struct maker m = maker_new();
+	unsigned all = first + second + 6;
+
+	put_service(&m);
+	buf_puts(&m.text,
+		 "\n],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000,\"alloc\":{"
+		 "\"bytes_per_sample\":100,\"processes\":[{\"pid\":7}]},\"threads\":[\n[7,0,\"api\",\"\"]\n],"
+		 "\"frames\":[\n[\"hot\",\"api\"],\n[\"main\",\"api\"]\n],\"stacks\":[\n],\"timeline\":[\n],"
+		 "\"memory\":[\n[\"alloc\",0,1,1,1,1,1,1,\"whole\",[0,1]],\n[\"alloc\",0,1,1,1,1,1,1,\"whole\","
+		 "[1]]\n],\"allocations\":[\n");
+	for (unsigned i = 0; i < all; i++) {
+		unsigned tid = i < first ? 71 : i < first + second ? 72 : 73;
+
+		buf_printf(&m.text, "[%u,%u,%u,100,1]%s\n", 60000 + i, tid, tid == 71 ? 0 : 1, i + 1 < all ? "," : "");
+	}
+	buf_printf(&m.text,
+		   "],\"alloc_windows\":[\n[100000,0,10000,10000,40000,%u,60]\n]}},\"metadata\":{\"duration_ms\":1000."
+		   "0}}\n",
+		   200 * all);
+	return m;
+}
+
 static int read_text(struct report *r, struct sv rest)
 {
 	int err = 0;
@@ -295,6 +320,64 @@ static void functions(void **state)
 	}
 }
 
+/* Of the operation's threads only; from few samples nothing is said. */
+static void allocated(void **state)
+{
+	static const char title[] =
+		"memory that the most expensive operation asked for, estimated: GET /users/:id @ api\n";
+	char golden[512];
+
+	(void)state;
+	snprintf(golden, sizeof(golden),
+		 "%s    bytes share  count samples\n"
+		 "    12.0k   62%%    120      15  api[7]: hot [api] < main [api]\n"
+		 "    7.20k   38%%     72       9  api[7]: main [api]\n",
+		 title);
+	assert_render(trace_of_allocations(15, 9), NULL, 0, (struct report_view){.by = REPORT_OP_ALLOC}, golden);
+	snprintf(golden, sizeof(golden), "%s  19 samples in its time: too few to tell\n", title);
+	assert_render(trace_of_allocations(10, 9), NULL, 0, (struct report_view){.by = REPORT_OP_ALLOC}, golden);
+	assert_render(trace_of(true, false, false), NULL, 0, (struct report_view){.by = REPORT_OP_ALLOC},
+		      HEAD "this trace was taken without --alloc\n");
+	assert_render(trace_of_allocations(15, 9), "^none$", 0, (struct report_view){.by = REPORT_OP_ALLOC},
+		      "there is none in this trace\n");
+}
+
+static cJSON *allocated_json(struct maker m)
+{
+	const struct report_view v = {.by = REPORT_OP_ALLOC, .json = true, .top = 5};
+	struct report *r = report_new();
+	struct buf out;
+	cJSON *doc;
+
+	assert_int_equal(read_text(r, (struct sv){m.text.ptr, m.text.len}), 0);
+	buf_init(&out, 0);
+	assert_int_equal(report_render(r, &v, &out), 0);
+	doc = cJSON_Parse(buf_cstr(&out));
+	assert_non_null(doc);
+	buf_release(&out);
+	buf_release(&m.text);
+	report_free(r);
+	return doc;
+}
+
+static void allocated_as_json(void **state)
+{
+	(void)state;
+	for (unsigned few = 0; few < 2; few++) {
+		cJSON *doc = allocated_json(trace_of_allocations(few ? 1 : 15, 9));
+		const cJSON *table = cJSON_GetObjectItem(cJSON_GetObjectItem(doc, "tables"), "op-alloc"), *row;
+
+		assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(table, "operation")),
+				    "GET /users/:id @ api");
+		assert_int_equal(cJSON_IsTrue(cJSON_GetObjectItem(table, "too_few")), few);
+		assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(table, "operation_samples")) == (few ? 10 : 24));
+		row = cJSON_GetArrayItem(cJSON_GetObjectItem(table, "rows"), 0);
+		assert_int_equal(row == NULL, few);
+		assert_true(!row || cJSON_GetNumberValue(cJSON_GetObjectItem(row, "bytes")) == 12000);
+		cJSON_Delete(doc);
+	}
+}
+
 static void as_json(void **state)
 {
 	struct maker m = trace_of(true, false, false);
@@ -361,9 +444,11 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(by_thread), cmocka_unit_test(refused),	       cmocka_unit_test(turns),
-		cmocka_unit_test(chosen),    cmocka_unit_test(servers_of_mcp), cmocka_unit_test(as_json),
-		cmocka_unit_test(functions), cmocka_unit_test(without_memory),
+		cmocka_unit_test(by_thread),	  cmocka_unit_test(refused),
+		cmocka_unit_test(turns),	  cmocka_unit_test(chosen),
+		cmocka_unit_test(servers_of_mcp), cmocka_unit_test(as_json),
+		cmocka_unit_test(functions),	  cmocka_unit_test(without_memory),
+		cmocka_unit_test(allocated),	  cmocka_unit_test(allocated_as_json),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -331,6 +331,12 @@ static void push_fault(struct profile *p, const struct rec_sample *r)
 	s->samples++;
 }
 
+static void keep_time(struct profile *p, struct stack *s, uint64_t end_ns, uint64_t ns)
+{
+	if (s)
+		profile_keep_time(&p->timeline, &(struct timed){end_ns, ns, s});
+}
+
 void profile_push_sample(struct profile *p, const struct rec_sample *r)
 {
 	uint32_t words[WORDS + FRAMES_MAX] = {0}, len;
@@ -353,7 +359,7 @@ void profile_push_sample(struct profile *p, const struct rec_sample *r)
 	if (r->queue_ns) {
 		words[WORD_KIND] = PROFILE_QUEUE;
 		count(p, PROFILE_QUEUE, r->queue_ns);
-		profile_keep_time(&p->timeline, add_stack(p, words, WORDS, r->queue_ns), r->ts_ns, r->queue_ns);
+		keep_time(p, add_stack(p, words, WORDS, r->queue_ns), r->ts_ns, r->queue_ns);
 	}
 	if (r->what == REC_SAMPLE_QUEUED)
 		return;
@@ -361,8 +367,8 @@ void profile_push_sample(struct profile *p, const struct rec_sample *r)
 	kind = kind_of(p, r, words);
 	words[WORD_KIND] = kind;
 	count(p, kind, r->weight_ns);
-	profile_keep_time(&p->timeline, add_stack(p, words, len, r->weight_ns),
-			  r->ts_ns > r->queue_ns ? r->ts_ns - r->queue_ns : 0, r->weight_ns);
+	keep_time(p, add_stack(p, words, len, r->weight_ns), r->ts_ns > r->queue_ns ? r->ts_ns - r->queue_ns : 0,
+		  r->weight_ns);
 }
 
 void profile_push_sampling(struct profile *p, const struct rec_sampling *r)
@@ -385,7 +391,10 @@ struct profile *profile_new(struct lost *lost, uint64_t timed)
 	if (!p)
 		return NULL;
 	p->lost = lost;
-	p->timeline.max = timed < PROFILE_TIMED_MAX ? (size_t)timed : PROFILE_TIMED_MAX;
+	timed = timed < PROFILE_TIMED_MAX ? timed : PROFILE_TIMED_MAX;
+	p->timeline = (struct timeline){.size = sizeof(struct timed), .max = (size_t)timed};
+	p->alloc_times = (struct timeline){.size = sizeof(struct timed_alloc), .max = (size_t)timed};
+	p->alloc_windows = (struct timeline){.size = sizeof(struct timed_window), .max = PROFILE_WINDOWS_MAX};
 	p->thread_list = calloc(PROFILE_THREADS_MAX, sizeof(*p->thread_list));
 	if (p->thread_list && symbol_new(p, REC_FRAME_NATIVE, SV("(not kept)"), SV("")) &&
 	    frame_add(p, NO_SYMBOL) == NO_SYMBOL)
@@ -418,6 +427,8 @@ void profile_free(struct profile *p)
 	for (uint32_t i = 0; i < p->symbol_count; i++)
 		free(p->symbols[i]);
 	free(p->timeline.ring);
+	free(p->alloc_times.ring);
+	free(p->alloc_windows.ring);
 	free(p->thread_list);
 	free(p->symbols);
 	free(p->frames);

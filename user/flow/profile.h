@@ -23,7 +23,8 @@
 #define PROFILE_ALLOCATORS_MAX 2000  /* processes that allocate; later ones are not told */
 #define PROFILE_FAULT_BYTES    4096  /* what a page fault is taken for */
 #define PROFILE_WRITTEN_MAX    20000 /* stacks in a trace, the heaviest; the rest counts without frames */
-#define PROFILE_TIMED_MAX      (1u << 20) /* samples of which it is kept when they were: the newest */
+#define PROFILE_TIMED_MAX      (1u << 20) /* samples of which it is kept when they were: the newest, of memory apart */
+#define PROFILE_WINDOWS_MAX    65536	  /* likewise windows */
 
 /* Where a thread was: on a processor, waiting for one, or blocked, by what for. */
 enum profile_kind {

@@ -96,6 +96,10 @@ void profile_alloc_sample(struct profile *p, const struct rec_sample *r)
 	s->alloc->bytes += bytes;
 	s->alloc->count += count;
 	a->open_all += bytes;
+	profile_keep_time(
+		&p->alloc_times,
+		&(struct timed_alloc){
+			.end_ns = r->ts_ns, .stack = s, .bytes = (float)bytes, .count = (float)count, .tid = r->tid});
 	if (!s->alloc->open) {
 		s->alloc->open = true;
 		s->alloc->next_open = p->open_stacks;
@@ -145,6 +149,17 @@ static void close_stacks(struct profile *p, const struct allocator *a, const dou
 	}
 }
 
+/* What it took for itself since it was looked at first. */
+static double ran_of(const struct allocator *a)
+{
+	return (double)a->cpu_ns - (double)a->since_cpu_ns - TRAP_FACTOR * (double)a->all_traps_ns;
+}
+
+double profile_alloc_untimed_ns(const struct allocator *a)
+{
+	return ran_of(a) - a->timed_ns;
+}
+
 static void add_window(struct profile *p, struct allocator *a, const struct rec_alloc_window *r)
 {
 	const double of[OF_COUNT] = {[OF_ALL] = a->open_all,
@@ -158,6 +173,14 @@ static void add_window(struct profile *p, struct allocator *a, const struct rec_
 	a->count += r->count;
 	a->unfollowed += r->unfollowed;
 	a->follows |= r->follows;
+	profile_keep_time(&p->alloc_windows, &(struct timed_window){.end_ns = r->ts_ns,
+								    .allocator = a,
+								    .cpu_ns = of[OF_CPU],
+								    .own_ns = of[OF_CPU] - TRAP_FACTOR * of[OF_TRAPS],
+								    .whole_ns = profile_alloc_untimed_ns(a),
+								    .bytes = r->bytes,
+								    .count = r->count});
+	a->timed_ns = ran_of(a);
 	for (int i = 0; i < OF_COUNT; i++) {
 		a->sum[i] += of[i];
 		for (int j = i; j < OF_COUNT; j++)
@@ -182,6 +205,7 @@ void profile_push_alloc_window(struct profile *p, const struct rec_alloc_window 
 	if (r->cpu_ns > a->cpu_ns)
 		a->cpu_ns = r->cpu_ns;
 	a->all_traps_ns = a->traps_before_ns + r->all_traps_ns;
+	a->last_ns = r->ts_ns;
 	if (r->ts_ns > r->begin_ns)
 		add_window(p, a, r);
 }
@@ -192,8 +216,10 @@ void profile_push_exit(struct profile *p, const struct rec_exit *r)
 	struct allocator *a;
 
 	HASH_FIND(hh, p->allocators, &key, sizeof(key), a);
-	if (a && r->cpu_ns > a->cpu_ns)
+	if (a && r->cpu_ns > a->cpu_ns) {
 		a->cpu_ns = r->cpu_ns;
+		a->last_ns = r->ts_ns;
+	}
 }
 
 /* --- estimates --------------------------------------------------------------------------------------------------- */
@@ -207,11 +233,11 @@ struct basis {
 /* False: nothing was seen. */
 static bool basis_of(const struct allocator *a, struct basis *b)
 {
-	double ran = (double)a->cpu_ns - (double)a->since_cpu_ns, least = OWN_MIN * a->sum[OF_CPU];
+	double least = OWN_MIN * a->sum[OF_CPU];
 
 	b->seen = a->sum[OF_CPU] - TRAP_FACTOR * a->sum[OF_TRAPS];
 	b->seen = b->seen > least ? b->seen : least;
-	b->whole = ran - TRAP_FACTOR * (double)a->all_traps_ns;
+	b->whole = ran_of(a);
 	b->whole = b->whole > b->seen ? b->whole : b->seen;
 	if (b->seen <= 0)
 		return false;

@@ -73,9 +73,12 @@ struct allocator {
 	uint64_t windows, window_ns, count, unfollowed;
 	uint64_t since_cpu_ns, cpu_ns, all_traps_ns;
 	uint64_t traps_before_ns, last_traps_ns;	   /* of the programs before this one, and of this one */
+	uint64_t last_ns;				   /* when that was told last */
+	double timed_ns;				   /* of its own processor time: before its last window's end */
 	double open_all;				   /* of the window that is open */
 	double sum[OF_COUNT], product[OF_COUNT][OF_COUNT]; /* product: [i][j] with i <= j */
 	bool follows;
+	uint32_t row; /* in the file that is being written */
 	UT_hash_handle hh;
 };
 
@@ -107,9 +110,26 @@ struct timed {
 	struct stack *stack;
 };
 
-/* The newest ones, in the order in which they came. */
+/* Of an allocation, and what it stands for in its window. */
+struct timed_alloc {
+	uint64_t end_ns;
+	struct stack *stack;
+	float bytes, count;
+	uint32_t tid;
+};
+
+/* A window; own_ns, whole_ns: its process's own processor time in it, and since the one before. */
+struct timed_window {
+	uint64_t end_ns;
+	const struct allocator *allocator;
+	double cpu_ns, own_ns, whole_ns;
+	uint64_t bytes, count;
+};
+
+/* The newest ones of one of these, in the order in which they came. */
 struct timeline {
-	struct timed *ring; /* owned */
+	void *ring;  /* owned */
+	size_t size; /* of each */
 	size_t count, room, max;
 	size_t next;	  /* place of the oldest one, once the ring is full */
 	uint64_t dropped; /* older ones */
@@ -135,15 +155,19 @@ struct profile {
 	uint64_t samples[PROFILE_KINDS], weight_ns[PROFILE_KINDS];
 	struct allocator *allocators;
 	struct followed *followed;
-	struct stack *open_stacks; /* of the window that is open */
-	uint64_t unkept;	   /* samples whose stack did not fit */
-	struct timeline timeline;
+	struct stack *open_stacks;			      /* of the window that is open */
+	uint64_t unkept;				      /* samples whose stack did not fit */
+	struct timeline timeline, alloc_times, alloc_windows; /* of timed, timed_alloc, timed_window */
 };
 
-/* profile_time.c. One that there is no memory for is dropped. */
-void profile_keep_time(struct timeline *t, struct stack *s, uint64_t end_ns, uint64_t ns);
-/* Those that are kept, by their begin; NULL: no memory. Freed by the caller. */
-struct timed *profile_by_time(const struct timeline *t);
+/* profile_time.c. Keeps any of the timed ones; one that there is no memory for is dropped. */
+void profile_keep_time(struct timeline *t, const void *timed);
+/* Those that are kept, in an order for qsort(); NULL: no memory. Freed by the caller. */
+void *profile_by_time(const struct timeline *t, int (*compare)(const void *a, const void *b));
+/* By their begin, once the stacks have their rows. */
+int profile_compare_timed(const void *a, const void *b);
+int profile_compare_allocs(const void *a, const void *b);
+int profile_compare_windows(const void *a, const void *b);
 uint64_t profile_begin_of(const struct timed *t);
 
 /* What a process, or a stack of it, allocated in all. error: 95 of 100 such estimates are not farther off; NAN: not
@@ -154,7 +178,8 @@ struct alloc_estimate {
 };
 struct alloc_estimate profile_alloc_of_process(const struct allocator *a);
 struct alloc_estimate profile_alloc_of_stack(const struct profile *p, const struct stack *s);
-double profile_alloc_share(const struct allocator *a); /* of its own processor time that was in windows */
+double profile_alloc_share(const struct allocator *a);	    /* of its own processor time that was in windows */
+double profile_alloc_untimed_ns(const struct allocator *a); /* of its own processor time: what followed its windows */
 const struct allocator *profile_allocator_of(const struct profile *p, const struct stack *s);
 
 /* For profile_alloc.c: the stack of a sample, made when it is new, without its weight; NULL: no room. */

@@ -12,33 +12,36 @@ static void drop(struct timeline *t, uint64_t end_ns)
 		t->from_ns = end_ns;
 }
 
-void profile_keep_time(struct timeline *t, struct stack *s, uint64_t end_ns, uint64_t ns)
+static uint64_t end_of(const void *timed)
+{
+	return *(const uint64_t *)timed; /* the first member of each */
+}
+
+void profile_keep_time(struct timeline *t, const void *timed)
 {
 	size_t more = t->room ? 2 * t->room : 1024;
-	struct timed *p;
+	void *p;
 
-	if (!s)
-		return;
 	if (t->count == t->room && t->room < t->max) {
 		more = more < t->max ? more : t->max;
-		p = realloc(t->ring, more * sizeof(*p));
+		p = realloc(t->ring, more * t->size);
 		if (!p)
 			t->max = t->room; /* goes on with what there is */
 		t->ring = p ? p : t->ring;
 		t->room = p ? more : t->room;
 	}
 	if (!t->room) {
-		drop(t, end_ns);
+		drop(t, end_of(timed));
 		return;
 	}
-	p = &t->ring[t->count < t->room ? t->count : t->next];
+	p = (char *)t->ring + t->size * (t->count < t->room ? t->count : t->next);
 	if (t->count == t->room) {
-		drop(t, p->end_ns);
+		drop(t, end_of(p));
 		t->next = (t->next + 1) % t->room;
 	} else {
 		t->count++;
 	}
-	*p = (struct timed){end_ns, ns, s};
+	memcpy(p, timed, t->size);
 }
 
 uint64_t profile_begin_of(const struct timed *t)
@@ -48,7 +51,7 @@ uint64_t profile_begin_of(const struct timed *t)
 	return t->end_ns > t->ns ? t->end_ns - t->ns : 0;
 }
 
-static int compare(const void *a, const void *b)
+int profile_compare_timed(const void *a, const void *b)
 {
 	const struct timed *x = a, *y = b;
 	uint64_t p = profile_begin_of(x), q = profile_begin_of(y);
@@ -60,13 +63,35 @@ static int compare(const void *a, const void *b)
 	return x->ns < y->ns ? -1 : x->ns > y->ns;
 }
 
-struct timed *profile_by_time(const struct timeline *t)
+int profile_compare_allocs(const void *a, const void *b)
 {
-	struct timed *sorted = calloc(t->count + 1, sizeof(*sorted));
+	const struct timed_alloc *x = a, *y = b;
+
+	if (x->end_ns != y->end_ns)
+		return x->end_ns < y->end_ns ? -1 : 1;
+	if (x->stack->row != y->stack->row)
+		return x->stack->row < y->stack->row ? -1 : 1;
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+int profile_compare_windows(const void *a, const void *b)
+{
+	const struct timed_window *x = a, *y = b;
+
+	if (x->end_ns != y->end_ns)
+		return x->end_ns < y->end_ns ? -1 : 1;
+	return x->allocator->row < y->allocator->row ? -1 : x->allocator->row > y->allocator->row;
+}
+
+void *profile_by_time(const struct timeline *t, int (*compare)(const void *a, const void *b))
+{
+	void *sorted = calloc(t->count + 1, t->size);
 
 	if (sorted && t->count) {
-		memcpy(sorted, t->ring, t->count * sizeof(*sorted));
-		qsort(sorted, t->count, sizeof(*sorted), compare);
+		memcpy(sorted, t->ring, t->count * t->size);
+		qsort(sorted, t->count, t->size, compare);
 	}
 	return sorted;
 }

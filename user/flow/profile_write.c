@@ -151,6 +151,8 @@ static int choose(struct writing *w)
 	w->stack_count = times < PROFILE_WRITTEN_MAX ? times : PROFILE_WRITTEN_MAX;
 	w->memory = w->stacks + times;
 	w->memory_count = n - times < PROFILE_WRITTEN_MAX ? n - times : PROFILE_WRITTEN_MAX;
+	for (size_t i = 0; i < n - times; i++)
+		w->memory[i]->row = i < w->memory_count ? (uint32_t)i : NO_ROW;
 	for (size_t i = 0; i < w->memory_count; i++)
 		show_symbols(w, w->memory[i]);
 	for (size_t i = 0; i < times; i++) {
@@ -222,10 +224,26 @@ static void put_allocator(struct writing *w, struct json *j, const struct alloca
 	json_end_object(j);
 }
 
+/* Samples of allocations without a place in the file's times, and where these begin. */
+static void put_alloc_times_header(const struct writing *w, struct json *j)
+{
+	const struct timeline *t = &w->p->alloc_times, *windows = &w->p->alloc_windows;
+	uint64_t from_ns = t->from_ns > windows->from_ns ? t->from_ns : windows->from_ns, without = t->dropped;
+	const struct timed_alloc *ring = t->ring;
+
+	for (size_t i = 0; i < t->count; i++)
+		without += ring[i].stack->row == NO_ROW;
+	if (without)
+		json_uint(j, "samples_without_time", without);
+	if (t->dropped || windows->dropped)
+		json_uint(j, "timeline_from_us", micros(w, from_ns) + 1);
+}
+
 static void put_memory_header(struct writing *w, struct json *j)
 {
 	const struct profile *p = w->p;
 	struct allocator *a, *next;
+	uint32_t rows = 0;
 
 	json_object(j, "alloc");
 	json_uint(j, "bytes_per_sample", p->sampling.alloc_bytes);
@@ -235,9 +253,12 @@ static void put_memory_header(struct writing *w, struct json *j)
 	json_uint(j, "faults", p->weight_ns[PROFILE_FAULT]);
 	json_array(j, "processes");
 	HASH_ITER (hh, p->allocators, a, next)
-		if (a->windows)
+		if (a->windows) {
+			a->row = rows++;
 			put_allocator(w, j, a);
+		}
 	json_end_array(j);
+	put_alloc_times_header(w, j);
 	json_end_object(j);
 }
 
@@ -387,7 +408,7 @@ static uint32_t row_of(const struct writing *w, const struct stack *s)
 static int put_timeline(struct writing *w, struct json *j)
 {
 	const struct timeline *t = &w->p->timeline;
-	struct timed *sorted = profile_by_time(t);
+	struct timed *sorted = profile_by_time(t, profile_compare_timed);
 	uint64_t before = 0;
 
 	if (!sorted)
@@ -449,6 +470,89 @@ static void put_memory(struct writing *w, struct json *j)
 	end_table(j);
 }
 
+/* As the timeline, but five numbers: when, its thread, the row of `memory`, and what it stands for in its window. */
+static int put_alloc_times(struct writing *w, struct json *j)
+{
+	const struct timeline *t = &w->p->alloc_times;
+	struct timed_alloc *sorted = profile_by_time(t, profile_compare_allocs);
+	uint64_t before = 0;
+	size_t at = 0;
+
+	if (!sorted)
+		return -ENOMEM;
+	json_array(j, "allocations");
+	for (size_t i = 0; i < t->count; i++) {
+		const struct timed_alloc *s = &sorted[i];
+		uint64_t when = micros(w, s->end_ns);
+
+		if (s->stack->row == NO_ROW)
+			continue;
+		if (at % TIMES_A_ROW == 0) {
+			if (at)
+				json_end_array(j);
+			row(w, j);
+		}
+		json_uint(j, NULL, at % TIMES_A_ROW ? when - before : when);
+		json_uint(j, NULL, s->tid);
+		json_uint(j, NULL, s->stack->row);
+		json_double(j, NULL, (double)s->bytes, 0);
+		json_double(j, NULL, (double)s->count, 3);
+		before = when;
+		at++;
+	}
+	if (at)
+		json_end_array(j);
+	end_table(j);
+	free(sorted);
+	return 0;
+}
+
+static void put_window(struct writing *w, struct json *j, const struct timed_window *t)
+{
+	row(w, j);
+	json_uint(j, NULL, micros(w, t->end_ns));
+	json_uint(j, NULL, t->allocator->row);
+	json_double(j, NULL, t->cpu_ns, 0);
+	json_double(j, NULL, t->own_ns, 0);
+	json_double(j, NULL, t->whole_ns, 0);
+	json_uint(j, NULL, t->bytes);
+	json_uint(j, NULL, t->count);
+	json_end_array(j);
+}
+
+/* And of each process what it took after its last one. */
+static int put_windows(struct writing *w, struct json *j)
+{
+	const struct timeline *t = &w->p->alloc_windows;
+	struct timed_window *sorted = profile_by_time(t, profile_compare_windows);
+	struct allocator *a, *next;
+
+	if (!sorted)
+		return -ENOMEM;
+	json_array(j, "alloc_windows");
+	for (size_t i = 0; i < t->count; i++)
+		put_window(w, j, &sorted[i]);
+	HASH_ITER (hh, w->p->allocators, a, next)
+		if (a->windows && profile_alloc_untimed_ns(a) > 0)
+			put_window(w, j,
+				   &(struct timed_window){.end_ns = a->last_ns,
+							  .allocator = a,
+							  .whole_ns = profile_alloc_untimed_ns(a)});
+	end_table(j);
+	free(sorted);
+	return 0;
+}
+
+/* The tables of --alloc. 0 or -ENOMEM. */
+static int put_allocations(struct writing *w, struct json *j)
+{
+	int err;
+
+	put_memory(w, j);
+	err = put_alloc_times(w, j);
+	return err ? err : put_windows(w, j);
+}
+
 int profile_json(const struct profile *p, struct buf *out, const struct profile_namer *namer, uint64_t start_ns)
 {
 	struct writing w = {.p = p, .out = out, .namer = namer, .start_ns = start_ns};
@@ -468,7 +572,7 @@ int profile_json(const struct profile *p, struct buf *out, const struct profile_
 		if (!err)
 			err = put_timeline(&w, &j);
 		if (!err && p->sampling.alloc_bytes)
-			put_memory(&w, &j);
+			err = put_allocations(&w, &j);
 		json_end_object(&j);
 	}
 	free(w.stacks);

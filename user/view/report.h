@@ -34,6 +34,7 @@
 #define REPORT_TABLES(X)                                                                                               \
 	X(OP, "op")		      /* operations */                                                                 \
 	X(OP_FUNCTION, "op-function") /* of the most expensive one */                                                  \
+	X(OP_ALLOC, "op-alloc")	      /* what it asked for, by stack */                                                \
 	X(MODEL, "model")                                                                                              \
 	X(CALL, "call")                                                                                                \
 	X(TOOL, "tool")                                                                                                \

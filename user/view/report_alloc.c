@@ -10,7 +10,12 @@
 
 static const char *without_alloc(const struct report *r)
 {
-	return r->alloc_bytes <= 0 ? "--alloc" : r->from_ms > 0 ? "times of allocations (--last)" : NULL;
+	return r->alloc_bytes <= 0 ? "--alloc" : report_allocations_known(r) ? NULL : "times of allocations (--last)";
+}
+
+static const char *without_faults(const struct report *r)
+{
+	return r->alloc_bytes <= 0 ? "--alloc" : r->from_ms > 0 ? "times of page faults (--last)" : NULL;
 }
 
 static bool is_faults(const struct report_context *c)
@@ -37,7 +42,8 @@ static struct report_entry *list_memory(const struct report_context *c, size_t *
 	for (size_t i = 0; e && i < c->r->memory_count; i++) {
 		const struct report_memory *m = &c->r->memory[i];
 
-		if (m->fault == is_faults(c))
+		/* Of what is looked at there may be none. */
+		if (m->fault == is_faults(c) && (m->stack.samples || c->r->from_ms <= 0))
 			e[(*count)++] = (struct report_entry){isnan(m->bytes) ? 0 : m->bytes, i};
 	}
 	return e;
@@ -149,7 +155,7 @@ static int memory_measure(const struct report_context *c, size_t at, size_t whic
 {
 	const struct report *r = c->r;
 	const struct report_memory *row = &r->memory[at];
-	double seconds = r->window_ns > 0 ? r->window_ns / 1e9 : r->duration_ms / 1e3, bytes = 0, error = 0;
+	double seconds = report_sampled_s(r), bytes = 0, error = 0;
 
 	for (size_t i = 0; i < r->memory_count; i++) {
 		const struct report_memory *same = &r->memory[i];
@@ -186,7 +192,7 @@ const struct report_axis report_axis_alloc = {
 const struct report_axis report_axis_fault = {
 	.title = "memory touched first (page faults, 4 KiB each)",
 	.columns = fault_columns,
-	.missing = without_alloc,
+	.missing = without_faults,
 	.list = list_memory,
 	.cells = memory_cells,
 	.name = memory_name,

@@ -83,10 +83,10 @@ struct report_axis {
 
 extern const struct report_axis *const report_axes[REPORT_BYS]; /* by enum report_by; [REPORT_ALL] is NULL */
 
-extern const struct report_axis report_axis_op, report_axis_op_function, report_axis_model, report_axis_tool,
-	report_axis_mcp, report_axis_db, report_axis_http, report_axis_func, report_axis_call, report_axis_process,
-	report_axis_function, report_axis_stack, report_axis_wait, report_axis_wait_stack, report_axis_alloc,
-	report_axis_fault;
+extern const struct report_axis report_axis_op, report_axis_op_function, report_axis_op_alloc, report_axis_model,
+	report_axis_tool, report_axis_mcp, report_axis_db, report_axis_http, report_axis_func, report_axis_call,
+	report_axis_process, report_axis_function, report_axis_stack, report_axis_wait, report_axis_wait_stack,
+	report_axis_alloc, report_axis_fault;
 
 /* 0 or -ENOMEM. */
 int report_context_init(struct report_context *c, const struct report *r, const struct report_view *v);
@@ -95,6 +95,10 @@ void report_context_release(struct report_context *c);
 struct report_entry *report_list(const struct report_context *c, size_t *count);
 /* A value as a cell of its unit, "-" when unknown. Returns out. */
 const char *report_format(char out[FORMAT_BYTES], enum report_unit unit, double n);
+struct op_group;
+/* Behind a title ": " and its name, as a member "operation"; of NULL nothing, and null. */
+int report_put_operation(const struct report *r, const struct op_group *g, struct buf *out);
+void report_json_operation(const struct report *r, const struct op_group *g, struct json *j);
 /* A stack on a terminal, innermost first; before: what stands before the process. And as members. */
 void report_stack_name(const struct report *r, const struct report_stack *s, const char *before,
 		       char out[REPORT_TEXT_BYTES]);

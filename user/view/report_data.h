@@ -81,6 +81,7 @@ struct report_stack {
 struct report_memory {
 	struct report_stack stack; /* without time */
 	bool fault;
+	uint32_t allocator; /* its process; their number: it is not told */
 	double bytes, error, count, kept_bytes, kept_count;
 };
 
@@ -90,6 +91,22 @@ struct report_allocator {
 	char name[64]; /* captured text, may be cut */
 	double share;  /* of its own processor time that was looked at */
 	double bytes, error, count, windows;
+	double window_us; /* when its last window ended */
+	uint32_t first;	  /* the first one of the same pid */
+};
+
+/* A sample of an allocation: what it stands for in its window. */
+struct report_allocation {
+	double at_us;
+	uint32_t tid, memory;
+	float bytes, count;
+};
+
+/* What was counted in a window of a process; its own processor time there, and since the window before. */
+struct report_window {
+	double at_us, before_us; /* their ends */
+	uint32_t allocator;
+	double cpu_ns, own_ns, whole_ns, bytes, count;
 };
 
 struct report_sample {
@@ -106,6 +123,8 @@ enum report_section {
 	SECTION_STACKS,
 	SECTION_TIMELINE,
 	SECTION_MEMORY,
+	SECTION_ALLOCATIONS,
+	SECTION_WINDOWS,
 	SECTION_END,
 };
 
@@ -123,15 +142,20 @@ struct report {
 	struct report_stack *stacks;
 	struct report_memory *memory;
 	struct report_allocator *allocators;
+	struct report_allocation *allocations; /* by time, likewise, see alloc_from_us */
+	struct report_window *windows;
+	bool alloc_timed;	       /* the trace says when allocations were */
 	struct report_sample *samples; /* by time; all of it, or what is left of it, see timeline_from_us */
 	bool timed;		       /* the trace says when samples were */
 	size_t call_count, process_count, thread_count, frame_count, stack_count, sample_count, memory_count,
-		allocator_count;
-	size_t call_room, process_room, thread_room, frame_room, stack_room, sample_room, memory_room, allocator_room;
+		allocator_count, allocation_count, window_count;
+	size_t call_room, process_room, thread_room, frame_room, stack_room, sample_room, memory_room, allocator_room,
+		allocation_room, window_room;
 	/* Of the profile; 0: not sampled. */
 	double period_ns, off_cpu_min_ns, broken_ns, deep_samples, cpu_samples, lost_samples;
 	double alloc_bytes;	 /* one sample of allocations in so many; 0: not sampled */
 	double timeline_from_us; /* earlier samples have no time; 0: all have */
+	double alloc_from_us;	 /* likewise of allocations */
 	double duration_ms;	 /* of the trace, 0: not known */
 	double window_ns;	 /* of sampling, 0: not known */
 	double lost;		 /* of everything */
@@ -176,6 +200,32 @@ int report_timeline_row(struct report *r, const cJSON *row);
 bool report_window_known(const struct report *r);
 /* After the last row: stacks are those of what is looked at, if that is known. */
 void report_cut_to_window(struct report *r);
+/* As far as sampling lasted in it. */
+void report_cut_sampling(struct report *r);
+double report_sampled_s(const struct report *r); /* how long sampling lasted */
+
+/* report_alloc_time.c. Rows of the two tables of times: as report_timeline_row(). */
+int report_allocations_row(struct report *r, const cJSON *row);
+int report_window_row(struct report *r, const cJSON *row);
+/* Once all rows are read: whose memory it is. */
+void report_join_allocators(struct report *r);
+/* Is it known what was allocated in what is looked at? */
+bool report_allocations_known(const struct report *r);
+/* After report_join_allocators(): allocations are those of what is looked at, if that is known. 0 or -ENOMEM. */
+int report_cut_allocations(struct report *r);
+/* From a time on, by process: sums of its windows, and what each sampled byte stands for (NAN: not known). */
+struct report_scale {
+	double windows, cpu_ns, own_ns, whole_ns, bytes, count, sampled;
+	double factor;
+};
+struct report_scale *report_alloc_scales(const struct report *r, double from_us); /* NULL: no memory. The caller's. */
+struct report_alloc_sum {							  /* by row of memory */
+	double bytes, count;
+	uint64_t samples;
+};
+void report_add_allocation(const struct report *r, const struct report_scale *scales, size_t at,
+			   struct report_alloc_sum *sums);
+
 /*
  * The time of these stacks (a flag each), ms a second, in each of as many parts of the sampling: sorted. Samples that
  * are near each other are alike, parts of seconds less so. None where times are not known. 0 or -ENOMEM.

@@ -128,16 +128,11 @@ static double chance_of(const struct report_measure m[2], const double seconds[2
 	return chance_of_rates(m[0].samples, m[1].samples, seconds[0], seconds[1]);
 }
 
-static double sampled_s(const struct report *r)
-{
-	return r->window_ns > 0 ? r->window_ns / 1e9 : r->duration_ms / 1e3;
-}
-
 static int add_measures(struct diff *d, enum report_by by, const struct joint *j, size_t which,
 			const struct report_measure m[2])
 {
 	const struct report_compared *compared = &report_axes[by]->compared[which];
-	const double seconds[2] = {sampled_s(d->c[0].r), sampled_s(d->c[1].r)};
+	const double seconds[2] = {report_sampled_s(d->c[0].r), report_sampled_s(d->c[1].r)};
 	struct pair *pair;
 
 	if (isnan(m[0].value) && isnan(m[1].value))

@@ -269,6 +269,18 @@ static void foot_json(const struct report_context *c, struct json *j)
 	json_uint(j, "dropped", ops_dropped(o));
 }
 
+int report_put_operation(const struct report *r, const struct op_group *g, struct buf *out)
+{
+	char name[REPORT_NAME_BYTES];
+
+	return g ? buf_printf(out, ": %s", log_safe(name, sizeof(name), sv_of(report_ops_text(r->ops, g->name)))) : 0;
+}
+
+void report_json_operation(const struct report *r, const struct op_group *g, struct json *j)
+{
+	json_string(j, "operation", g ? sv_of(report_ops_text(r->ops, g->name)) : SV_NONE);
+}
+
 /* --- JSON -------------------------------------------------------------------------------------------------------- */
 
 static void put_ms(struct json *j, const char *key, double ns)

@@ -26,6 +26,15 @@ struct ops *report_ops_engine(const struct report_ops *o);
 const char *report_ops_text(const struct report_ops *o, uint32_t text); /* of a name or shape */
 bool report_ops_chosen(const struct report_ops *o, uint32_t name);
 struct report_values *report_ops_values(const struct report_ops *o, uint32_t name); /* durations */
+/* What an operation allocated. */
+struct report_op_allocs {
+	const struct op_group *group;  /* NULL: none */
+	struct report_alloc_sum *sums; /* by row of memory; owned; NULL: not known */
+	uint64_t samples;
+};
+/* Of the most expensive one: the same that functions are told of, or where none was sampled of all. */
+const struct report_op_allocs *report_ops_allocs(const struct report_ops *o);
+int report_op_allocs_sum(const struct report *r, const struct op_group *g, struct report_op_allocs *out);
 /* The most expensive operation that was sampled on a processor, and its samples; NULL: none. */
 const struct op_group *report_ops_expensive(const struct report_ops *o, const struct report_sums **sums);
 

@@ -40,6 +40,7 @@ struct report_ops {
 	bool has_requests;
 	const struct op_group *expensive; /* the most expensive one that was sampled; NULL: none */
 	struct report_sums sums;	  /* of its samples */
+	struct report_op_allocs allocs;
 };
 
 /* --- texts ------------------------------------------------------------------------------------------------------- */
@@ -424,6 +425,18 @@ static int push_sample(struct report *r, const struct report_sample *sample)
 	return pushed(ops_push_state(r->ops->engine, &state));
 }
 
+static int push_allocation(struct report *r, size_t at)
+{
+	const struct report_allocation *a = &r->allocations[at];
+	const struct op_state state = {.begin_ns = (uint64_t)(a->at_us * 1000),
+				       .pid = r->threads[r->memory[a->memory].stack.thread].pid,
+				       .tid = a->tid,
+				       .stack = (uint32_t)at,
+				       .what = OP_ALLOC};
+
+	return pushed(ops_push_state(r->ops->engine, &state));
+}
+
 /* --- functions of one --------------------------------------------------------------------------------------------- */
 
 static void add_sample(void *ctx, uint32_t stack, uint64_t weight_ns)
@@ -435,14 +448,15 @@ static void add_sample(void *ctx, uint32_t stack, uint64_t weight_ns)
 }
 
 /* Of all families the one that took longest, as far as operations can be told apart. */
-static const struct op_group *most_expensive(const struct report_ops *o)
+static const struct op_group *most_expensive(const struct report_ops *o, bool sampled)
 {
 	const struct op_group *g, *most = NULL;
 	size_t count;
 
 	g = ops_groups(o->engine, &count);
 	for (size_t i = 0; i < count; i++)
-		if (g[i].samples && report_ops_chosen(o, g[i].name) && (!most || g[i].told_ns > most->told_ns))
+		if ((!sampled || g[i].samples) && g[i].told_ns > 0 && report_ops_chosen(o, g[i].name) &&
+		    (!most || g[i].told_ns > most->told_ns))
 			most = &g[i];
 	return most;
 }
@@ -455,7 +469,7 @@ static int sum_most_expensive(struct report *r)
 	size_t count;
 	int err;
 
-	o->expensive = most_expensive(o);
+	o->expensive = most_expensive(o, true);
 	if (!o->expensive)
 		return 0;
 	only.stacks = calloc(r->stack_count + 1, sizeof(*only.stacks));
@@ -465,7 +479,8 @@ static int sum_most_expensive(struct report *r)
 		memcpy(only.stacks, r->stacks, r->stack_count * sizeof(*only.stacks));
 	for (size_t i = 0; i < r->stack_count; i++)
 		only.stacks[i].ns = 0, only.stacks[i].samples = 0;
-	ops_each_sample(o->engine, (size_t)(o->expensive - ops_groups(o->engine, &count)), add_sample, only.stacks);
+	ops_each_sample(o->engine, (size_t)(o->expensive - ops_groups(o->engine, &count)), OP_CPU, add_sample,
+			only.stacks);
 	err = report_sum(&only, &o->sums);
 	free(only.stacks);
 	return err;
@@ -488,11 +503,20 @@ int report_ops_solve(struct report *r)
 		err = pushed(ops_push_operation(o->engine, &o->asked[i]));
 	for (size_t i = 0; i < r->sample_count && !err; i++)
 		err = push_sample(r, &r->samples[i]);
+	for (size_t i = 0; i < r->allocation_count && !err; i++)
+		err = push_allocation(r, i);
 	ops_states(o->engine, r->timed && r->period_ns > 0, r->timed && r->off_cpu_min_ns > 0,
 		   (uint64_t)(r->timeline_from_us * 1000));
 	if (!err)
 		err = ops_solve(o->engine);
-	return err ? err : sum_most_expensive(r);
+	if (!err)
+		err = sum_most_expensive(r);
+	return err ? err : report_op_allocs_sum(r, o->expensive ? o->expensive : most_expensive(o, false), &o->allocs);
+}
+
+const struct report_op_allocs *report_ops_allocs(const struct report_ops *o)
+{
+	return &o->allocs;
 }
 
 struct ops *report_ops_engine(const struct report_ops *o)
@@ -544,6 +568,7 @@ void report_ops_free(struct report_ops *o)
 	free(o->texts);
 	free(o->asked);
 	report_sums_release(&o->sums);
+	free(o->allocs.sums);
 	if (o->has_regex)
 		regfree(&o->regex);
 	ops_free(o->engine);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "flow/op/op.h"
 #include "report_axis.h"
 #include "report_op.h"
 
@@ -22,11 +21,6 @@ static const char *without_cpu(const struct report *r)
 static const char *without_off_cpu(const struct report *r)
 {
 	return !r->off_cpu_min_ns ? "--off-cpu" : report_window_known(r) ? NULL : "times of samples (--last)";
-}
-
-static double sampled_s(const struct report *r)
-{
-	return r->window_ns ? r->window_ns / 1e9 : r->duration_ms / 1e3;
 }
 
 static double share(double part, double all)
@@ -119,7 +113,7 @@ static bool is_of_function(const struct report_context *c, const struct report_s
 static int function_measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
 {
 	(void)which;
-	m->value = (c->v->total ? c->sums.total_ns : c->sums.self_ns)[at] / 1e6 / sampled_s(c->r);
+	m->value = (c->v->total ? c->sums.total_ns : c->sums.self_ns)[at] / 1e6 / report_sampled_s(c->r);
 	m->samples = (double)(c->v->total ? c->sums.total_samples : c->sums.self_samples)[at];
 	for (size_t i = 0; i < c->r->stack_count; i++)
 		c->of_stack[i] = is_of_function(c, &c->r->stacks[i], at);
@@ -144,19 +138,15 @@ const struct report_axis report_axis_function = {
 static int put_operation(const struct report_context *c, struct buf *out)
 {
 	const struct report_sums *sums;
-	const struct op_group *g = report_ops_expensive(c->r->ops, &sums);
-	char name[REPORT_NAME_BYTES];
 
-	return g ? buf_printf(out, ": %s", log_safe(name, sizeof(name), sv_of(report_ops_text(c->r->ops, g->name))))
-		 : 0;
+	return report_put_operation(c->r, report_ops_expensive(c->r->ops, &sums), out);
 }
 
 static void operation_json(const struct report_context *c, struct json *j)
 {
 	const struct report_sums *sums;
-	const struct op_group *g = report_ops_expensive(c->r->ops, &sums);
 
-	json_string(j, "operation", g ? sv_of(report_ops_text(c->r->ops, g->name)) : SV_NONE);
+	report_json_operation(c->r, report_ops_expensive(c->r->ops, &sums), j);
 }
 
 const struct report_axis report_axis_op_function = {
@@ -345,7 +335,7 @@ static void wait_json(const struct report_context *c, size_t at, struct json *j)
 static int wait_measure(const struct report_context *c, size_t at, size_t which, struct report_measure *m)
 {
 	(void)which;
-	m->value = c->sums.kind_ns[at] / 1e6 / sampled_s(c->r);
+	m->value = c->sums.kind_ns[at] / 1e6 / report_sampled_s(c->r);
 	m->samples = (double)c->sums.kind_samples[at];
 	for (size_t i = 0; i < c->r->stack_count; i++)
 		c->of_stack[i] = c->r->stacks[i].kind == at;

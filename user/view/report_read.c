@@ -136,6 +136,7 @@ static int take_header(struct report *r, const cJSON *doc)
 	r->lost_samples = report_member(doc, "lost_samples", 0);
 	r->timeline_from_us = report_member(doc, "timeline_from_us", 0);
 	r->alloc_bytes = report_member(alloc, "bytes_per_sample", 0);
+	r->alloc_from_us = report_member(alloc, "timeline_from_us", 0);
 	return add_allocators(r, json_get(alloc, "processes"));
 }
 
@@ -341,8 +342,11 @@ static int finish_profile(struct report *r)
 
 	if (!err)
 		err = join_threads(r);
-	if (!err)
+	if (!err) {
 		report_cut_to_window(r);
+		report_join_allocators(r);
+		err = report_cut_allocations(r);
+	}
 	for (size_t i = 0; i < r->stack_count && !err; i++)
 		err = sum_process(r, &r->stacks[i]);
 	return err;
@@ -433,6 +437,8 @@ static int take_mark(struct report *r, struct sv line)
 		{SECTION_FRAMES, SECTION_STACKS, {"],\"stacks\":[", 12}},
 		{SECTION_STACKS, SECTION_TIMELINE, {"],\"timeline\":[", 14}},
 		{SECTION_TIMELINE, SECTION_MEMORY, {"],\"memory\":[", 12}},
+		{SECTION_MEMORY, SECTION_ALLOCATIONS, {"],\"allocations\":[", 17}},
+		{SECTION_ALLOCATIONS, SECTION_WINDOWS, {"],\"alloc_windows\":[", 19}},
 	};
 	bool last = r->section >= SECTION_STACKS && r->section < SECTION_END;
 	struct sv metadata = after(line, last ? SV("]}},\"metadata\":") : SV("],\"metadata\":"));
@@ -447,6 +453,7 @@ static int take_mark(struct report *r, struct sv line)
 			continue;
 		r->section = tables[i].to;
 		r->timed |= r->section == SECTION_TIMELINE;
+		r->alloc_timed |= r->section == SECTION_WINDOWS;
 		return 0;
 	}
 	return refuse(r, "it is not laid out as perfbpf writes it");
@@ -454,9 +461,11 @@ static int take_mark(struct report *r, struct sv line)
 
 static int add_times(struct report *r, const cJSON *row)
 {
-	int err = report_timeline_row(r, row);
+	int err = r->section == SECTION_ALLOCATIONS ? report_allocations_row(r, row)
+		  : r->section == SECTION_WINDOWS   ? report_window_row(r, row)
+						    : report_timeline_row(r, row);
 
-	return err == -EBADMSG ? refuse(r, "a row of the profile's timeline is none") : err;
+	return err == -EBADMSG ? refuse(r, "a row of the profile's times is none") : err;
 }
 
 static int take_row(struct report *r, struct sv line)
@@ -554,6 +563,8 @@ void report_free(struct report *r)
 	free(r->frames);
 	free(r->stacks);
 	free(r->samples);
+	free(r->allocations);
+	free(r->windows);
 	free(r->verdict);
 	report_ops_free(r->ops);
 	free(r);

@@ -12,6 +12,7 @@
 const struct report_axis *const report_axes[REPORT_BYS] = {
 	[REPORT_OP] = &report_axis_op,
 	[REPORT_OP_FUNCTION] = &report_axis_op_function,
+	[REPORT_OP_ALLOC] = &report_axis_op_alloc,
 	[REPORT_MODEL] = &report_axis_model,
 	[REPORT_CALL] = &report_axis_call,
 	[REPORT_TOOL] = &report_axis_tool,

@@ -50,10 +50,20 @@ bool report_window_known(const struct report *r)
 	return r->from_ms <= 0 || (r->timed && r->timeline_from_us <= 1000 * r->from_ms);
 }
 
-void report_cut_to_window(struct report *r)
+void report_cut_sampling(struct report *r)
 {
 	double until_ms = r->duration_ms > 0 ? r->duration_ms : r->from_ms;
 
+	r->window_ns = fmin(r->window_ns, 1e6 * (until_ms - r->from_ms));
+}
+
+double report_sampled_s(const struct report *r)
+{
+	return r->window_ns > 0 ? r->window_ns / 1e9 : r->duration_ms / 1e3;
+}
+
+void report_cut_to_window(struct report *r)
+{
 	if (r->from_ms <= 0 || !report_window_known(r))
 		return;
 	for (size_t i = 0; i < r->stack_count; i++)
@@ -73,7 +83,7 @@ void report_cut_to_window(struct report *r)
 		r->broken_ns += s->kind == KIND_CPU && s->broken ? s->ns : 0;
 		r->deep_samples += s->kind == KIND_CPU && s->deep ? (double)s->samples : 0;
 	}
-	r->window_ns = fmin(r->window_ns, 1e6 * (until_ms - r->from_ms));
+	report_cut_sampling(r);
 }
 
 int report_slices(const struct report *r, const bool *of_stack, struct report_values *out)

@@ -95,7 +95,7 @@ int ops_push_state(struct ops *o, const struct op_state *s)
 	if (!op_grow(&o->states, o->state_count, &o->state_room, sizeof(n)))
 		return -ENOMEM;
 	set_times(&n.begin_ns, &n.end_ns);
-	if (n.what == OP_CPU)
+	if (n.what == OP_CPU || n.what == OP_ALLOC)
 		n.end_ns = n.begin_ns;
 	o->states[o->state_count++] = n;
 	return 0;
@@ -327,12 +327,12 @@ const struct op_totals *ops_totals(const struct ops *o, enum op_family family)
 	return &o->totals[family];
 }
 
-void ops_each_sample(const struct ops *o, size_t group, void (*fn)(void *ctx, uint32_t stack, uint64_t weight_ns),
-		     void *ctx)
+void ops_each_sample(const struct ops *o, size_t group, enum op_what what,
+		     void (*fn)(void *ctx, uint32_t stack, uint64_t weight_ns), void *ctx)
 {
 	const uint32_t *owners = o->owners[o->groups[group].family];
 
 	for (size_t i = 0; owners && i < o->state_count; i++)
-		if (owners[i] != NO_OP && o->operations[owners[i]].group == group)
+		if (owners[i] != NO_OP && o->states[i].what == what && o->operations[owners[i]].group == group)
 			fn(ctx, o->states[i].stack, o->states[i].weight_ns);
 }

@@ -58,10 +58,11 @@ struct op_call {
 	bool no_turn; /* of an agent's turn something else tells it already */
 };
 
-enum op_what { OP_CPU, OP_BLOCKED, OP_QUEUE, OP_WHATS };
+/* ALLOC: a sample of an allocation, which takes no time. */
+enum op_what { OP_CPU, OP_BLOCKED, OP_QUEUE, OP_ALLOC, OP_WHATS };
 
 struct op_state {
-	uint64_t begin_ns, end_ns; /* CPU: the instant twice */
+	uint64_t begin_ns, end_ns; /* CPU, ALLOC: the instant twice */
 	uint64_t weight_ns;	   /* CPU: what the sample stands for */
 	uint32_t pid, tid;
 	uint32_t stack; /* the caller's number */
@@ -120,7 +121,7 @@ int ops_push_operation(struct ops *o, const struct op_operation *p);
 int ops_push_call(struct ops *o, const struct op_call *c);
 int ops_push_state(struct ops *o, const struct op_state *s);
 uint64_t ops_dropped(const struct ops *o);
-/* Which states there are at all: of --cpu, of --off-cpu; and that those before `from_ns` are not kept. */
+/* Which states of time there are at all: of --cpu, of --off-cpu; and that those before `from_ns` are not kept. */
 void ops_states(struct ops *o, bool cpu, bool waits, uint64_t from_ns);
 
 /* Once, after all of them. 0 or -ENOMEM. */
@@ -129,8 +130,8 @@ int ops_solve(struct ops *o);
 const struct op_group *ops_groups(const struct ops *o, size_t *count);
 const struct op_pattern *ops_patterns(const struct ops *o, size_t *count);
 const struct op_totals *ops_totals(const struct ops *o, enum op_family family);
-/* Samples of a processor within the told-apart operations of a group, whatever was going on. */
-void ops_each_sample(const struct ops *o, size_t group, void (*fn)(void *ctx, uint32_t stack, uint64_t weight_ns),
-		     void *ctx);
+/* Samples (CPU or ALLOC) within the told-apart operations of a group, whatever was going on. */
+void ops_each_sample(const struct ops *o, size_t group, enum op_what what,
+		     void (*fn)(void *ctx, uint32_t stack, uint64_t weight_ns), void *ctx);
 
 #endif

@@ -68,7 +68,7 @@ struct ops {
 	struct op_pattern *patterns;
 	size_t group_count, pattern_count, pattern_room;
 	struct op_totals totals[OP_FAMILIES];
-	uint32_t *owners[OP_FAMILIES]; /* by state: which told-apart operation a sample of a processor is in */
+	uint32_t *owners[OP_FAMILIES]; /* by state: which told-apart operation a sample is in */
 };
 
 /* op_owner.c: tells the operations of a family apart, and whose each call is. *charges is the caller's, in no order. 0

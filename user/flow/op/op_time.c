@@ -21,7 +21,7 @@ struct times {
 	struct op_interval *covered; /* of one operation: what calls cover; disjoint, in order */
 	size_t covered_count;
 	uint64_t covered_ns;
-	struct list waits, cpu, process_cpu;
+	struct list waits, cpu, process_cpu, allocs, process_allocs;
 };
 
 static const struct ops *sorting; /* for qsort() */
@@ -234,14 +234,20 @@ static void part_waits(struct times *t)
 	}
 }
 
-static int list_states(struct times *t, struct list *l, bool cpu, bool by_thread)
+/* What waits is one list. */
+static enum op_what listed_as(enum op_what what)
+{
+	return what == OP_QUEUE ? OP_BLOCKED : what;
+}
+
+static int list_states(struct times *t, struct list *l, enum op_what what, bool by_thread)
 {
 	l->at = calloc(t->o->state_count + 1, sizeof(*l->at));
 	if (!l->at)
 		return -ENOMEM;
 	l->by_thread = by_thread;
 	for (size_t i = 0; i < t->o->state_count; i++)
-		if ((t->o->states[i].what == OP_CPU) == cpu)
+		if (listed_as(t->o->states[i].what) == what)
 			l->at[l->count++] = (uint32_t)i;
 	sorting = t->o;
 	qsort(l->at, l->count, sizeof(*l->at), by_thread ? compare_by_thread : compare_by_process);
@@ -254,8 +260,9 @@ static int sort_states(struct times *t)
 	uint32_t *owners = malloc((n + 1) * sizeof(*owners));
 
 	t->o->owners[t->family] = owners;
-	if (!owners || list_states(t, &t->waits, false, true) || list_states(t, &t->cpu, true, true) ||
-	    list_states(t, &t->process_cpu, true, false))
+	if (!owners || list_states(t, &t->waits, OP_BLOCKED, true) || list_states(t, &t->cpu, OP_CPU, true) ||
+	    list_states(t, &t->process_cpu, OP_CPU, false) || list_states(t, &t->allocs, OP_ALLOC, true) ||
+	    list_states(t, &t->process_allocs, OP_ALLOC, false))
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		owners[i] = NO_OP;
@@ -292,7 +299,9 @@ static void add_state(struct times *t, uint32_t at, uint32_t op, const struct op
 	uint64_t to = s->end_ns < p->end_ns ? s->end_ns : p->end_ns;
 	bool within;
 
-	if (s->what == OP_CPU) {
+	if (s->what == OP_ALLOC) {
+		t->o->owners[t->family][at] = op;
+	} else if (s->what == OP_CPU) {
 		g->samples++;
 		t->o->owners[t->family][at] = op;
 		covered_before(t, s->begin_ns, &within);
@@ -341,7 +350,10 @@ static void add_states(struct times *t, uint32_t op, const struct operation *p, 
 	double in_proc = (double)(p->is.end_ns - p->is.begin_ns - t->covered_ns);
 	bool own_thread = p->view == VIEW_THREAD;
 
-	if (p->view == VIEW_NONE || p->is.begin_ns < t->o->from_ns || (!t->o->has_cpu && !t->o->has_waits))
+	if (p->view == VIEW_NONE)
+		return;
+	add_list(t, own_thread ? &t->allocs : &t->process_allocs, op, &p->is, g);
+	if (p->is.begin_ns < t->o->from_ns || (!t->o->has_cpu && !t->o->has_waits))
 		return;
 	g->split_ns += in_proc;
 	add_list(t, own_thread ? &t->cpu : &t->process_cpu, op, &p->is, g);
@@ -402,5 +414,7 @@ int op_add_times(struct ops *o, enum op_family family, struct op_charge *charges
 	free(t.waits.at);
 	free(t.cpu.at);
 	free(t.process_cpu.at);
+	free(t.allocs.at);
+	free(t.process_allocs.at);
 	return err;
 }
