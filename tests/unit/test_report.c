@@ -409,7 +409,7 @@ static void late_allocations(void **state)
 		    "    bytes   error share  count kept max samples\n"
 		    "     144k       -   75%    288        -       1  prog[7]: storm [prog] < main [prog]\n"
 		    "    48.0k       -   25%    144        -       1  prog[7]: main [prog] (broken)\n"
-		    "  [7]: 192k bytes ± - (95 %) in 384 allocations, by 1 windows on 4% of its own processor time\n"
+		    "  prog[7]: 192k bytes ± - (95 %) in 384 allocations, by 1 windows on 4% of its own processor time\n"
 		    "  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
 		    "allocators: memory that\n"
 		    "  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
