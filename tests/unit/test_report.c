@@ -404,19 +404,20 @@ static void allocations(void **state)
 static void late_allocations(void **state)
 {
 	(void)state;
-	assert_late(MEMORY(ALLOCS TIMES), 700, (struct report_view){.by = REPORT_ALLOC},
-		    "memory asked for, estimated\n"
-		    "    bytes   error share  count kept max samples\n"
-		    "     144k       -   75%    288        -       1  prog[7]: storm [prog] < main [prog]\n"
-		    "    48.0k       -   25%    144        -       1  prog[7]: main [prog] (broken)\n"
-		    "  prog[7]: 192k bytes ± - (95 %) in 384 allocations, by 1 windows on 4% of its own processor time\n"
-		    "  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
-		    "allocators: memory that\n"
-		    "  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
-		    "(--by fault)\n");
+	assert_late(
+		MEMORY(ALLOCS TIMES), 700, (struct report_view){.by = REPORT_ALLOC},
+		"memory asked for, estimated\n"
+		"    bytes   error share  count kept max samples\n"
+		"     144k       -   75%    288        -       1  prog[7]: storm [prog] < main [prog]\n"
+		"    48.0k       -   25%    144        -       1  prog[7]: main [prog] (broken)\n"
+		"  prog[7]: 192k bytes ± - (95 %) in 384 allocations, by 1 windows on 4% of its own processor time\n"
+		"  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
+		"allocators: memory that\n"
+		"  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
+		"(--by fault)\n");
 	/* After the last sample nobody looked, which is not nothing. */
 	assert_late(MEMORY(ALLOCS TIMES), 955, (struct report_view){.by = REPORT_ALLOC},
-		    "there is none in this trace\n");
+		    "memory asked for: none was seen, by 0 windows on 1 process\n");
 	assert_late(MEMORY(ALLOCS TIMES), 700, (struct report_view){.by = REPORT_FAULT},
 		    "this trace was taken without times of page faults (--last)\n");
 	assert_late(MEMORY(ALLOCS), 700, (struct report_view){.by = REPORT_ALLOC},
