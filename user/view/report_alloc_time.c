@@ -33,8 +33,8 @@ int report_allocations_row(struct report *r, const cJSON *row)
 			continue;
 		have = 0;
 		at_us += n[0];
-		if (at_us > 1e15 || !is_place(n[1], UINT32_MAX) || !is_place(n[2], r->memory_count) || r->memory[(size_t)n[2]].fault ||
-		    r->allocation_count == REPORT_SAMPLES_MAX)
+		if (at_us > 1e15 || !is_place(n[1], UINT32_MAX) || !is_place(n[2], r->memory_count) ||
+		    r->memory[(size_t)n[2]].fault || r->allocation_count == REPORT_SAMPLES_MAX)
 			return -EBADMSG;
 		if (!report_grow(&r->allocations, r->allocation_count, &r->allocation_room, sizeof(*r->allocations)))
 			return -ENOMEM;
