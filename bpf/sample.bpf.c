@@ -220,20 +220,20 @@ static __always_inline void wait_end(struct task_struct *task)
 	ev->what = 0;
 }
 
-/* One that user space has not decided on yet may be none. */
-static __always_inline bool is_target(struct task_struct *task)
-{
-	struct target *t = target_of(task);
-
-	return t && !t->provisional;
-}
-
+/*
+ * Who was named (-n) may fall asleep before user space has decided that it is meant: it counts from its exec on, and
+ * what is told of others is nobody's there. They leave their last wait behind when they are let go, until they end.
+ */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	if (is_target(prev))
+	__u32 tid = prev->pid;
+
+	if (target_of(prev))
 		wait_begin(ctx, prev, preempt);
-	if (is_target(next))
+	else if (cfg.follow_exec && prev->__state & TASK_DEAD)
+		bpf_map_delete_elem(&waits, &tid);
+	if (target_of(next))
 		wait_end(next);
 	return 0;
 }
@@ -244,7 +244,7 @@ int BPF_PROG(sample_wakeup, struct task_struct *task)
 	__u32 tid = task->pid;
 	struct waiting *w;
 
-	if (!is_target(task))
+	if (!target_of(task))
 		return 0;
 	w = bpf_map_lookup_elem(&waits, &tid);
 	if (w && !w->woken_ns)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 
@@ -114,6 +115,24 @@ def waiting():
     folded = stacks(perfbpf.trace_path, "--by", "wait")
     assert any(f[0] == "[sleep]" for f, _ in folded), folded
     assert "futex" in report(perfbpf.trace_path, "--by", "wait")
+
+
+@case
+def asleep_at_once():
+    """-n: programs that fall asleep before perfbpf has decided on them: their time is told, and that of no others"""
+    folder = directory()
+    name = "asleep" + os.path.basename(folder)[-8:]
+    program = os.path.join(folder, name)
+    shutil.copy(shutil.which("sleep"), program)
+    perfbpf = Perfbpf("-n", f"^{name}$", "--off-cpu")
+    for argv in ([program, "0.3"], ["sleep", "0.3"]):
+        for child in [e2e.start(argv) for _ in range(5)]:
+            assert child.wait(20) == 0
+    assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
+    profile = perfbpf.trace()["otherData"]["profile"]
+    assert {t[2] for t in profile["threads"]} == {name}, profile["threads"]
+    slept = sorted(s[2] / 1e6 for s in profile["stacks"] if s[0] == "sleep")
+    assert len(slept) == 5 and slept[0] >= 299, slept
 
 
 @case
