@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,6 +259,26 @@ static void on_mapwatch(void *ctx)
 	mapwatch_read(((struct session *)ctx)->mapwatch);
 }
 
+/* An interpreter of JavaScript runs a script: what that is going to start is probed while the interpreter starts. */
+static void look_at_script(struct session *s, const struct rec_exec *r)
+{
+	char path[PATH_MAX];
+	struct sv rest = r->args, word;
+
+	if (!sv_ends(r->filename, SV("/node")) && !sv_ends(r->filename, SV("/nodejs")) &&
+	    !sv_ends(r->filename, SV("/bun")))
+		return;
+	sv_cut(rest, '\0', &rest);
+	do
+		word = sv_cut(rest, '\0', &rest);
+	while (rest.ptr && word.len && word.ptr[0] == '-');
+	if (!word.len || word.ptr[0] != '/' || word.len >= sizeof(path))
+		return; /* one that is not absolute is looked at when its program is mapped, as any other */
+	memcpy(path, word.ptr, word.len);
+	path[word.len] = '\0';
+	discover_script(s->discover, (pid_t)r->proc.tgid, path);
+}
+
 static void tap_exec(void *ctx, const struct rec_exec *r)
 {
 	struct session *s = ctx;
@@ -279,6 +300,7 @@ static void tap_exec(void *ctx, const struct rec_exec *r)
 		probes_confirm_target(s->probes, (pid_t)r->proc.tgid);
 	if (v == TARGETS_NEW && s->meant)
 		meant_exec(s->meant, r, clock_boot_ns());
+	look_at_script(s, r);
 	/* System-wide the mappings of a new program are looked at as they come. */
 	if (!s->o->all || !s->mapwatch)
 		scan_process(s, (pid_t)r->proc.tgid);

@@ -78,6 +78,11 @@ struct reason {
 struct discover {
 	struct probes *probes;
 	struct ahead *ahead; /* NULL: nothing was looked through ahead */
+	struct {
+		dev_t dev;
+		ino_t ino;
+	} scripts[DISCOVER_SCRIPTS_MAX]; /* whose packages were looked at */
+	unsigned script_count;
 	struct reason *reasons;
 	struct file *files;
 	struct file *idle; /* probed, and mapped by nobody; longest first */
@@ -642,6 +647,29 @@ void discover_package(struct discover *d, const char *program)
 	struct walk w = {.d = d};
 
 	target_files_of_package(program, on_path, &w);
+}
+
+static bool is_our_root(pid_t pid)
+{
+	struct stat ours, its;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/root", pid);
+	return !stat("/", &ours) && !stat(path, &its) && ours.st_dev == its.st_dev && ours.st_ino == its.st_ino;
+}
+
+void discover_script(struct discover *d, pid_t pid, const char *path)
+{
+	struct file_key key = {0};
+
+	if (d->script_count >= DISCOVER_SCRIPTS_MAX || !is_our_root(pid) || !read_key(path, &key))
+		return;
+	for (unsigned i = 0; i < d->script_count; i++)
+		if (d->scripts[i].dev == key.dev && d->scripts[i].ino == key.ino)
+			return;
+	d->scripts[d->script_count].dev = key.dev;
+	d->scripts[d->script_count++].ino = key.ino;
+	discover_package(d, path);
 }
 
 struct discover_result discover_system(struct discover *d)

@@ -62,6 +62,10 @@ struct discover_result discover_command(struct discover *d, const char *program)
 /* What a script of a package is likely to start (target_files_of_package()). What is refused there may never run: it is
  * told when it is mapped. */
 void discover_package(struct discover *d, const char *program);
+/* The same of a script that a process runs, by the path that it was started with; each script once,
+ * DISCOVER_SCRIPTS_MAX of them in a run, and none of a process whose root is another one. */
+#define DISCOVER_SCRIPTS_MAX 64
+void discover_script(struct discover *d, pid_t pid, const char *path);
 /* TLS libraries of the system: what interpreters load later. */
 struct discover_result discover_system(struct discover *d);
 
