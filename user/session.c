@@ -421,6 +421,19 @@ static int add_pids(struct session *s)
 	return 0;
 }
 
+/* Agents that are installed, and may be started any time: their programs are larger than their first call is far. They
+ * wait for a quiet moment (discover_next()). */
+static void look_at_installed(struct session *s)
+{
+	static const char *const agents[] = {"codex", "claude", "copilot", "opencode"};
+
+	discover_haste(s->discover, true);
+	for (size_t i = 0; i < ARRAY_SIZE(agents); i++)
+		if (!s->o->name || target_filter_match_text(&s->filter, sv_of(agents[i]), sv_of(agents[i])))
+			discover_package(s->discover, agents[i]);
+	discover_haste(s->discover, false);
+}
+
 static int add_names(struct session *s)
 {
 	struct target_names names;
@@ -433,6 +446,7 @@ static int add_names(struct session *s)
 	count_untraced(s, &r);
 	if (!err && a.count == 0)
 		log_info("no process matches '%s' yet: waiting for one", s->o->name);
+	look_at_installed(s);
 	target_names_solve(&names);
 	meant_tell(&names, &s->first);
 	target_names_release(&names);
@@ -465,6 +479,7 @@ static int add_all(struct session *s)
 	discover_haste(s->discover, true);
 	scan_all(s, clock_boot_ns());
 	discover_haste(s->discover, false);
+	look_at_installed(s);
 	return 0;
 }
 

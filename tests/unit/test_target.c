@@ -818,6 +818,7 @@ static void files_of_packages(void **state)
 		dir);
 	assert_int_equal(system(text), 0);
 	write_native(dir, "m/node_modules/@s/agent-linux/a/b/program", OUR_MACHINE, 2 << 20, 0755);
+	write_native(dir, "m/node_modules/@s/agent-linux/a/agent", OUR_MACHINE, 2 << 20, 0755);
 	write_native(dir, "m/node_modules/@s/agent-linux/a/small", OUR_MACHINE, 4096, 0755);
 	write_native(dir, "m/node_modules/@s/agent-linux/a/foreign", OTHER_MACHINE, 2 << 20, 0755);
 	write_native(dir, "m/node_modules/@s/agent-linux/a/data", OUR_MACHINE, 2 << 20, 0644);
@@ -829,6 +830,13 @@ static void files_of_packages(void **state)
 	package(&log, dir, "m/node_modules/.bin/agent", 0);
 	assert_true(has_line(&log, "/m/node_modules/@s/agent-linux/a/b/program\n"));
 	assert_true(has_line(&log, "/m/node_modules/@s/agent/addon.node\n"));
+	/* the one that is named as the package comes first */
+	assert_memory_equal(strchr(log.text, '\n') - 8, "/a/agent\n", 9);
+	fail_nth(1);
+	snprintf(text, sizeof(text), "%s/m/node_modules/.bin/agent", dir);
+	assert_int_equal(target_files_of_package(text, log_path, &(struct tlog){0}), -ENOMEM);
+	assert_true(fail_nth_hit());
+	fail_nth(0);
 	for (unsigned i = 0; i < 4; i++)
 		assert_false(has_line(&log, (const char *[]){"small", "foreign", "data", "other"}[i]));
 	package(&log, dir, "m/node_modules/plain/run", 0);

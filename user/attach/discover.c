@@ -66,7 +66,8 @@ struct user { /* a process that maps probed files */
 struct waiting {
 	struct file_key key;
 	int fd;
-	char *shown; /* owned */
+	char *shown;  /* owned */
+	bool unasked; /* nobody maps it: what is refused there counts when somebody does */
 	struct waiting *prev, *next;
 };
 
@@ -83,6 +84,7 @@ struct discover {
 		ino_t ino;
 	} scripts[DISCOVER_SCRIPTS_MAX]; /* whose packages were looked at */
 	unsigned script_count;
+	bool unasked; /* files that no process maps are looked through */
 	struct reason *reasons;
 	struct file *files;
 	struct file *idle; /* probed, and mapped by nobody; longest first */
@@ -498,6 +500,7 @@ static bool put_off(struct discover *d, const struct file_key *key, const char *
 		free(w);
 		return false;
 	}
+	w->unasked = d->unasked;
 	DL_APPEND(d->waiting, w);
 	d->waiting_count++;
 	return true;
@@ -522,7 +525,7 @@ bool discover_next(struct discover *d, struct discover_result *r)
 		note_use(d, f->real, 0, path, w->shown); /* who mapped it meanwhile is not known */
 	}
 	r->tls_files = verdict.probed;
-	r->refused = verdict.refused;
+	r->refused = w->unasked ? 0 : verdict.refused;
 	r->alloc_files = verdict.alloc != 0;
 	waiting_free(d, w);
 	return true;
@@ -646,7 +649,9 @@ void discover_package(struct discover *d, const char *program)
 {
 	struct walk w = {.d = d};
 
+	d->unasked = true;
 	target_files_of_package(program, on_path, &w);
+	d->unasked = false;
 }
 
 static bool is_our_root(pid_t pid)

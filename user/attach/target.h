@@ -115,7 +115,8 @@ int target_files_of_command(const char *program, void (*fn)(void *ctx, const cha
 int target_find_program(const char *program, char *out, size_t size);
 /* Of a script that belongs to a package of npm, the native programs and addons of that package and of those that are
  * named after it (NAME-linux-x64): what such a script starts or loads, sooner than a file of hundreds of megabytes can
- * be looked through. At most 8, and nothing outside of node_modules. 0 or as target_find_program(). */
+ * be looked through. At most 8, those
+ * that are named as the package first, and nothing outside of node_modules. 0, -ENOMEM, or as target_find_program(). */
 int target_files_of_package(const char *program, void (*fn)(void *ctx, const char *path), void *ctx);
 /* TLS libraries that ld.so.cache knows (libssl.so.*, libgnutls.so.*), and SQLite (libsqlite3.so.*). */
 void target_system_tls(void (*fn)(void *ctx, const char *path), void *ctx);

@@ -26,9 +26,12 @@
 #endif
 
 struct package {
-	void (*fn)(void *ctx, const char *path);
-	void *ctx;
+	const char *name;
 	unsigned entries, files;
+	struct found {
+		char path[PATH_MAX];
+		bool named; /* as the package: most likely what it starts */
+	} found[FILES_MAX];
 };
 
 static bool is_script(const char *path)
@@ -78,8 +81,8 @@ static void visit(struct package *p, const char *path, unsigned depth)
 		if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
 			visit(p, inner, depth + 1);
 		} else if (is_native(dirfd(d), name, &st)) {
-			p->files++;
-			p->fn(p->ctx, inner);
+			memcpy(p->found[p->files].path, inner, strlen(inner) + 1);
+			p->found[p->files++].named = !strcmp(name, p->name);
 		}
 	}
 	if (d)
@@ -136,25 +139,41 @@ static bool find_package(char *path, char **name, char **scope)
 	return false;
 }
 
+static void collect(struct package *p, const char *modules, const char *scope)
+{
+	char path[PATH_MAX], dir[PATH_MAX];
+	const char *name = p->name;
+
+	if ((size_t)snprintf(dir, sizeof(dir), "%s%s%s", modules, scope ? "/" : "", scope ? scope : "") >= sizeof(dir))
+		return;
+	visit_named_after(p, dir, name);
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
+		return;
+	visit(p, path, 0);
+	if ((size_t)snprintf(dir, sizeof(dir), "%s/node_modules%s%s", path, scope ? "/" : "", scope ? scope : "") <
+	    sizeof(dir))
+		visit_named_after(p, dir, name);
+}
+
 int target_files_of_package(const char *program, void (*fn)(void *ctx, const char *path), void *ctx)
 {
-	struct package p = {.fn = fn, .ctx = ctx};
-	char path[PATH_MAX], whole[PATH_MAX], dir[PATH_MAX], *name, *scope;
+	char path[PATH_MAX], whole[PATH_MAX], *name, *scope;
 	int err = target_find_program(program, path, sizeof(path));
+	struct package *p;
 
 	if (err)
 		return err;
 	if (!is_script(path) || !realpath(path, whole) || !find_package(whole, &name, &scope))
 		return 0;
-	/* `whole` is …/node_modules now. */
-	if ((size_t)snprintf(dir, sizeof(dir), "%s%s%s", whole, scope ? "/" : "", scope ? scope : "") >= sizeof(dir))
-		return 0;
-	visit_named_after(&p, dir, name);
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
-		return 0;
-	visit(&p, path, 0);
-	if ((size_t)snprintf(dir, sizeof(dir), "%s/node_modules%s%s", path, scope ? "/" : "", scope ? scope : "") <
-	    sizeof(dir))
-		visit_named_after(&p, dir, name);
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->name = name;
+	collect(p, whole, scope); /* which is …/node_modules now */
+	for (int named = 1; named >= 0; named--)
+		for (unsigned i = 0; i < p->files; i++)
+			if (p->found[i].named == named)
+				fn(ctx, p->found[i].path);
+	free(p);
 	return 0;
 }
