@@ -54,6 +54,11 @@ def has_perf_events(pid):
     return "anon_inode:[perf_event]" in links
 
 
+def in_poll(pid):
+    """In poll(2): 7 on x86-64; ppoll(2) elsewhere."""
+    return e2e.read_text(f"/proc/{pid}/syscall").split(" ")[0] in ("7", "271", "73")
+
+
 def start_perf(client, data):
     """perf record of every switch of the client's threads; None: it does not work here, and why is noted."""
     if not shutil.which("perf"):
@@ -61,7 +66,8 @@ def start_perf(client, data):
         return None
     perf = e2e.start(["perf", "record", "-q", "-e", "context-switches", "-c", "1", "-o", data, "-p", str(client.pid)],
                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    e2e.until(lambda: perf.poll() is not None or has_perf_events(perf.pid), 20, "perf record is attached")
+    # It enables its events after it has opened them all, and waits for samples then.
+    e2e.until(lambda: perf.poll() is not None or (has_perf_events(perf.pid) and in_poll(perf.pid)), 20, "perf record is attached")
     if perf.poll() is not None:
         e2e.note("perf record is left out: it does not work on this kernel")
         return None

@@ -137,7 +137,7 @@ def overload():
     """more comes than perfbpf is given time to read: it copies less, says so, and recovers by itself"""
     server = Server()
     argv = [CLIENT, "--port", str(server.port), "--cacert", server.cert, "--dialect", "mixed", "--threads", "16"]
-    many = Client([*argv, "-n", "20", "--knobs", "tokens=2000&burst=100", "--body-bytes", "100000", "--wait", "--quiet"])
+    many = Client([*argv, "-n", "60", "--knobs", "tokens=2000&burst=100", "--body-bytes", "100000", "--wait", "--quiet"])
     calls = [request("anthropic", "after", "tokens=20&gap_ms=2"), request("openai.chat", "last", "tokens=7")]
     later_argv, env = e2e.client_command("http", server, calls, wait=True)
     later = Client(later_argv, env)

@@ -5,6 +5,7 @@
 
 #define MS   1000000ull
 #define SIZE 1024
+#define FULL OVERLOAD_FULL(SIZE)
 
 /* Looks every 10 ms. */
 static unsigned look(struct overload *o, uint64_t *now, uint64_t used, uint32_t last_gen, unsigned times)
@@ -24,10 +25,10 @@ static void steps_in_order(void **state)
 	uint64_t now = 1000 * MS;
 
 	(void)state;
-	assert_int_equal(look(&o, &now, SIZE / 2 - 1, 9, 100), 0);
-	assert_int_equal(look(&o, &now, SIZE / 2, 9, 2), 0); /* a burst */
+	assert_int_equal(look(&o, &now, FULL - 1, 9, 100), 0);
+	assert_int_equal(look(&o, &now, FULL, 9, 2), 0); /* a burst */
 	assert_int_equal(look(&o, &now, SIZE / 4, 9, 1), 0);
-	assert_int_equal(look(&o, &now, SIZE / 2, 9, 3), 1);
+	assert_int_equal(look(&o, &now, FULL, 9, 3), 1);
 	assert_int_equal(o.level, OVERLOAD_PAYLOAD);
 	assert_int_equal(look(&o, &now, SIZE, 9, 2), 1);
 	assert_int_equal(o.level, OVERLOAD_HEADS);
@@ -79,7 +80,7 @@ static void while_draining(void **state)
 	(void)state;
 	assert_false(overload_look(&o, SIZE, SIZE, false, 9, now));
 	assert_false(overload_look(&o, 0, SIZE, true, 9, now + 30 * MS));
-	assert_true(overload_look(&o, SIZE / 2, SIZE, false, 9, now + 300 * MS));
+	assert_true(overload_look(&o, FULL, SIZE, false, 9, now + 300 * MS));
 	assert_int_equal(o.level, OVERLOAD_PAYLOAD);
 	assert_true(overload_look(&o, SIZE, SIZE, true, 9, now + 330 * MS));
 	assert_int_equal(o.level, OVERLOAD_HEADS);

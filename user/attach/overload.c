@@ -40,7 +40,7 @@ static bool drop_more(struct overload *o, uint32_t last_gen)
 
 bool overload_look(struct overload *o, uint64_t used, uint64_t size, bool draining, uint32_t last_gen, uint64_t now_ns)
 {
-	bool full = used >= size / 2, calm = used < size / 8, changed = false;
+	bool full = used >= OVERLOAD_FULL(size), calm = used < size / 8, changed = false;
 
 	/* That it becomes empty then says nothing: how full it becomes in between does. */
 	if (draining && !full)

@@ -9,9 +9,9 @@
  *   2. heads: of a request and of its answer LIMIT_OVERLOAD_HEAD_BYTES each
  *   3. connections: nothing at all of the older half of those that there are, then of half of the rest, and so on: the
  *      newest goes last
- * A step is taken when the ring is half full again, or still, OVERLOAD_FULL_NS after it was, each time that it is about
- * to be drained; and taken back when it was nearly empty for OVERLOAD_CALM_NS. What was not copied is a hole in its
- * stream, and counted (ST_OVERLOAD). Private child of probes.c; no BPF in here.
+ * A step is taken when the ring is OVERLOAD_FULL full again, or still, OVERLOAD_FULL_NS after it was, each time that it
+ * is about to be drained; and taken back when it was nearly empty for OVERLOAD_CALM_NS. What was not copied is a hole
+ * in its stream, and counted (ST_OVERLOAD). Private child of probes.c; no BPF in here.
  */
 
 #include <stdbool.h>
@@ -19,8 +19,9 @@
 
 #include "bpf/limits.h"
 
-#define OVERLOAD_FULL_NS 20000000ull
-#define OVERLOAD_CALM_NS 1000000000ull
+#define OVERLOAD_FULL(size) ((size) / 8 * 7)
+#define OVERLOAD_FULL_NS    20000000ull
+#define OVERLOAD_CALM_NS    1000000000ull
 
 struct overload {
 	uint32_t level;		   /* OVERLOAD_* of limits.h */

@@ -773,7 +773,9 @@ static int attach_multi(struct file *f, const char *path, const struct bpf_progr
 	unsigned i;
 	int fd;
 
-	for (i = first; i < first + count; i++) {
+	/* The kernel sets them in this order, and a function's returns stand behind its entry (Go): a call that is seen
+	 * to begin is seen to end. */
+	for (i = first + count; i-- > first;) {
 		const struct tls_func *func = &f->found.funcs[i];
 
 		if (!looks_at(func, where))
