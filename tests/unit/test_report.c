@@ -763,15 +763,12 @@ static void other_knobs(void **state)
 	}
 }
 
-static void without_memory(void **state)
+static void assert_fails_well(const char *text, double from_ms)
 {
 	unsigned n = 0;
 	bool hit, regressed;
 	char why[160];
 
-	static const char text[] = TIMED("", TIMELINE);
-
-	(void)state;
 	do {
 		struct report_view v = {.top = 5}, json = {.top = 5, .json = true};
 		struct report *r;
@@ -780,6 +777,8 @@ static void without_memory(void **state)
 		buf_init(&out, 0);
 		fail_nth(++n);
 		r = report_new();
+		if (r)
+			report_since(r, from_ms);
 		if (r && !read_text(r, text, strlen(text))) {
 			report_render(r, &v, &out);
 			report_folded(r, REPORT_ALL, &out);
@@ -793,6 +792,14 @@ static void without_memory(void **state)
 	} while (hit);
 	fail_nth(0);
 	assert_true(n > 20);
+}
+
+static void without_memory(void **state)
+{
+	(void)state;
+	assert_fails_well(TIMED("", TIMELINE), 0);
+	assert_fails_well(MEMORY(ALLOCS TIMES), 0);
+	assert_fails_well(MEMORY(ALLOCS TIMES), 700);
 }
 
 int main(void)

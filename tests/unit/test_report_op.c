@@ -409,13 +409,11 @@ static void as_json(void **state)
 	report_free(r);
 }
 
-static void without_memory(void **state)
+static void assert_fails_well(struct maker m)
 {
-	struct maker m = trace_of(true, true, true);
 	unsigned n = 0;
 	bool hit;
 
-	(void)state;
 	do {
 		struct report_view v = {.top = 5};
 		struct report *r;
@@ -439,6 +437,13 @@ static void without_memory(void **state)
 	fail_nth(0);
 	assert_true(n > 100);
 	buf_release(&m.text);
+}
+
+static void without_memory(void **state)
+{
+	(void)state;
+	assert_fails_well(trace_of(true, true, true));
+	assert_fails_well(trace_of_allocations(15, 9));
 }
 
 int main(void)
