@@ -16,7 +16,7 @@ COLD_MS = 50.0
 CROWD_MS = 500.0
 # Large programs that run already are looked through one after the other, when the tracing has begun.
 BIG_FILES_SECONDS = 3
-LOAD_SECONDS = float(os.environ.get("PERFBPF_E2E_LOAD_SECONDS", "20"))
+LOAD_SECONDS = float(os.environ.get("PERFBPF_E2E_LOAD_SECONDS", "8"))
 
 
 def calls_of(name):
