@@ -802,6 +802,11 @@ static void test_paths(void **state)
 		const char *target, *path;
 	} rows[] = {
 		{"/v1/messages?beta=true", "/v1/messages?beta=true"},
+		{"/a;jsessionid=secret/b;x;y=1;/c", "/a;jsessionid=*/b;x;y=1;/c"},
+		{"/bot123456:AAFsecret/sendMessage", "/*/sendMessage"},
+		{"/bot123456%3AAAFsecret", "/*"},
+		{"/bots/bot1/both/", "/bots/bot1/both/"},
+		{"/verify/eyJhbGciOiJIUzI1NiJ9.e30.abc?x=1", "/verify/*?x=1"},
 		{"/v1/messages?key=AIza123", "/v1/messages?key=*"},
 		{"/v1/messages?api-version=2024-06-01&sig=x", "/v1/messages?api-version=2024-06-01&sig=*"},
 		{"/v1/messages?n=2", "/v1/messages?n=2"},

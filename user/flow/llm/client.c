@@ -219,6 +219,47 @@ static int push_parameter(struct buf *out, struct sv parameter)
 	return show_key && shows_value(key, value) ? buf_push(out, value.ptr, value.len) : buf_putc(out, '*');
 }
 
+/* What stands in a path itself and is a credential: a bot's token, a JSON web token, a session's id behind ";". */
+static bool is_secret_segment(struct sv s)
+{
+	size_t i = 3;
+
+	if (sv_starts(s, SV("eyJ")))
+		return memchr(s.ptr, '.', s.len) != NULL;
+	if (!sv_starts(s, SV("bot")))
+		return false;
+	while (i < s.len && s.ptr[i] >= '0' && s.ptr[i] <= '9')
+		i++;
+	return i > 3 && i < s.len && (s.ptr[i] == ':' || s.ptr[i] == '%');
+}
+
+static int push_segment(struct buf *out, struct sv segment)
+{
+	struct sv parameters, name = sv_cut(segment, ';', &parameters);
+	int err = is_secret_segment(name) ? buf_putc(out, '*') : buf_push(out, name.ptr, name.len);
+
+	while (!err && parameters.ptr) {
+		struct sv parameter = sv_cut(parameters, ';', &parameters);
+
+		err = buf_putc(out, ';');
+		if (!err && parameter.len)
+			err = push_parameter(out, parameter);
+	}
+	return err;
+}
+
+static int push_path(struct buf *out, struct sv path)
+{
+	int err = push_segment(out, sv_cut(path, '/', &path));
+
+	while (!err && path.ptr) {
+		err = buf_putc(out, '/');
+		if (!err)
+			err = push_segment(out, sv_cut(path, '/', &path));
+	}
+	return err;
+}
+
 char *client_path(struct sv target)
 {
 	struct sv query, path = sv_cut(client_origin_form(target), '?', &query), parameter;
@@ -227,7 +268,7 @@ char *client_path(struct sv target)
 	int err;
 
 	buf_init(&out, PATH_MAX_BYTES + 16);
-	err = buf_push(&out, path.ptr, text_cut(path, PATH_MAX_BYTES));
+	err = push_path(&out, (struct sv){path.ptr, text_cut(path, PATH_MAX_BYTES)});
 	for (char sep = '?'; !err && query.ptr; sep = '&') {
 		parameter = sv_cut(query, '&', &query);
 		err = buf_putc(&out, sep);
