@@ -23,6 +23,8 @@ import time
 import bench
 
 STREAMS = {1: (1, 4000), 10: (10, 400), 100: (100, 40), 1000: (1000, 8)}  # connections: milliseconds between events, events
+CALL_SIZES = (512, 2048, 8192, 16384)
+CALLS = 4000
 PROCESSES = (1, 10, 50, 200)
 WRITE_EVENTS = 100000
 
@@ -145,6 +147,47 @@ def tools(peer, perfbpf, path, folder, rounds):
     return {"rounds": rounds, "rows": rows, "missing": missing}
 
 
+# --- more bytes -------------------------------------------------------------------------------------------------------------
+
+
+def calls(perfbpf, tlsbench, port, folder, rounds):
+    """Calls of a model, each with its answer of 512 bytes, back to back on one connection: every one is decoded and told.
+    The client's own CPU time: how long a processor takes to wake up for an answer is not in it."""
+    rows = {}
+    chooser = random.Random(17)
+    for size in CALL_SIZES:
+        base, traced, own, told, lost = [], [], [], [], []
+        for _ in range(rounds):
+            peer = bench.Peer(tlsbench, port, False)
+            peer.run("call", size, CALLS)
+            order = [(base, False), (traced, True)]
+            chooser.shuffle(order)
+            for values, on in order:
+                tracer = bench.Tracer(perfbpf, ["-p", str(peer.pid)], folder) if on else None
+                peer.run("call", size, CALLS // 10)
+                before = tracer.cpu_s() if tracer else 0
+                cpu_ns = peer.cpu_ns()
+                _, n = peer.run("call", size, CALLS)
+                values.append((peer.cpu_ns() - cpu_ns) / 1e3 / n)
+                if tracer:
+                    own.append((tracer.cpu_s() - before) * 1e6 / CALLS)
+                    metadata = tracer.stop()
+                    told.append(metadata["call_count"])
+                    lost.append({k: v for k, v in metadata["lost"].items() if v})
+            peer.child.kill()
+        middle, low, high = bench.interval([a - b for a, b in zip(traced, base)])
+        rows[size] = {
+            **bench.ratio(traced, base),
+            "cpu_us_untraced": round(statistics.median(base), 2),
+            "added_us_per_tls_call": round(middle, 3),
+            "added_us_95": [round(low, 3), round(high, 3)],
+            "perfbpf_cpu_us_a_model_call": round(statistics.median(own), 1),
+            "calls_told": told,
+            "lost": lost,
+        }
+    return rows
+
+
 # --- more of it -------------------------------------------------------------------------------------------------------------
 
 
@@ -241,6 +284,12 @@ def table(report):
         print(f"  {tool:36} " + "".join(f"{cell:>32}" for cell in cells))
     for tool, why in report["tools"]["missing"].items():
         print(f"  {tool}: {why}")
+    for size, r in report["calls"].items():
+        (low, high), (a_low, a_high) = r["ratio_95"], r["added_us_95"]
+        print(
+            f"{size:5} bytes a model's call: {r['cpu_us_untraced']:.1f} us of CPU a TLS call untraced, {r['ratio']:.3f} ({low:.3f}..{high:.3f}),"
+            f" added {r['added_us_per_tls_call']:.2f} us ({a_low:.2f}..{a_high:.2f}); perfbpf's own {r['perfbpf_cpu_us_a_model_call']:.0f} us a model call"
+        )
     for n, r in report["streams"].items():
         low, high = r["cpu_us_an_event_range"]
         print(f"{n:5} streams: {r['cpu_us_an_event']:.1f} us an event ({low:.1f}..{high:.1f}), {r['rss_anon_kib'] / 1024:.1f} MiB anonymous")
@@ -264,13 +313,15 @@ def main():
     peer = None
     try:
         with tempfile.TemporaryDirectory(prefix="perfbpf-scale.") as folder:
-            peer = bench.Peer(tlsbench, server.stdout.readline().split()[1], False)
+            port = server.stdout.readline().split()[1]
+            peer = bench.Peer(tlsbench, port, False)
             path, _, _ = bench.sites(perfbpf, peer.pid)
             report = {
                 "kernel": os.uname().release,
                 "cpus": os.cpu_count(),
                 "load": os.getloadavg()[0],
                 "tools": tools(peer, perfbpf, path, folder, args.rounds),
+                "calls": calls(perfbpf, tlsbench, port, folder, args.rounds),
                 "streams": streams(args.build, folder, args.rounds),
                 "processes": processes(peer, perfbpf, folder, args.rounds),
                 "writing": writing(args.build, folder, args.rounds),

@@ -2,8 +2,8 @@
 /*
  * tlsbench: what a tracer costs a program that does nothing but TLS.
  *   tlsbench server            serves on loopback, prints "listening PORT"
- *   tlsbench client PORT       one connection; prints "pid N"; each line "ping|bulk|get COUNT SIZE [ex]" on stdin is
- * one timed run: "MODE NANOSECONDS CALLS" (wall time, and the TLS calls that the client made) tlsbench bare PID PATH
+ *   tlsbench client PORT       one connection; prints "pid N"; each line "ping|bulk|get|call COUNT SIZE [ex]" on stdin
+ * is one timed run: "MODE NANOSECONDS CALLS" (wall time, and the TLS calls that the client made) tlsbench bare PID PATH
  * OFFSET... empty programs at entry and return of these places of a file, as a floor to compare with; prints "attached
  * session|perf", detaches at the end of stdin. PID 0: every process TLSBENCH_CPU=N pins server and client.
  */
@@ -32,6 +32,8 @@
 #define SIZE_MAX_BYTES	  65536u
 #define OFFSETS_MAX	  32
 #define REQUEST_MAX_BYTES 256
+#define CALL_MIN_BYTES	  256
+#define ANSWER_BYTES	  512 /* of a model's call: head and body */
 
 struct order {
 	uint32_t bulk, size, count, zero;
@@ -133,17 +135,51 @@ static int serve_get(SSL *s, char *buf)
 	return write_all(s, buf, (size_t)n, 0, &calls) ? -1 : serve_order(s, &o, buf);
 }
 
+/* A model's call and its answer, each of one size in one record: what a chat API says, as short as it may be. */
+static void make_call(char *out, size_t size)
+{
+	static const char format[] = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+				     "Content-Type: application/json\r\nContent-Length: %5zu\r\n\r\n";
+	static const char begin[] = "{\"model\":\"bench\",\"messages\":[{\"role\":\"user\",\"content\":\"";
+	static const char end[] = "\"}]}";
+	size_t head = (size_t)snprintf(NULL, 0, format, size);
+
+	memset(out, 'x', size);
+	memcpy(out + head, begin, sizeof(begin) - 1);
+	memcpy(out + size - (sizeof(end) - 1), end, sizeof(end) - 1);
+	head = (size_t)snprintf(out, size, format, size - head);
+	out[head] = '{'; /* where the text's end was */
+}
+
+static int answer_call(SSL *s, char *buf)
+{
+	static const char body[] =
+		"{\"id\":\"c\",\"object\":\"chat.completion\",\"model\":\"bench\",\"choices\":[{\"index\":0,"
+		"\"message\":{\"role\":\"assistant\",\"content\":\"yes\"},\"finish_reason\":\"stop\"}],"
+		"\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2,\"total_tokens\":11}}";
+	unsigned long calls = 0;
+	int head = snprintf(buf, ANSWER_BYTES,
+			    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+			    ANSWER_BYTES - 72);
+
+	memset(buf + head, ' ', ANSWER_BYTES - (size_t)head);
+	memcpy(buf + head, body, sizeof(body) - 1);
+	return write_all(s, buf, ANSWER_BYTES, 0, &calls);
+}
+
 /* The client sends each in one record. */
 static int serve_next(SSL *s, char *buf)
 {
 	struct order o;
-	int n = SSL_read(s, buf, REQUEST_MAX_BYTES - 1);
+	int n = SSL_read(s, buf, SIZE_MAX_BYTES - 1);
 
 	if (n < (int)sizeof(o))
 		return -1;
 	buf[n] = '\0';
 	if (memcmp(buf, "GET ", 4) == 0)
 		return serve_get(s, buf);
+	if (memcmp(buf, "POST", 4) == 0)
+		return answer_call(s, buf);
 	memcpy(&o, buf, sizeof(o));
 	return o.size > SIZE_MAX_BYTES ? -1 : serve_order(s, &o, buf);
 }
@@ -233,6 +269,20 @@ static void run_order(SSL *s, const struct order *o, int get, int ex, char *buf)
 	fflush(stdout);
 }
 
+static void run_calls(SSL *s, uint32_t count, uint32_t size, int ex, char *buf)
+{
+	char answer[ANSWER_BYTES];
+	unsigned long calls = 0;
+	uint64_t start = now_ns();
+
+	make_call(buf, size);
+	while (count--)
+		if (write_all(s, buf, size, ex, &calls) || read_all(s, answer, sizeof(answer), ex, &calls))
+			die("call");
+	printf("call %llu %lu\n", (unsigned long long)(now_ns() - start), calls);
+	fflush(stdout);
+}
+
 static SSL *connect_tls(unsigned port)
 {
 	struct sockaddr_in at = {
@@ -267,7 +317,10 @@ static int run_client(unsigned port)
 		if (n < 3 || !o.size || o.size > SIZE_MAX_BYTES)
 			return 2;
 		o.bulk = strcmp(mode, "ping") != 0;
-		run_order(s, &o, !strcmp(mode, "get"), n == 4, buf);
+		if (!strcmp(mode, "call") && o.size >= CALL_MIN_BYTES && o.size <= SIZE_MAX_BYTES / 4)
+			run_calls(s, o.count, o.size, n == 4, buf);
+		else
+			run_order(s, &o, !strcmp(mode, "get"), n == 4, buf);
 	}
 	SSL_free(s);
 	free(buf);
