@@ -97,8 +97,11 @@ static inline void put_request(struct tlog *l, const struct call *c)
 
 static inline void put_flags(struct tlog *l, const struct call *c)
 {
-	tlog_printf(l, "%s%s%s%s%s", c->hidden_reasoning ? " hidden" : "", c->unfinished ? " unfinished" : "",
-		    c->lossy ? " lossy" : "", c->mid_attach ? " mid_attach" : "",
+	tlog_printf(l, "%s%s%s%s%s",
+		    c->hidden_reasoning			 ? " hidden"
+		    : c->whole && c->end != END_COMPLETE ? " whole"
+							 : "",
+		    c->unfinished ? " unfinished" : "", c->lossy ? " lossy" : "", c->mid_attach ? " mid_attach" : "",
 		    c->request_truncated ? " truncated" : "");
 	if (c->lossy)
 		tlog_printf(l, " lost=%lld", (long long)c->lost_bytes);

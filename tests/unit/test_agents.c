@@ -649,6 +649,31 @@ static void test_broken_off(void **state)
 			" first_token=600 generation=3030 agent_gap=790 user=5790");
 }
 
+/* A stream that is reset after its last event: the answer is whole, and nothing was broken off. */
+static void test_reset_when_whole(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	c.end = END_CLIENT_ABORT;
+	c.whole = true;
+	add_tool(&c, "t1", "Read");
+	push_call(&w, &c);
+	begin_call(&c, 2, 3000);
+	add_result(&c, "t1", NULL, 1);
+	c.end = END_CLIENT_ABORT;
+	c.whole = true;
+	assert_int_equal(push_call(&w, &c).turn, 1);
+	agents_finish(w.t, 5000 * MS);
+	close_world(&w,
+		    "agent 0 parent -1 - by call 0\n"
+		    "tool Read of 1 for 2: upper bound 2210-3000 - x0 code 0 1 bytes\n"
+		    "turn 1 of 0 1000-4210 complete steps 2 tools 1: first_token=400 generation=2020 agent_gap=790\n");
+}
+
 /* Asked again with another body, of which nothing says that it is a retry. */
 static void test_asked_again(void **state)
 {
@@ -903,6 +928,7 @@ int main(void)
 		cmocka_unit_test(test_retry_and_helpers),
 		cmocka_unit_test(test_twins),
 		cmocka_unit_test(test_broken_off),
+		cmocka_unit_test(test_reset_when_whole),
 		cmocka_unit_test(test_asked_again),
 		cmocka_unit_test(test_two_sessions),
 		cmocka_unit_test(test_run),

@@ -752,6 +752,29 @@ static void test_identity(void **state)
 	rig_close(&r);
 }
 
+/* Who resets the stream after the answer's last event has all of it; before that event it does not. */
+static void test_reset_when_whole(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 10);
+	resp_head(&r, 1, 200, STREAM, 20);
+	resp(&r, 1, "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n", 30);
+	resp(&r, 1, "data: {\"type\":\"message_stop\"}\n\n", 40);
+	abort_at(&r, 1, HTTP_ABORT_CLIENT, 50);
+	expect(&r, " end=client_abort whole\n");
+	tlog_free(&r.log);
+	req(&r, 2, "/v1/messages", HOST, ASK, 110);
+	resp_head(&r, 2, 200, STREAM, 120);
+	resp(&r, 2, "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n", 130);
+	abort_at(&r, 2, HTTP_ABORT_CLIENT, 150);
+	expect(&r, " end=client_abort\n"); /* and no attempt of the first one's again */
+	assert_null(strstr(r.log.text, " whole"));
+	rig_close(&r);
+}
+
 /* Small calls without tools are auxiliary beside a session with tools of the same process, and only there; but of
  * clients whose agents always have tools. */
 static void test_aux(void **state)
@@ -1501,6 +1524,7 @@ int main(void)
 		cmocka_unit_test(test_mid_attach),
 		cmocka_unit_test(test_identity),
 		cmocka_unit_test(test_aux),
+		cmocka_unit_test(test_reset_when_whole),
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_requests),
 		cmocka_unit_test(test_retries),

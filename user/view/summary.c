@@ -93,7 +93,7 @@ static bool failed(const struct call *c)
 /* Failed, cut and helper calls would make the percentiles of the real ones look better or worse than they are. */
 static bool counts_for_percentiles(const struct call *c)
 {
-	return !failed(c) && c->end == END_COMPLETE && !c->unfinished && !c->lossy &&
+	return !failed(c) && (c->end == END_COMPLETE || c->whole) && !c->unfinished && !c->lossy &&
 	       (c->class == CALL_MAIN || c->class == CALL_SUBAGENT);
 }
 
@@ -120,7 +120,7 @@ void summary_push(struct summary *s, const struct call *c)
 {
 	s->calls[(unsigned)c->class < CLASSES ? c->class : CALL_MAIN]++;
 	s->failed += failed(c);
-	s->incomplete += c->end != END_COMPLETE || c->unfinished;
+	s->incomplete += (c->end != END_COMPLETE && !c->whole) || c->unfinished;
 	s->evicted += c->end == END_EVICTED;
 	s->lossy += c->lossy;
 	s->mid_attach += c->mid_attach;
@@ -130,7 +130,8 @@ void summary_push(struct summary *s, const struct call *c)
 		return;
 	add(s, &s->ttft_ms, call_ms(c, c->first_token_ns));
 	add(s, &s->decode_tok_s, call_decode_tok_s(c));
-	add(s, &s->total_ms, call_ms(c, c->end_ns));
+	if (c->end == END_COMPLETE) /* else it says when the program closed */
+		add(s, &s->total_ms, call_ms(c, c->end_ns));
 }
 
 void summary_push_mcp(struct summary *s, const struct mcp_call *c)

@@ -388,9 +388,10 @@ static void begin_turn(struct agents *t, struct lane *l, const struct call *c, u
 	t->run.turns++;
 }
 
+/* Who resets a stream after its last event (Codex may, over HTTP/2) has its answer. */
 static bool failed(const struct call *c)
 {
-	return c->error || c->status >= 400 || c->end != END_COMPLETE;
+	return c->error || c->status >= 400 || (c->end != END_COMPLETE && !c->whole);
 }
 
 /* Words of the APIs for an answer that is to be continued by the next request (llm-wire.md section on stop reasons). */
@@ -844,7 +845,7 @@ static void push_step(struct agents *t, struct lane *l, const struct call *c, ui
 			l->turn->turn.at.end_ns = end_ns;
 	}
 	l->last_failed = failed(c);
-	l->last_broken_off = c->end == END_CLIENT_ABORT && c->interactive != 0 && l->of->agent.parent < 0;
+	l->last_broken_off = c->end == END_CLIENT_ABORT && !c->whole && c->interactive != 0 && l->of->agent.parent < 0;
 	l->last_messages = c->request.messages;
 	l->last_end_ns = end_ns;
 	l->last_call_id = c->id;

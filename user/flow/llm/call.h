@@ -144,6 +144,7 @@ struct call {
 	bool hidden_reasoning; /* reasoning was counted and not streamed: decode rate is not known */
 	char *stop_reason, *error;
 	enum end_reason end;
+	bool whole;			/* the answer's terminal event came: only its framing can lack an end */
 	bool unfinished;		/* still open when tracing ended, or in a snapshot */
 	int32_t exit_code, exit_signal; /* with END_PROCESS_EXIT */
 

@@ -249,8 +249,10 @@ void pending_report(const struct pending *p, enum end_reason end, uint64_t end_n
 	report_unseen(conn, out);
 	report_request(p, out);
 	report_turn(p, out);
-	if (p->answer)
+	if (p->answer) {
 		answer_report(p->answer, out);
+		out->whole = answer_ended(p->answer);
+	}
 	report_times(out);
 	out->class = classify(p->entry->key.flow->table, p, out);
 	report_setup(p, conn, out);

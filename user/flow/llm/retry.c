@@ -86,7 +86,7 @@ void retry_link(struct retries *r, struct call *c, uint64_t identity, bool take)
 /* What SDKs repeat: 408, 409, 429 and server errors, a broken transport, an error in the stream. */
 static bool failed(const struct call *c)
 {
-	switch (c->end) {
+	switch (c->whole ? END_COMPLETE : c->end) {
 	case END_COMPLETE:
 		return c->status == 408 || c->status == 409 || c->status == 429 || c->status >= 500 ||
 		       (c->status < 400 && c->error);
