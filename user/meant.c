@@ -11,6 +11,7 @@
 struct meant {
 	struct target_names late; /* as they were at their exec: who lives shortly is gone when it is told */
 	uint64_t since_ns;	  /* exec of the first of them */
+	uint64_t window_ns, told; /* since when, and how many lines there were from then on */
 	uint64_t more;		  /* that there was no room for */
 };
 
@@ -32,8 +33,8 @@ static void name_wrappers(const struct target_names *n, pid_t real, char *out, s
 	}
 }
 
-/* How many are meant. */
-static uint64_t tell(const struct target_names *n)
+/* How many are meant; `most` of them are told. */
+static uint64_t tell(const struct target_names *n, uint64_t most)
 {
 	char wrappers[512], safe[64];
 	uint64_t told = 0;
@@ -41,7 +42,7 @@ static uint64_t tell(const struct target_names *n)
 	for (size_t i = 0; i < n->count; i++) {
 		const struct target_named *t = &n->list[i];
 
-		if (!t->meant || told++ >= MEANT_TOLD_MAX)
+		if (!t->meant || told++ >= most)
 			continue;
 		name_wrappers(n, t->pid, wrappers, sizeof(wrappers));
 		log_info("-n: %s[%d], by %s%s", log_safe(safe, sizeof(safe), sv_of(t->name)), (int)t->pid,
@@ -56,22 +57,19 @@ static void tell_more(uint64_t more)
 		log_info("-n: and %" PRIu64 " more", more);
 }
 
-static uint64_t untold(uint64_t count)
-{
-	return count > MEANT_TOLD_MAX ? count - MEANT_TOLD_MAX : 0;
-}
-
 void meant_tell(const struct target_names *names, struct proc_stat *first)
 {
 	struct proc_stat p;
 	bool found = false;
+	uint64_t count;
 
 	for (size_t i = 0; i < names->count && !found; i++) {
 		found = names->list[i].meant && !target_read(names->list[i].pid, &p);
 		if (found)
 			*first = p;
 	}
-	tell_more(untold(tell(names)));
+	count = tell(names, MEANT_TOLD_MAX);
+	tell_more(count > MEANT_TOLD_MAX ? count - MEANT_TOLD_MAX : 0);
 }
 
 /* --- those that start later -------------------------------------------------------------------------------------- */
@@ -138,17 +136,35 @@ static void look_again(const struct meant *m, struct target_names *now)
 	}
 }
 
-void meant_tick(struct meant *m, uint64_t now_ns)
+static void tell_late(struct meant *m)
 {
+	uint64_t most = MEANT_TOLD_MAX - m->told, count;
 	struct target_names now;
 
-	if (!m->late.count || now_ns - m->since_ns < MEANT_SETTLE_NS)
-		return;
 	target_names_init(&now, m->late.filter);
 	look_again(m, &now);
 	target_names_solve(&now);
-	tell_more(m->more + untold(tell(&now)));
+	count = tell(&now, most);
+	m->told += count < most ? count : most;
+	m->more += count < most ? 0 : count - most;
 	target_names_release(&now);
 	target_names_release(&m->late);
-	m->more = 0;
+}
+
+void meant_tick(struct meant *m, uint64_t now_ns)
+{
+	if (now_ns - m->window_ns >= MEANT_WINDOW_NS) {
+		tell_more(m->more);
+		m->more = m->told = 0;
+		m->window_ns = now_ns;
+	}
+	if (m->late.count && now_ns - m->since_ns >= MEANT_SETTLE_NS)
+		tell_late(m);
+}
+
+void meant_finish(struct meant *m)
+{
+	if (m->late.count)
+		tell_late(m);
+	tell_more(m->more);
 }

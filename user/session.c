@@ -1067,7 +1067,7 @@ static int finish(struct session *s)
 	if (s->named)
 		s->untraced += named_finish(s->named, now_ns);
 	if (s->meant)
-		meant_tick(s->meant, UINT64_MAX);
+		meant_finish(s->meant);
 	if (s->symbols)
 		symbols_finish(s->symbols, now_ns);
 	privilege_write();
