@@ -108,6 +108,7 @@ def counted():
     folded = report(perfbpf.trace_path, "--by", "alloc", "--folded").splitlines()
     assert folded and all(re.fullmatch(r"[^;]+(;[^;]+)* [0-9]+", line) for line in folded), folded
     assert folded[0].startswith("allocload;") and ";run [allocload];storm [allocload] " in folded[0], folded[0]
+    assert perfbpf.trace()["metadata"]["axes"][-1].startswith("alloc="), perfbpf.trace()["metadata"]["axes"]
     # A capture holds all of it.
     again = os.path.join(perfbpf.dir, "again.json")
     done = subprocess.run([PERFBPF, "replay", capture, "-q", "--alloc", "-o", again], timeout=60,

@@ -129,6 +129,7 @@ def asleep_at_once():
         for child in [e2e.start(argv) for _ in range(5)]:
             assert child.wait(20) == 0
     assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
+    assert perfbpf.trace()["metadata"]["axes"] == ["off-cpu"]
     profile = perfbpf.trace()["otherData"]["profile"]
     assert {t[2] for t in profile["threads"]} == {name}, profile["threads"]
     slept = sorted(s[2] / 1e6 for s in profile["stacks"] if s[0] == "sleep")
