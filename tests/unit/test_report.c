@@ -710,6 +710,27 @@ static void memory_compared(void **state)
 	report_free(b);
 }
 
+#define FUNCTIONS(a, b)                                                                                                \
+	BEGIN OTHERS "],\"metadata\":{\"duration_ms\":1000,\"axes\":[],\"functions\":[{\"function\":\"" a              \
+		     "\"},{\"function\":\"" b "\"}]}}\n"
+
+static void functions_in_any_order(void **state)
+{
+	struct report *a = report_of(FUNCTIONS("libc.so.6:free", "x:y")),
+		      *b = report_of(FUNCTIONS("x:y", "libc.so.6:free"));
+	struct report_view v = {.top = 25};
+	struct buf out;
+	bool regressed;
+	char why[160];
+
+	(void)state;
+	buf_init(&out, 0);
+	assert_int_equal(report_diff(a, b, &v, 1, &out, &regressed, why), 0);
+	buf_release(&out);
+	report_free(a);
+	report_free(b);
+}
+
 static void not_compared(void **state)
 {
 	struct report *a = report_of(WHOLE), *b = report_of(WHOLE);
@@ -826,6 +847,7 @@ int main(void)
 		cmocka_unit_test(side_by_side),
 		cmocka_unit_test(spread_in_time),
 		cmocka_unit_test(memory_compared),
+		cmocka_unit_test(functions_in_any_order),
 		cmocka_unit_test(not_compared),
 		cmocka_unit_test(other_knobs),
 		cmocka_unit_test(without_memory),

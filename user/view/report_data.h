@@ -160,7 +160,7 @@ struct report {
 	double window_ns;	 /* of sampling, 0: not known */
 	double lost;		 /* of everything */
 	char *verdict;		 /* owned; NULL: none */
-	char axes[512];		 /* "db http": what it was taken with */
+	char axes[4096];	 /* "db http": what it was taken with */
 	bool axes_told;		 /* older traces do not say */
 	struct report_ops *ops;	 /* report_op.h; owned */
 	uint64_t random;

@@ -361,15 +361,30 @@ static void add_axis(struct report *r, const char *name)
 	snprintf(r->axes + len, sizeof(r->axes) - len, "%s%s", len ? " " : "", name);
 }
 
+static int compare_texts(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+#define FUNCTIONS_MAX 32 /* of -f; a file that says more is none of ours */
+
 static void take_axes(struct report *r, const cJSON *doc)
 {
 	const cJSON *axes = json_get(doc, "axes"), *item;
+	const char *names[FUNCTIONS_MAX];
+	size_t count = 0;
 
 	r->axes_told = cJSON_IsArray(axes);
 	cJSON_ArrayForEach (item, axes)
 		add_axis(r, cJSON_IsString(item) ? item->valuestring : "");
+	/* In whatever order they were given. */
 	cJSON_ArrayForEach (item, json_get(doc, "functions"))
-		add_axis(r, text(json_get(item, "function")).len ? json_get(item, "function")->valuestring : "-f");
+		if (count < ARRAY_SIZE(names))
+			names[count++] =
+				text(json_get(item, "function")).len ? json_get(item, "function")->valuestring : "-f";
+	qsort(names, count, sizeof(names[0]), compare_texts);
+	for (size_t i = 0; i < count; i++)
+		add_axis(r, names[i]);
 }
 
 static int take_metadata(struct report *r, struct sv line)
