@@ -7,15 +7,14 @@ random order in each round; the ratios are of runs of the same round: time a req
 second), and processor time that the service takes for it, which others on the machine do not move. A ratio is the median
 of the rounds with a 95 % bootstrap interval."""
 import argparse
-import json
 import os
 import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
+import bench
 from bench import Tracer, ratio
 
 # Connections, requests, routes.
@@ -145,15 +144,7 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--out", default="axes.json")
-    args = parser.parse_args()
-    if os.geteuid():
-        sys.exit("bench: tracing needs root; run 'sudo make bench'")
-    with tempfile.TemporaryDirectory(prefix="perfbpf-bench.") as folder:
-        report = measure(args, folder)
-    with open(args.out, "w", encoding="utf-8") as f:
-        json.dump(report, f, indent=1)
-        f.write("\n")
-    table(report)
+    bench.run(parser.parse_args(), measure, table)
 
 
 if __name__ == "__main__":

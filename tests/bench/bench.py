@@ -283,22 +283,23 @@ def stream(build, folder, cert, port, connections, gap_ms, events):
     }
 
 
-def streams(build, folder, rounds):
+def streams(build, folder, rounds, shapes):
+    """shapes: as STREAMS. The lowest and the highest of the rounds beside each median."""
     cert = os.path.join(folder, "cert.pem")
     server = subprocess.Popen(
         [os.path.join(build, "tests", "modelserver"), "--cert-out", cert], stdout=subprocess.PIPE, text=True
     )
-    found = {name: [] for name in STREAMS}
+    found = {name: [] for name in shapes}
     try:
         port = server.stdout.readline().split()[1]
         for _ in range(rounds):
-            for name, shape in STREAMS.items():
+            for name, shape in shapes.items():
                 found[name].append(stream(build, folder, cert, port, *shape))
     finally:
         server.kill()
     rows = {}
     for name, runs in found.items():
-        rows[name] = {"connections": STREAMS[name][0], "calls": [r["calls"] for r in runs], "lost": [r["lost"] for r in runs]}
+        rows[name] = {"connections": shapes[name][0], "calls": [r["calls"] for r in runs], "lost": [r["lost"] for r in runs]}
         for key in ("events_per_s", "cpu_share", "cpu_us_an_event", "rss_anon_kib"):
             values = [r[key] for r in runs]
             rows[name][key] = round(statistics.median(values), 4)
@@ -465,7 +466,7 @@ def measure(args, folder):
                 },
                 args.rounds,
             ),
-            "streams": streams(args.build, folder, args.stream_rounds),
+            "streams": streams(args.build, folder, args.stream_rounds, STREAMS),
             "footprint": footprint(perfbpf, peer.pid, folder),
             "starts": starts(perfbpf, folder),
         }
@@ -473,6 +474,20 @@ def measure(args, folder):
         for client in peers:
             client.child.kill()
         server.kill()
+
+
+def run(args, measure_all, show):
+    """Measures, keeps what was found in args.out, and shows it."""
+    if os.geteuid():
+        sys.exit("bench: tracing needs root; run 'sudo make bench'")
+    if os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1):
+        print(f"bench: the machine is busy (load {os.getloadavg()[0]:.1f}): the figures will be too", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="perfbpf-bench.") as folder:
+        report = measure_all(args, folder)
+    with open(args.out, "w", encoding="utf-8") as f:
+        json.dump(report, f, indent=1)
+        f.write("\n")
+    show(report)
 
 
 def main():
@@ -483,17 +498,7 @@ def main():
     parser.add_argument("--download-gib", type=float, default=2)
     parser.add_argument("--stream-rounds", type=int, default=3)
     parser.add_argument("--out", default="bench.json")
-    args = parser.parse_args()
-    if os.geteuid():
-        sys.exit("bench: tracing needs root; run 'sudo make bench'")
-    if os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1):
-        print(f"bench: the machine is busy (load {os.getloadavg()[0]:.1f}): the figures will be too", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="perfbpf-bench.") as folder:
-        report = measure(args, folder)
-    with open(args.out, "w", encoding="utf-8") as f:
-        json.dump(report, f, indent=1)
-        f.write("\n")
-    table(report)
+    run(parser.parse_args(), measure, table)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,12 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 
 import bench
 
-STREAMS = {1: (1, 4000), 10: (10, 400), 100: (100, 40), 1000: (1000, 8)}  # connections: milliseconds between events, events
+# As bench.STREAMS: one rate of events, on more and more connections.
+STREAMS = {"1 stream": (1, 1, 4000), "10 streams": (10, 10, 400), "100 streams": (100, 100, 40), "1,000 streams": (1000, 1000, 8)}
 CALL_SIZES = (512, 2048, 8192, 16384)
 CALLS = 4000
 PROCESSES = (1, 10, 50, 200)
@@ -62,6 +61,18 @@ class Other:
         except subprocess.TimeoutExpired:
             self.child.kill()
             self.child.wait()
+
+
+def patiently(maker):
+    """bcc 0.26 asks for probes with a reference counter that is none; the kernel refuses them (EINVAL) while anybody else has
+    one at the same place."""
+    for attempt in range(8):
+        try:
+            return maker()
+        except NotReady:
+            if attempt == 7:
+                raise
+    return None
 
 
 def kernel_headers(folder):
@@ -112,8 +123,8 @@ def tools(peer, perfbpf, path, folder, rounds):
     for name, (maker, why) in {"sslsniff-bpfcc": sslsniff(folder, peer.pid), "bpftrace count": bpftrace(folder, path)}.items():
         try:
             if maker:
-                maker().stop()
-                make[name] = maker
+                patiently(maker).stop()
+                make[name] = lambda maker=maker: patiently(maker)
         except NotReady as error:
             why = str(error)
         if name not in make:
@@ -195,31 +206,6 @@ def calls(perfbpf, tlsbench, folder, rounds):
 # --- more of it -------------------------------------------------------------------------------------------------------------
 
 
-def streams(build, folder, rounds):
-    cert = os.path.join(folder, "cert.pem")
-    server = subprocess.Popen(
-        [os.path.join(build, "tests", "modelserver"), "--cert-out", cert], stdout=subprocess.PIPE, text=True
-    )
-    found = {n: [] for n in STREAMS}
-    try:
-        port = server.stdout.readline().split()[1]
-        for _ in range(rounds):
-            for n, (gap_ms, events) in STREAMS.items():
-                found[n].append(bench.stream(build, folder, cert, port, n, gap_ms, events))
-    finally:
-        server.kill()
-    return {
-        n: {
-            "events_per_s": round(statistics.median(r["events_per_s"] for r in runs), 1),
-            "cpu_us_an_event": round(statistics.median(r["cpu_us_an_event"] for r in runs), 2),
-            "cpu_us_an_event_range": [round(f(r["cpu_us_an_event"] for r in runs), 2) for f in (min, max)],
-            "rss_anon_kib": max(r["rss_anon_kib"] for r in runs),
-            "lost": [r["lost"] for r in runs if r["lost"]],
-        }
-        for n, runs in found.items()
-    }
-
-
 def processes(peer, perfbpf, folder, rounds):
     """While perfbpf traces the peer and others that sleep: CPU time a ping-pong, against the same round without perfbpf."""
     _, size, count = bench.SHAPES["ping 512 B"]
@@ -296,7 +282,7 @@ def table(report):
         )
     for n, r in report["streams"].items():
         low, high = r["cpu_us_an_event_range"]
-        print(f"{n:5} streams: {r['cpu_us_an_event']:.1f} us an event ({low:.1f}..{high:.1f}), {r['rss_anon_kib'] / 1024:.1f} MiB anonymous")
+        print(f"{n:>13}: {r['cpu_us_an_event']:.1f} us an event ({low:.1f}..{high:.1f}), {r['rss_anon_kib'] / 1024:.1f} MiB anonymous")
     for n, r in report["processes"].items():
         low, high = r["ratio_95"]
         print(f"{n:5} processes: {r['ratio']:.3f} ({low:.3f}..{high:.3f}), attached in {r['attach_ms']:.0f} ms, {r['rss_anon_kib'] / 1024:.1f} MiB anonymous")
@@ -304,40 +290,35 @@ def table(report):
     print(f"{w['events']} trace events: {w['write_s']:.2f} s ({w['write_s_range'][0]:.2f}..{w['write_s_range'][1]:.2f}), {w['bytes'] / 2**20:.0f} MiB")
 
 
+def measure(args, folder):
+    perfbpf, tlsbench = (os.path.join(args.build, p) for p in ("perfbpf", "tests/tlsbench"))
+    server = subprocess.Popen([tlsbench, "server"], stdout=subprocess.PIPE, text=True)
+    peer = None
+    try:
+        peer = bench.Peer(tlsbench, server.stdout.readline().split()[1], False)
+        path, _, _ = bench.sites(perfbpf, peer.pid)
+        return {
+            "kernel": os.uname().release,
+            "cpus": os.cpu_count(),
+            "load": os.getloadavg()[0],
+            "tools": tools(peer, perfbpf, path, folder, args.rounds),
+            "calls": calls(perfbpf, tlsbench, folder, args.rounds),
+            "streams": bench.streams(args.build, folder, args.rounds, STREAMS),
+            "processes": processes(peer, perfbpf, folder, args.rounds),
+            "writing": writing(args.build, folder, args.rounds),
+        }
+    finally:
+        if peer:
+            peer.child.kill()
+        server.kill()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", default="scale.json")
-    args = parser.parse_args()
-    if os.geteuid():
-        sys.exit("scale: tracing needs root; run 'sudo make bench'")
-    perfbpf, tlsbench = (os.path.join(args.build, p) for p in ("perfbpf", "tests/tlsbench"))
-    server = subprocess.Popen([tlsbench, "server"], stdout=subprocess.PIPE, text=True)
-    peer = None
-    try:
-        with tempfile.TemporaryDirectory(prefix="perfbpf-scale.") as folder:
-            port = server.stdout.readline().split()[1]
-            peer = bench.Peer(tlsbench, port, False)
-            path, _, _ = bench.sites(perfbpf, peer.pid)
-            report = {
-                "kernel": os.uname().release,
-                "cpus": os.cpu_count(),
-                "load": os.getloadavg()[0],
-                "tools": tools(peer, perfbpf, path, folder, args.rounds),
-                "calls": calls(perfbpf, tlsbench, folder, args.rounds),
-                "streams": streams(args.build, folder, args.rounds),
-                "processes": processes(peer, perfbpf, folder, args.rounds),
-                "writing": writing(args.build, folder, args.rounds),
-            }
-    finally:
-        if peer:
-            peer.child.kill()
-        server.kill()
-    with open(args.out, "w", encoding="utf-8") as f:
-        json.dump(report, f, indent=1)
-        f.write("\n")
-    table(report)
+    bench.run(parser.parse_args(), measure, table)
 
 
 if __name__ == "__main__":
