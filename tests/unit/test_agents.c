@@ -649,6 +649,39 @@ static void test_broken_off(void **state)
 			" first_token=600 generation=3030 agent_gap=790 user=5790");
 }
 
+/* Ids of tool calls that are the same in every answer: the client's own ids say whose the result is. */
+static void test_same_tool_ids(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	set(&c.session_id, "s");
+	add_tool(&c, "call_1", "Task");
+	push_call(&w, &c);
+	begin_call(&c, 2, 2300);
+	c.class = CALL_SUBAGENT;
+	set(&c.session_id, "s");
+	set(&c.agent_id, "x");
+	add_tool(&c, "call_1", "Read");
+	assert_int_equal(push_call(&w, &c).agent, 1);
+	begin_call(&c, 3, 3700);
+	c.class = CALL_SUBAGENT;
+	set(&c.session_id, "s");
+	set(&c.agent_id, "x");
+	add_result(&c, "call_1", NULL, 1);
+	assert_int_equal(push_call(&w, &c).agent, 1);
+	begin_call(&c, 4, 5000);
+	set(&c.session_id, "s");
+	add_result(&c, "call_1", NULL, 1);
+	assert_int_equal(push_call(&w, &c).agent, 0);
+	agents_finish(w.t, 7000 * MS);
+	agents_free(w.t);
+	tlog_free(&w.log);
+}
+
 /* A stream that is reset after its last event: the answer is whole, and nothing was broken off. */
 static void test_reset_when_whole(void **state)
 {
@@ -929,6 +962,7 @@ int main(void)
 		cmocka_unit_test(test_twins),
 		cmocka_unit_test(test_broken_off),
 		cmocka_unit_test(test_reset_when_whole),
+		cmocka_unit_test(test_same_tool_ids),
 		cmocka_unit_test(test_asked_again),
 		cmocka_unit_test(test_two_sessions),
 		cmocka_unit_test(test_run),

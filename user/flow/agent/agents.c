@@ -455,20 +455,26 @@ static struct lane *find_lane(struct agents *t, const char *key)
 	return l;
 }
 
-/* The lane of this process (or session) that waits for a tool call which the request answers. */
+/* The lane of this process (or session) that waits for a tool call which the request answers. Some servers (of local
+ * models) count the calls of each answer from one: of several lanes it is the one that the client's ids name. */
 static struct lane *lane_of_result(struct agents *t, const struct call *c)
 {
-	struct lane *l;
+	struct lane *l, *found = NULL;
+	char key[KEY_BYTES];
 
 	if (!c->result_count)
 		return NULL;
+	agent_key(key, c, c->agent_id);
 	DL_FOREACH (t->oldest, l) {
 		bool near = l->proc.tgid == c->conn.tgid && l->proc.start_ns == c->conn.start_ns;
 
-		if (near && toolwait_answered_by(&l->wait, c))
+		if (!near || !toolwait_answered_by(&l->wait, c))
+			continue;
+		if ((c->session_id || c->agent_id) && !strcmp(l->key, key))
 			return l;
+		found = found ? found : l;
 	}
-	return NULL;
+	return found;
 }
 
 static bool same_process(const struct proc_key *k, const struct call *c)
