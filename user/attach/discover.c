@@ -281,9 +281,11 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 {
 	struct verdict v = {0};
 	struct tls_finds found;
-	char text[256];
+	char text[256], held[32];
 	int err;
 
+	/* The file as it was opened: the way to it ends with the process that maps it. */
+	snprintf(held, sizeof(held), "/proc/self/fd/%d", elf->fd);
 	err = ahead_find(d->ahead, elf, &found);
 	if (err == -ENOMEM || err == -EIO) {
 		v.refused = true;
@@ -291,12 +293,12 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 			 err == -EIO ? "it was cut while it was read" : strerror(-err));
 	}
 	for (unsigned i = 0; i < found.count; i++)
-		attach_stack(d, path, shown, elf, &found.stacks[i], &v);
+		attach_stack(d, held, shown, elf, &found.stacks[i], &v);
 	if (d->sqlite && err != -EIO)
-		probe_sqlite(d, path, shown, elf, &v);
+		probe_sqlite(d, held, shown, elf, &v);
 	for (unsigned i = 0; i < d->function_count && err != -EIO; i++)
 		if (func_spec_matches(&d->functions[i], elf, shown))
-			probe_function(d, i, path, shown, elf, &v);
+			probe_function(d, i, held, shown, elf, &v);
 	err = err == -EIO ? err : probes_alloc_file(d->probes, path, elf);
 	v.alloc = err < 0 ? 0 : err + 1;
 	return v;
