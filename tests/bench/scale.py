@@ -63,16 +63,15 @@ class Other:
             self.child.wait()
 
 
-def patiently(maker):
-    """bcc 0.26 asks for probes with a reference counter that is none; the kernel refuses them (EINVAL) while anybody else has
-    one at the same place."""
-    for attempt in range(8):
-        try:
-            return maker()
-        except NotReady:
-            if attempt == 7:
-                raise
-    return None
+# bcc 0.26 leaves out the last argument, a reference counter: the kernel refuses two probes of one place with different ones.
+WHOLE_CALL = """
+import ctypes
+from bcc import libbcc
+attach = libbcc.lib.bpf_attach_uprobe
+if len(attach.argtypes) == 6:
+    attach.argtypes = [*attach.argtypes, ctypes.c_uint32]
+    libbcc.lib.bpf_attach_uprobe = lambda *arguments: attach(*arguments, 0)
+"""
 
 
 def kernel_headers(folder):
@@ -104,7 +103,7 @@ def sslsniff(folder, pid):
     # min() of newer headers is no expression that it may use.
     text = re.sub(r"(#include <linux/sched\.h>.*)", r"\1\n#undef min\n#define min(a, b) ((a) < (b) ? (a) : (b))", text, count=1)
     with open(copy, "w", encoding="utf-8") as f:
-        f.write(text)
+        f.write(text.replace("from bcc import BPF", WHOLE_CALL + "from bcc import BPF", 1))
     return lambda: Other(["/usr/bin/python3", "-u", copy, "-p", str(pid)], "COMM", folder, env), None
 
 
@@ -123,8 +122,8 @@ def tools(peer, perfbpf, path, folder, rounds):
     for name, (maker, why) in {"sslsniff-bpfcc": sslsniff(folder, peer.pid), "bpftrace count": bpftrace(folder, path)}.items():
         try:
             if maker:
-                patiently(maker).stop()
-                make[name] = lambda maker=maker: patiently(maker)
+                maker().stop()
+                make[name] = maker
         except NotReady as error:
             why = str(error)
         if name not in make:
