@@ -91,7 +91,8 @@ def check_lossy_run(perfbpf, server, status):
             exact += 1
     for record in records:
         assert record["complete"] or record["lossy"], f"cut off, and does not say by what: {record}"
-        assert not record["mid_attach"], f"every connection was seen from its start: {record}"
+        # What told its beginning may be among what was lost.
+        assert record["lossy"] or not record["mid_attach"], f"every connection was seen from its start: {record}"
     assert len(records) <= len(truth), f"{len(records)} records of {len(truth)} calls"
     lossy = sum(r["lossy"] for r in records)
     e2e.note(f"{len(truth)} calls, {len(records)} records: {exact} exact, {lossy} lossy; lost {lost}")

@@ -139,7 +139,8 @@ def http2():
     """HTTP/2 over TLS, both ends"""
     if not shutil.which("curl"):
         raise Skip("no curl")
-    names = [n for n in ROUTES if n not in ("model", "relay")]
+    # Of one write of over 1 MiB the end is not copied: its answer may be told as cut.
+    names = [n for n in ROUTES if n not in ("model", "relay", "large")]
     service = NodeService(http2=True)
     urls = [f"https://127.0.0.1:{service.port}/{name}/{n}" for name in names for n in range(1, COUNT + 1)]
     perfbpf = Perfbpf("--http", "-p", service.pid)
