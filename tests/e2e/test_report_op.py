@@ -18,7 +18,7 @@ ALLOC_COUNT = 600  # requests of each route with --alloc, which looks at a progr
 # node of any call, where the event loop is on the way: more where others want the processor.
 EDGE_MS = 0.3
 EDGES_MS = {"tool": 0.3}
-NODE_EDGES_MS = {"tool": 4, "db": 0.1, "model": 0.1, "http": 0.1}
+NODE_EDGES_MS = {"tool": 4, "db": 0.1, "model": 0.5, "http": 0.5}
 THREADED = ("hot", "nplus1", "slow", "lock", "model", "tool", "mixed")
 KINDS = ("db", "model", "tool", "http")
 
