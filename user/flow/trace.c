@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/err.h"
 
@@ -186,25 +187,9 @@ static void put_slice(struct writing *w, uint32_t pid, uint32_t tid, struct sv n
 	w->timed++;
 }
 
-/* --- growing arrays -------------------------------------------------------------------------------------------------
- */
-
-/* Room for one more of `each` bytes at the end of *array. 0 or -ENOMEM. */
-static int more(void **array, size_t count, size_t *size, size_t each)
-{
-	size_t wanted = *size ? *size * 2 : 64;
-	void *p;
-
-	if (count < *size)
-		return 0;
-	p = realloc(*array, wanted * each);
-	if (!p)
-		return -ENOMEM;
-	*array = p;
-	*size = wanted;
-	return 0;
-}
-#define MORE(w, what) more((void **)&(w)->what##s, (w)->what##_count, &(w)->what##_size, sizeof(*(w)->what##s))
+/* Room for one more of w->WHATs. 0 or -ENOMEM. */
+#define MORE(w, what)                                                                                                  \
+	(array_grow(&(w)->what##s, (w)->what##_count, &(w)->what##_size, sizeof(*(w)->what##s)) ? 0 : -ENOMEM)
 
 /* --- collecting
  * ------------------------------------------------------------------------------------------------------- */
@@ -279,7 +264,7 @@ static void collect_proc(void *ctx, const struct proc *p)
 			w->quiets[w->quiet_count++] = viewer_pid(p->shown_pid);
 		return;
 	}
-	w->err = more((void **)&w->shown, w->shown_count, &w->shown_size, sizeof(*w->shown));
+	w->err = array_grow(&w->shown, w->shown_count, &w->shown_size, sizeof(*w->shown)) ? 0 : -ENOMEM;
 	if (w->err)
 		return;
 	w->shown[w->shown_count++] = (struct shown){.pid = viewer_pid(p->shown_pid), .proc = p};
@@ -337,7 +322,7 @@ static void mark_shown(struct writing *w)
 		}
 		if (i && w->rows[i - 1].pid == w->rows[i].pid)
 			continue;
-		w->err = more((void **)&w->shown, w->shown_count, &w->shown_size, sizeof(*w->shown));
+		w->err = array_grow(&w->shown, w->shown_count, &w->shown_size, sizeof(*w->shown)) ? 0 : -ENOMEM;
 		if (!w->err)
 			w->shown[w->shown_count++] = (struct shown){.pid = w->rows[i].pid, .has_spans = true};
 	}

@@ -36,7 +36,7 @@ int report_allocations_row(struct report *r, const cJSON *row)
 		if (at_us > 1e15 || !is_place(n[1], UINT32_MAX) || !is_place(n[2], r->memory_count) ||
 		    r->memory[(size_t)n[2]].fault || r->allocation_count == REPORT_SAMPLES_MAX)
 			return -EBADMSG;
-		if (!report_grow(&r->allocations, r->allocation_count, &r->allocation_room, sizeof(*r->allocations)))
+		if (!array_grow(&r->allocations, r->allocation_count, &r->allocation_room, sizeof(*r->allocations)))
 			return -ENOMEM;
 		r->allocations[r->allocation_count++] =
 			(struct report_allocation){at_us, (uint32_t)n[1], (uint32_t)n[2], (float)n[3], (float)n[4]};
@@ -61,7 +61,7 @@ int report_window_row(struct report *r, const cJSON *row)
 	}
 	if (have != 7 || !is_place(n[1], r->allocator_count) || r->window_count == REPORT_SAMPLES_MAX)
 		return -EBADMSG;
-	if (!report_grow(&r->windows, r->window_count, &r->window_room, sizeof(*r->windows)))
+	if (!array_grow(&r->windows, r->window_count, &r->window_room, sizeof(*r->windows)))
 		return -ENOMEM;
 	a = &r->allocators[(size_t)n[1]];
 	r->windows[r->window_count++] = (struct report_window){.at_us = n[0],

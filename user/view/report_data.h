@@ -7,6 +7,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "report.h"
 
@@ -233,8 +234,6 @@ void report_add_allocation(const struct report *r, const struct report_scale *sc
 #define REPORT_SLICES 20
 int report_slices(const struct report *r, const bool *of_stack, struct report_values *out);
 
-/* Room for one more in a list of anything. */
-bool report_grow(void *list, size_t count, size_t *room, size_t size);
 /* Keeps a value, or a fair sample of many. 0 or -ENOMEM. */
 int report_add_value(struct report *r, struct report_values *v, double ms);
 /* A number of a document that means something (no NaN, nothing negative); else `otherwise`. */

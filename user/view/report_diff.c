@@ -137,7 +137,7 @@ static int add_measures(struct diff *d, enum report_by by, const struct joint *j
 
 	if (isnan(m[0].value) && isnan(m[1].value))
 		return 0;
-	if (!report_grow(&d->pairs, d->count, &d->room, sizeof(*d->pairs)))
+	if (!array_grow(&d->pairs, d->count, &d->room, sizeof(*d->pairs)))
 		return -ENOMEM;
 	pair = &d->pairs[d->count++];
 	*pair = (struct pair){.by = by, .which = which, .value = {m[0].value, m[1].value}};

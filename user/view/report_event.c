@@ -39,7 +39,7 @@ int report_add_value(struct report *r, struct report_values *v, double ms)
 	if (at >= REPORT_VALUES_MAX)
 		return 0;
 	if (at == v->count) {
-		if (!report_grow(&v->v, v->count, &v->room, sizeof(*v->v)))
+		if (!array_grow(&v->v, v->count, &v->room, sizeof(*v->v)))
 			return -ENOMEM;
 		v->count++;
 	}
@@ -68,7 +68,7 @@ static struct report_row *row_new(struct report *r, enum report_table table, str
 {
 	struct report_row *row = NULL;
 
-	if (report_grow(&r->row_list[table], HASH_COUNT(r->rows[table]), &r->row_room[table], sizeof(row)))
+	if (array_grow(&r->row_list[table], HASH_COUNT(r->rows[table]), &r->row_room[table], sizeof(row)))
 		row = calloc(1, sizeof(*row));
 	if (!row)
 		return NULL;
@@ -108,7 +108,7 @@ struct report_process *report_process_of(struct report *r, uint32_t pid)
 	HASH_FIND(hh, r->processes, &pid, sizeof(pid), p);
 	if (p || r->process_count == REPORT_PIDS_MAX)
 		return p;
-	if (!report_grow(&r->process_list, r->process_count, &r->process_room, sizeof(p)))
+	if (!array_grow(&r->process_list, r->process_count, &r->process_room, sizeof(p)))
 		return NULL;
 	p = calloc(1, sizeof(*p));
 	if (!p)
@@ -184,7 +184,7 @@ static int keep_call(struct report *r, struct report_call *c)
 		sift_down(r->calls, r->call_count);
 		return 0;
 	}
-	if (!report_grow(&r->calls, r->call_count, &r->call_room, sizeof(*r->calls))) {
+	if (!array_grow(&r->calls, r->call_count, &r->call_room, sizeof(*r->calls))) {
 		free(c->end);
 		return -ENOMEM;
 	}

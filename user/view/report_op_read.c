@@ -273,20 +273,14 @@ static int add_operation(struct report_ops *o, const struct span *s, enum op_fam
 
 static int keep_asked(struct report_ops *o, const struct span *s)
 {
-	struct op_operation p, *more = o->asked;
-	size_t room = o->asked_room ? 2 * o->asked_room : 64;
+	struct op_operation p;
 	int err = make_operation(o, s, OP_REQUEST, &p);
 
 	if (err || o->asked_count == OP_SPANS_MAX)
 		return err;
-	if (o->asked_count == o->asked_room) {
-		more = realloc(o->asked, room * sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		o->asked = more;
-		o->asked_room = room;
-	}
-	more[o->asked_count++] = p;
+	if (!array_grow(&o->asked, o->asked_count, &o->asked_room, sizeof(p)))
+		return -ENOMEM;
+	o->asked[o->asked_count++] = p;
 	return 0;
 }
 

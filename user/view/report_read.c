@@ -77,22 +77,6 @@ static cJSON *parse(struct sv line, cJSON_bool (*is)(const cJSON *item))
 	return NULL;
 }
 
-/* Room for one more. */
-bool report_grow(void *list, size_t count, size_t *room, size_t size)
-{
-	size_t more = *room ? 2 * *room : 64;
-	void *p;
-
-	if (count < *room)
-		return true;
-	p = realloc(*(void **)list, more * size);
-	if (!p)
-		return false;
-	*(void **)list = p;
-	*room = more;
-	return true;
-}
-
 /* --- the profile ------------------------------------------------------------------------------------------------- */
 
 static int add_allocators(struct report *r, const cJSON *list)
@@ -116,7 +100,7 @@ static int add_allocators(struct report *r, const cJSON *list)
 			a.bytes = a.count = NAN;
 		if (name.len)
 			snprintf(a.name, sizeof(a.name), "%.*s", (int)(name.len < 63 ? name.len : 63), name.ptr);
-		if (!report_grow(&r->allocators, r->allocator_count, &r->allocator_room, sizeof(a)))
+		if (!array_grow(&r->allocators, r->allocator_count, &r->allocator_room, sizeof(a)))
 			return -ENOMEM;
 		r->allocators[r->allocator_count++] = a;
 	}
@@ -148,7 +132,7 @@ static int add_thread(struct report *r, const cJSON *row)
 	    !place(cJSON_GetArrayItem(row, 1), 4294967296.0, &t.tid) || r->thread_count == REPORT_THREADS_MAX)
 		return refuse(r, "row %zu of the profile's threads is none", r->thread_count + 1);
 	t.process = copy(text(cJSON_GetArrayItem(row, 2)));
-	if (!t.process || !report_grow(&r->threads, r->thread_count, &r->thread_room, sizeof(*r->threads))) {
+	if (!t.process || !array_grow(&r->threads, r->thread_count, &r->thread_room, sizeof(*r->threads))) {
 		free(t.process);
 		return -ENOMEM;
 	}
@@ -165,7 +149,7 @@ static int add_frame(struct report *r, const cJSON *row)
 		return refuse(r, "row %zu of the profile's frames is none", r->frame_count + 1);
 	f.name = copy(name);
 	f.module = copy(module);
-	if (!f.name || !f.module || !report_grow(&r->frames, r->frame_count, &r->frame_room, sizeof(*r->frames))) {
+	if (!f.name || !f.module || !array_grow(&r->frames, r->frame_count, &r->frame_room, sizeof(*r->frames))) {
 		free(f.name);
 		free(f.module);
 		return -ENOMEM;
@@ -225,7 +209,7 @@ static int add_stack(struct report *r, const cJSON *row)
 
 	if (cJSON_GetArraySize(row) != 6 || r->stack_count == REPORT_STACKS_MAX || !read_stack(r, row, &s))
 		return refuse(r, "row %zu of the profile's stacks is none", r->stack_count + 1);
-	if (!keep_frames(&s) || !report_grow(&r->stacks, r->stack_count, &r->stack_room, sizeof(*r->stacks))) {
+	if (!keep_frames(&s) || !array_grow(&r->stacks, r->stack_count, &r->stack_room, sizeof(*r->stacks))) {
 		free(s.frames == frames ? NULL : s.frames);
 		return -ENOMEM;
 	}
@@ -256,7 +240,7 @@ static int add_memory(struct report *r, const cJSON *row)
 
 	if (cJSON_GetArraySize(row) != 10 || r->memory_count == REPORT_STACKS_MAX || !read_memory(r, row, &m))
 		return refuse(r, "row %zu of the profile's memory is none", r->memory_count + 1);
-	if (!keep_frames(&m.stack) || !report_grow(&r->memory, r->memory_count, &r->memory_room, sizeof(m))) {
+	if (!keep_frames(&m.stack) || !array_grow(&r->memory, r->memory_count, &r->memory_room, sizeof(m))) {
 		free(m.stack.frames == frames ? NULL : m.stack.frames);
 		return -ENOMEM;
 	}

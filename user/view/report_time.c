@@ -26,7 +26,7 @@ int report_timeline_row(struct report *r, const cJSON *row)
 		if (n[2] >= (double)r->stack_count || n[2] != floor(n[2]) || r->sample_count == REPORT_SAMPLES_MAX)
 			return -EBADMSG;
 		s = (struct report_sample){at_us, (float)n[1], (uint32_t)n[2]};
-		if (!report_grow(&r->samples, r->sample_count, &r->sample_room, sizeof(*r->samples)))
+		if (!array_grow(&r->samples, r->sample_count, &r->sample_room, sizeof(*r->samples)))
 			return -ENOMEM;
 		r->samples[r->sample_count++] = s;
 	}

@@ -6,23 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/quantile.h"
 #include "op_data.h"
-
-bool op_grow(void *list, size_t count, size_t *room, size_t size)
-{
-	size_t more = *room ? 2 * *room : 64;
-	void *p;
-
-	if (count < *room)
-		return true;
-	p = realloc(*(void **)list, more * size);
-	if (!p)
-		return false;
-	*(void **)list = p;
-	*room = more;
-	return true;
-}
 
 struct ops *ops_new(void)
 {
@@ -66,7 +52,7 @@ int ops_push_operation(struct ops *o, const struct op_operation *p)
 
 	if (o->operation_count == OP_SPANS_MAX)
 		return drop(o);
-	if (!op_grow(&o->operations, o->operation_count, &o->operation_room, sizeof(n)))
+	if (!array_grow(&o->operations, o->operation_count, &o->operation_room, sizeof(n)))
 		return -ENOMEM;
 	set_times(&n.is.begin_ns, &n.is.end_ns);
 	o->operations[o->operation_count++] = n;
@@ -79,7 +65,7 @@ int ops_push_call(struct ops *o, const struct op_call *c)
 
 	if (o->call_count == OP_SPANS_MAX)
 		return drop(o);
-	if (!op_grow(&o->calls, o->call_count, &o->call_room, sizeof(n)))
+	if (!array_grow(&o->calls, o->call_count, &o->call_room, sizeof(n)))
 		return -ENOMEM;
 	set_times(&n.begin_ns, &n.end_ns);
 	o->calls[o->call_count++] = n;
@@ -92,7 +78,7 @@ int ops_push_state(struct ops *o, const struct op_state *s)
 
 	if (o->state_count == OP_STATES_MAX)
 		return drop(o);
-	if (!op_grow(&o->states, o->state_count, &o->state_room, sizeof(n)))
+	if (!array_grow(&o->states, o->state_count, &o->state_room, sizeof(n)))
 		return -ENOMEM;
 	set_times(&n.begin_ns, &n.end_ns);
 	if (n.what == OP_CPU || n.what == OP_ALLOC)

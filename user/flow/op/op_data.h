@@ -78,7 +78,4 @@ int op_charge_calls(struct ops *o, enum op_family family, struct op_charge **cha
 /* op_time.c: adds what the charged calls and the states come to, to the groups. 0 or -ENOMEM. */
 int op_add_times(struct ops *o, enum op_family family, struct op_charge *charges, size_t count);
 
-/* Room for one more of `size` bytes. */
-bool op_grow(void *list, size_t count, size_t *room, size_t size);
-
 #endif

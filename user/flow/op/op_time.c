@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "op_data.h"
 
 /* States by their end. */
@@ -166,7 +167,7 @@ static int add_pattern(struct times *t, size_t from, size_t to)
 			(double)add_union(&end, c->begin_ns, c->end_ns < p->is.end_ns ? c->end_ns : p->is.end_ns);
 	}
 	n.most = n.usage.count = to - from;
-	if (!op_grow(&t->o->patterns, t->o->pattern_count, &t->o->pattern_room, sizeof(n)))
+	if (!array_grow(&t->o->patterns, t->o->pattern_count, &t->o->pattern_room, sizeof(n)))
 		return -ENOMEM;
 	t->o->patterns[t->o->pattern_count++] = n;
 	return 0;
