@@ -105,6 +105,16 @@ void json_end_object(struct json *j)
 	close(j, "}");
 }
 
+int json_end_line(struct json *j, size_t before)
+{
+	json_end_object(j);
+	if (!j->err)
+		j->err = buf_putc(j->out, '\n');
+	if (j->err)
+		j->out->len = before;
+	return j->err;
+}
+
 void json_end_array(struct json *j)
 {
 	close(j, "]");

@@ -26,6 +26,9 @@ void json_object(struct json *j, const char *key); /* key NULL: array element or
 void json_array(struct json *j, const char *key);
 void json_end_object(struct json *j);
 void json_end_array(struct json *j);
+/* Ends the outermost object, and its line; where anything of it failed, what is behind `before` is taken back: no half
+ * lines. 0 or -errno. */
+int json_end_line(struct json *j, size_t before);
 void json_string(struct json *j, const char *key, struct sv value); /* absent view: null */
 void json_int(struct json *j, const char *key, int64_t value);
 void json_uint(struct json *j, const char *key, uint64_t value);

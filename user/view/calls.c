@@ -289,12 +289,7 @@ int view_call_json(struct buf *out, const struct call *c, const struct proc *p, 
 	put_count(&j, "srtt_us", c->srtt_us);
 	if (content)
 		json_string(&j, "text", c->text ? (struct sv){c->text, c->text_len} : SV_NONE);
-	json_end_object(&j);
-	if (!j.err)
-		j.err = buf_putc(out, '\n');
-	if (j.err)
-		out->len = before; /* no half records */
-	return j.err;
+	return json_end_line(&j, before);
 }
 
 /* --- HTTP exchanges that are no calls -------------------------------------------------------------------------------
@@ -343,10 +338,5 @@ int view_http_json(struct buf *out, const struct http_operation *o, const struct
 	put_text(&j, "end_reason", end_reason_name(o->end));
 	json_bool(&j, "lossy", o->lossy);
 	json_bool(&j, "mid_attach", o->mid_attach);
-	json_end_object(&j);
-	if (!j.err)
-		j.err = buf_putc(out, '\n');
-	if (j.err)
-		out->len = before; /* no half records */
-	return j.err;
+	return json_end_line(&j, before);
 }

@@ -25,10 +25,5 @@ int view_db_json(struct buf *out, const struct db_command *c, const struct proc 
 		json_int(&j, "rows", c->rows);
 	json_string(&j, "error", *c->error ? sv_of(c->error) : SV_NONE);
 	json_bool(&j, "complete", !c->unfinished);
-	json_end_object(&j);
-	if (!j.err)
-		j.err = buf_putc(out, '\n');
-	if (j.err)
-		out->len = before; /* no half records */
-	return j.err;
+	return json_end_line(&j, before);
 }
