@@ -12,8 +12,8 @@
  * LIMIT_ALLOC_FRAME bytes of code behind the first probe, for as many bytes or more, is the same allocation.
  */
 #include "conn.bpf.h"
+#include "sample.bpf.h"
 
-#define USER_BYTES     (LIMIT_USER_FRAMES * sizeof(__u64))
 #define ALLOC_ROOM     (sizeof(struct ev_sample) + USER_BYTES)
 #define SIZE_MAX_ASKED (1ull << 47) /* more is an error of the program, and fails */
 
@@ -137,22 +137,6 @@ static __always_inline void forget(struct task_struct *task, __u64 addr)
 
 /* --- a sample ----------------------------------------------------------------------------------------------------- */
 
-static __always_inline void fill(struct ev_sample *ev, struct task_struct *task, __u64 size, __u64 addr)
-{
-	emit_head(&ev->h, sizeof(*ev), EV_SAMPLE, 0, bpf_ktime_get_boot_ns(), task->tgid, task->pid);
-	ev->start_ns = task->group_leader->start_boottime;
-	ev->weight_ns = size;
-	ev->queue_ns = addr;
-	ev->exec_id = task->group_leader->self_exec_id;
-	ev->syscall = -1;
-	ev->what = EV_SAMPLE_ALLOC;
-	ev->state = 0;
-	ev->kernel_frames = 0;
-	ev->user_frames = 0;
-	ev->period = alloc_period;
-	bpf_get_current_comm(ev->comm, sizeof(ev->comm));
-}
-
 /* caller: its return address, where the registers are those of the function's entry: the stack begins in the function
  * then, and has no frame of its caller yet. 0: the function has returned. */
 static __always_inline void tell(struct pt_regs *ctx, struct task_struct *task, __u64 size, __u64 addr, __u64 caller)
@@ -164,7 +148,10 @@ static __always_inline void tell(struct pt_regs *ctx, struct task_struct *task, 
 		stat_add(ST_SAMPLES, is_self(task) ? 0 : 1);
 		return;
 	}
-	fill(ev, task, size, addr);
+	sample_begin(ev, task, EV_SAMPLE_ALLOC);
+	ev->weight_ns = size;
+	ev->queue_ns = addr;
+	ev->period = alloc_period;
 	user = bpf_get_stack(ctx, ev->frames, USER_BYTES, BPF_F_USER_STACK);
 	if (user < 0)
 		user = 0;
@@ -173,9 +160,7 @@ static __always_inline void tell(struct pt_regs *ctx, struct task_struct *task, 
 	/* The call, not what follows it. */
 	if (user)
 		ev->frames[0]--;
-	ev->state = user == USER_BYTES ? EV_SAMPLE_DEEP : 0;
-	ev->user_frames = user / sizeof(__u64);
-	ev->h.size = sizeof(*ev) + user;
+	set_stacks(ev, 0, user);
 	emit_submit(ev, ALLOC_ROOM);
 }
 

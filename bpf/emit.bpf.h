@@ -354,6 +354,13 @@ extern int session_returns(void);
  */
 #define READ_AGAIN(part) (*(const volatile typeof(part) *)&(part))
 
+/* A call pushes the return address on x86: when the function has returned, the stack pointer is that much higher. */
+#if defined(__TARGET_ARCH_x86)
+#define RETURN_SP_SHIFT 8
+#else
+#define RETURN_SP_SHIFT 0
+#endif
+
 /* Atomic although per CPU: a program on a user thread can be preempted by another one on its CPU. */
 static __always_inline void stat_add(__u32 id, __u64 n)
 {

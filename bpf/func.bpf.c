@@ -9,12 +9,6 @@
  */
 #include "conn.bpf.h"
 
-#if defined(__TARGET_ARCH_x86)
-#define RETURN_SP_SHIFT 8 /* the return address has gone */
-#else
-#define RETURN_SP_SHIFT 0
-#endif
-
 struct func_call {
 	__u64 sp;
 	__u64 begin_ns;

@@ -6,40 +6,15 @@
  * as many users as they like.
  */
 #include "callregs.bpf.h"
+#include "sample.bpf.h"
 
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_DEAD	     0x80
 #define TASK_NOLOAD	     0x400 /* TASK_IDLE: uninterruptible, and not counted as such */
 
 #define KERNEL_BYTES (LIMIT_KERNEL_FRAMES * sizeof(__u64))
-#define USER_BYTES   (LIMIT_USER_FRAMES * sizeof(__u64))
 
 #define SAMPLE_ROOM (sizeof(struct ev_sample) + KERNEL_BYTES + USER_BYTES)
-
-/* What a stack was read into, once it is known how long both are. */
-static __always_inline void set_stacks(struct ev_sample *ev, long kernel, long user)
-{
-	ev->kernel_frames = kernel / sizeof(__u64);
-	ev->user_frames = user / sizeof(__u64);
-	ev->state |= user == USER_BYTES ? EV_SAMPLE_DEEP : 0;
-	ev->h.size = sizeof(*ev) + kernel + user;
-}
-
-static __always_inline void sample_begin(struct ev_sample *ev, struct task_struct *task, __u8 what)
-{
-	emit_head(&ev->h, sizeof(*ev), EV_SAMPLE, 0, bpf_ktime_get_boot_ns(), task->tgid, task->pid);
-	ev->start_ns = task->group_leader->start_boottime;
-	ev->weight_ns = 0;
-	ev->queue_ns = 0;
-	ev->exec_id = task->group_leader->self_exec_id;
-	ev->syscall = -1;
-	ev->what = what;
-	ev->state = 0;
-	ev->kernel_frames = 0;
-	ev->user_frames = 0;
-	ev->period = 0;
-	bpf_get_current_comm(ev->comm, sizeof(ev->comm));
-}
 
 /* --- on a processor ---------------------------------------------------------------------------------------------- */
 

@@ -14,10 +14,8 @@
 #define SQLITE_ROW 100
 
 #if defined(__TARGET_ARCH_x86)
-#define RETURN_SP_SHIFT 8 /* the return address has gone */
 #define CALL_PARM6(ctx) ((ctx)->r9)
 #else
-#define RETURN_SP_SHIFT 0
 #define CALL_PARM6(ctx) (((struct user_pt_regs *)(ctx))->regs[5])
 #endif
 

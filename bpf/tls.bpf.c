@@ -10,13 +10,6 @@
 
 extern bool bpf_session_is_return(void) __ksym __weak;
 
-/* A call pushes the return address on x86: when the function has returned, the stack pointer is that much higher. */
-#if defined(__TARGET_ARCH_x86)
-#define RETURN_SP_SHIFT 8
-#else
-#define RETURN_SP_SHIFT 0
-#endif
-
 /* Argument n, from 1. The barriers keep clang from computing an address inside ctx, which the verifier refuses. */
 static __always_inline __u64 call_arg(struct pt_regs *ctx, __u32 n)
 {
