@@ -725,8 +725,10 @@ static bool is_named(const struct tls_func *func)
 	return func->abi == TLS_ABI_FUNC;
 }
 
-/* Where a program looks at a function: at the entry and at the return of C's, at all probes of Go's as entries. */
-enum where { AT_ENTRY, AT_RETURN, AT_GO, AT_SQLITE, AT_SQLITE_RETURN, AT_NAMED, AT_NAMED_END, AT_NAMED_RETURN };
+/* Where a program looks at a function: at the entry and at the return of C's, at all probes of Go's as entries. In the
+ * order in which they are set, returns first: a return without its entry is ignored, an entry without its return would
+ * be counted as missed. */
+enum where { AT_RETURN, AT_ENTRY, AT_GO, AT_SQLITE_RETURN, AT_SQLITE, AT_NAMED_RETURN, AT_NAMED_END, AT_NAMED, WHERES };
 
 static bool is_return(enum where where)
 {
@@ -753,18 +755,49 @@ static bool looks_at(const struct tls_func *func, enum where where)
 		return is_named(func) && func->role == FUNC_ROLE_END;
 	case AT_NAMED_RETURN:
 		return is_named(func) && func->role == FUNC_ROLE_CALL;
+	case WHERES:
+		break;
 	}
 	return false;
 }
 
-/* One link over functions [first, first + count) of the file; 0 or -errno. */
-static int attach_multi(struct file *f, const char *path, const struct bpf_program *program, uint32_t type,
-			enum where where, unsigned first, unsigned count)
+/* NULL: a session's program at the entry sees the return too. */
+static const struct bpf_program *program_at(const struct probes *p, enum where where)
 {
+	const struct perfbpf_bpf *skel = p->skel;
+	bool session = p->features.mode == PROBES_SESSION;
+
+	switch (where) {
+	case AT_RETURN:
+		return session ? NULL : skel->progs.tls_return;
+	case AT_ENTRY:
+		return session ? skel->progs.tls_session : skel->progs.tls_entry;
+	case AT_GO:
+		return skel->progs.tls_go;
+	case AT_SQLITE_RETURN:
+		return skel->progs.sqlite_return;
+	case AT_SQLITE:
+		return skel->progs.sqlite_entry;
+	case AT_NAMED_RETURN:
+	case AT_NAMED_END:
+		return skel->progs.func_exit;
+	case AT_NAMED:
+		return skel->progs.func_entry;
+	case WHERES:
+		break;
+	}
+	return NULL;
+}
+
+/* One link over functions [first, first + count) of the file; 0 or -errno. */
+static int attach_multi(const struct probes *p, struct file *f, const char *path, enum where where, unsigned first,
+			unsigned count)
+{
+	const struct bpf_program *program = program_at(p, where);
+	bool session = p->features.mode == PROBES_SESSION && where == AT_ENTRY;
 	uint64_t offsets[TLSFIND_MAX], cookies[TLSFIND_MAX];
 	struct link_create attr = {
-		.prog_fd = (uint32_t)bpf_program__fd(program),
-		.attach_type = type,
+		.attach_type = session ? ATTACH_UPROBE_SESSION : ATTACH_UPROBE_MULTI,
 		.path = (uintptr_t)path,
 		.offsets = (uintptr_t)offsets,
 		.cookies = (uintptr_t)cookies,
@@ -783,8 +816,9 @@ static int attach_multi(struct file *f, const char *path, const struct bpf_progr
 		offsets[attr.count] = func->site.off;
 		cookies[attr.count++] = cookie_of(f, func);
 	}
-	if (!attr.count)
+	if (!program || !attr.count)
 		return 0;
+	attr.prog_fd = (uint32_t)bpf_program__fd(program);
 	fd = link_create(&attr);
 	if (fd < 0)
 		return fd;
@@ -793,41 +827,19 @@ static int attach_multi(struct file *f, const char *path, const struct bpf_progr
 }
 
 /* Entries and returns of functions [first, first + count), by session or multi links. All of them, or none. */
-static int attach_links(struct probes *p, struct file *f, const char *path, unsigned first, unsigned count)
+static int attach_links(const struct probes *p, struct file *f, const char *path, unsigned first, unsigned count)
 {
-	struct perfbpf_bpf *skel = p->skel;
 	unsigned before = f->fd_count;
-	int err;
+	int err = 0;
 
-	if (p->features.mode == PROBES_SESSION) {
-		err = attach_multi(f, path, skel->progs.tls_session, ATTACH_UPROBE_SESSION, AT_ENTRY, first, count);
-	} else {
-		/* Returns first: a return without its entry is ignored, an entry without its return would be counted as
-		 * missed. */
-		err = attach_multi(f, path, skel->progs.tls_return, ATTACH_UPROBE_MULTI, AT_RETURN, first, count);
-		if (!err)
-			err = attach_multi(f, path, skel->progs.tls_entry, ATTACH_UPROBE_MULTI, AT_ENTRY, first, count);
-	}
-	if (!err)
-		err = attach_multi(f, path, skel->progs.tls_go, ATTACH_UPROBE_MULTI, AT_GO, first, count);
-	if (!err)
-		err = attach_multi(f, path, skel->progs.sqlite_return, ATTACH_UPROBE_MULTI, AT_SQLITE_RETURN, first,
-				   count);
-	if (!err)
-		err = attach_multi(f, path, skel->progs.sqlite_entry, ATTACH_UPROBE_MULTI, AT_SQLITE, first, count);
-	if (!err)
-		err = attach_multi(f, path, skel->progs.func_exit, ATTACH_UPROBE_MULTI, AT_NAMED_RETURN, first, count);
-	if (!err)
-		err = attach_multi(f, path, skel->progs.func_exit, ATTACH_UPROBE_MULTI, AT_NAMED_END, first, count);
-	if (!err)
-		err = attach_multi(f, path, skel->progs.func_entry, ATTACH_UPROBE_MULTI, AT_NAMED, first, count);
+	for (enum where where = 0; where < WHERES && !err; where++)
+		err = attach_multi(p, f, path, where, first, count);
 	while (err && f->fd_count > before)
 		close(f->fds[--f->fd_count]);
 	return err;
 }
 
-static int attach_perf(struct file *f, const char *path, const struct bpf_program *program, enum where where,
-		       unsigned i)
+static int attach_perf(const struct probes *p, struct file *f, const char *path, enum where where, unsigned i)
 {
 	const struct tls_func *func = &f->found.funcs[i];
 	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(f, func), .retprobe = is_return(where));
@@ -835,33 +847,22 @@ static int attach_perf(struct file *f, const char *path, const struct bpf_progra
 
 	if (!looks_at(func, where))
 		return 0;
-	link = bpf_program__attach_uprobe_opts(program, -1, path, func->site.off, &opts);
+	link = bpf_program__attach_uprobe_opts(program_at(p, where), -1, path, func->site.off, &opts);
 	if (!link)
 		return -errno;
 	f->links[f->link_count++] = link;
 	return 0;
 }
 
-static int attach_one(struct probes *p, struct file *f, const char *path, unsigned i)
+static int attach_one(const struct probes *p, struct file *f, const char *path, unsigned i)
 {
-	int err;
+	int err = 0;
 
 	if (p->features.mode != PROBES_PERF)
 		return attach_links(p, f, path, i, 1);
-	err = attach_perf(f, path, p->skel->progs.tls_return, AT_RETURN, i);
-	if (!err)
-		err = attach_perf(f, path, p->skel->progs.tls_entry, AT_ENTRY, i);
-	if (!err)
-		err = attach_perf(f, path, p->skel->progs.sqlite_return, AT_SQLITE_RETURN, i);
-	if (!err)
-		err = attach_perf(f, path, p->skel->progs.sqlite_entry, AT_SQLITE, i);
-	if (!err)
-		err = attach_perf(f, path, p->skel->progs.func_exit, AT_NAMED_RETURN, i);
-	if (!err)
-		err = attach_perf(f, path, p->skel->progs.func_exit, AT_NAMED_END, i);
-	if (!err)
-		err = attach_perf(f, path, p->skel->progs.func_entry, AT_NAMED, i);
-	return err ? err : attach_perf(f, path, p->skel->progs.tls_go, AT_GO, i);
+	for (enum where where = 0; where < WHERES && !err; where++)
+		err = attach_perf(p, f, path, where, i);
+	return err;
 }
 
 /* Reading and writing both; or that statements run; or all of a function. */
