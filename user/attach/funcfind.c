@@ -256,9 +256,9 @@ static int search(void *ctx)
 {
 	struct search *s = ctx;
 
-	each_function(s, note_symbol);
 	if (is_go(s->e))
 		return refuse(s, "it is a Go program, whose stacks move: its functions are not traced");
+	each_function(s, note_symbol);
 	if (!s->main.off)
 		return refuse(s, "no symbol of the file has that name");
 	if (s->several)
