@@ -95,6 +95,17 @@ def check_harmless(perfbpf):
     return perfbpf.calls()
 
 
+def survive(client):
+    """Traces what the attacker does to its end; its memory is watched meanwhile."""
+    perfbpf = Perfbpf("-p", client.pid)
+    watch = Watch(perfbpf.child.pid)
+    client.go()
+    assert client.finish(300) == 0
+    assert perfbpf.end(seconds=60) == 0, perfbpf.err()
+    watch.end()
+    return perfbpf
+
+
 def last_call(perfbpf, server):
     """The one after the attack is exact."""
     (last,) = [c for c in perfbpf.calls() if e2e.key_of(c["path"]) == "/last/v1/messages"]
@@ -118,12 +129,7 @@ for i in range({CHILDREN}):
         os._exit(0)
     os.waitpid(child, 0)
 """)
-    perfbpf = Perfbpf("-p", client.pid)
-    watch = Watch(perfbpf.child.pid)
-    client.go()
-    assert client.finish(300) == 0
-    assert perfbpf.end(seconds=60) == 0, perfbpf.err()
-    watch.end()
+    perfbpf = survive(client)
     last_call(perfbpf, server)
     e2e.check_nothing_lost(perfbpf)
     lives = [e for e in perfbpf.trace()["traceEvents"] if e["ph"] == "X" and e.get("cat") == "process"]
@@ -146,12 +152,7 @@ os.close(w)
 for i in range({count}):
     os.wait()
 """)
-    perfbpf = Perfbpf("-p", client.pid)
-    watch = Watch(perfbpf.child.pid)
-    client.go()
-    assert client.finish(300) == 0
-    assert perfbpf.end(seconds=60) == 0, perfbpf.err()
-    watch.end()
+    perfbpf = survive(client)
     last_call(perfbpf, server)
     lost = perfbpf.lost()
     assert not lost or set(lost) <= {"state_full", "no_memory"} and FULL, lost
@@ -171,12 +172,7 @@ for i in range({CONNECTIONS}):
         s.sendall(os.urandom(100))
     s.close()
 """)
-    perfbpf = Perfbpf("-p", client.pid)
-    watch = Watch(perfbpf.child.pid)
-    client.go()
-    assert client.finish(300) == 0
-    assert perfbpf.end(seconds=60) == 0, perfbpf.err()
-    watch.end()
+    perfbpf = survive(client)
     last_call(perfbpf, server)
     (row,) = [r for r in perfbpf.err().split("coverage")[1].splitlines() if client_row(r, client.pid)]
     assert int(row.split()[1]) == CONNECTIONS // 10 + 1, row  # those that carried something that is read
@@ -208,12 +204,7 @@ for i in range({STREAM_MIB}):
 s.close()
 t.join()
 """)
-    perfbpf = Perfbpf("-p", client.pid)
-    watch = Watch(perfbpf.child.pid)
-    client.go()
-    assert client.finish(300) == 0
-    assert perfbpf.end(seconds=60) == 0, perfbpf.err()
-    watch.end()
+    perfbpf = survive(client)
     assert {e2e.key_of(c["path"]) for c in check_harmless(perfbpf)} >= {"/last/v1/messages"}, perfbpf.calls()
     if not perfbpf.lost():
         last_call(perfbpf, server)
