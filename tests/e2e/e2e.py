@@ -434,6 +434,13 @@ def client_command(mode, server, calls, **cfg):
     return [PYTHON, os.path.join(HERE, "clients", "client.py"), path], {}
 
 
+def named_client():
+    """The client under a name that nobody else's programs have, for what follows names."""
+    program = os.path.join(directory(), f"client{os.getpid()}")
+    shutil.copy(CLIENT, program)
+    return program
+
+
 def npm_program(name):
     """A program that `make clients` fetched: "bun", "bun-1.1", "deno" …"""
     path = os.path.join(BUILD, "clients", name)

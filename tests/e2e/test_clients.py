@@ -178,11 +178,12 @@ def by_name():
     calls = usual_calls("now")
     argv, env = command_of("session", server, calls, wait=True)
     client = Client(argv, env)
-    perfbpf = Perfbpf("-n", re.escape(os.path.dirname(argv[-1])) + "|modelclient")
+    program = e2e.named_client()
+    perfbpf = Perfbpf("-n", re.escape(os.path.dirname(argv[-1])) + "|" + os.path.basename(program))
     client.go()
     assert client.finish() == 0
     later = subprocess.run(
-        [CLIENT, "--port", str(server.port), "--cacert", server.cert, "-n", "3", "--quiet"], check=False, timeout=30
+        [program, "--port", str(server.port), "--cacert", server.cert, "-n", "3", "--quiet"], check=False, timeout=30
     )
     assert later.returncode == 0
     e2e.until(lambda: len(perfbpf.calls()) >= len(calls) + 3, 5, f"all calls are recorded; stderr:\n{perfbpf.err()}")

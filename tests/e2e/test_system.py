@@ -126,13 +126,6 @@ def double_fork():
     check_nothing_lost(perfbpf)
 
 
-def named_client():
-    """The client under a name that no other test's programs have."""
-    program = os.path.join(e2e.directory(), f"client{os.getpid()}")
-    shutil.copy(CLIENT, program)
-    return program
-
-
 # --- names ---------------------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +133,7 @@ def named_client():
 def short_lived():
     """-n: programs that live some milliseconds, one after the other"""
     server = Server()
-    program = named_client()
+    program = e2e.named_client()
     perfbpf = Perfbpf("-n", f"^{os.path.basename(program)}$")
     for number in range(30):
         argv = [program, *client_of(server, "--id", f"short{number}", "--knobs", "tokens=1")[1:]]
@@ -164,7 +157,7 @@ def wrapped(server, program, number):
 def wrappers():
     """-n: of a script and the program that it starts, the program is meant; several are all traced"""
     server = Server()
-    program = named_client()
+    program = e2e.named_client()
     clients = [wrapped(server, program, number) for number in range(2)]
     perfbpf = Perfbpf("-n", os.path.basename(program), output=False, cwd=e2e.directory())
     for client in clients:
@@ -184,7 +177,7 @@ def wrappers():
 def later_wrappers():
     """-n: of those that start later it is told who is meant too"""
     server = Server()
-    program = named_client()
+    program = e2e.named_client()
     name = os.path.basename(program)
     perfbpf = Perfbpf("-n", name)
     client = wrapped(server, program, 0)
@@ -239,7 +232,7 @@ def number_used_again():
     if not os.access(last, os.W_OK):
         raise Skip("process ids cannot be chosen here")
     server = Server()
-    program = named_client()
+    program = e2e.named_client()
     perfbpf = Perfbpf("-n", f"^{os.path.basename(program)}$")
     first = subprocess.Popen([program, *client_of(server, "--id", "again0")[1:]])
     first.wait(20)
