@@ -294,6 +294,12 @@ class Client:
         return self.child.returncode
 
 
+class Call(dict):
+    """A call's record. late_ms: how long its bytes lay there before the program read them, as the trace tells it."""
+
+    late_ms = 0.0
+
+
 class Perfbpf:
     """prefix: what runs the program, as `unshare -m`. owner: the user whose folder the outputs are in."""
 
@@ -341,7 +347,17 @@ class Perfbpf:
         return [r for r in records if r.get("type", "call") == kind]
 
     def calls(self):
-        return self.records("call")
+        late, found = self.late_reads(), []
+        for record in self.records("call"):
+            found.append(Call(record))
+            found[-1].late_ms = late.get(record["id"], 0.0)
+        return found
+
+    def late_reads(self):
+        """By call, in ms; of a run that has ended."""
+        if self.child.poll() is None or not os.path.isfile(self.trace_path):
+            return {}
+        return {s["args"]["call_id"]: s["args"].get("client_late_ms", 0.0) for s in call_slices(self.trace())}
 
     def others(self, kind):
         return sorted(self.records(kind), key=lambda r: r["start_ms"])
@@ -486,7 +502,9 @@ def check_usage(call, truth):
 
 
 def check_times(call, truth, slack_ms):
+    """By the server's stamps. What was there and not read is the client's own delay: of a crowded machine, or a busy program."""
     slack_ms = max(slack_ms, SLACK_MS) * crowd()
+    late_ms = getattr(call, "late_ms", 0.0)
     for key in ("send_ms", "ttfb_ms", "end_ms"):
         assert call[key] is not None and call[key] >= 0, f"{key} is {call[key]} of {call['path']}"
     assert call["send_ms"] <= call["ttfb_ms"] <= call["end_ms"], call
@@ -495,11 +513,11 @@ def check_times(call, truth, slack_ms):
         return
     expect(call, "chunks", len(truth["tokens_ns"]))
     expect(call, "ttft_kind", truth["kind"])
-    assert abs(call["ttft_ms"] - server_ttft_ms(truth)) <= slack_ms, (
+    assert -slack_ms <= call["ttft_ms"] - server_ttft_ms(truth) <= slack_ms + late_ms, (
         f"ttft {call['ttft_ms']} ms, by the server {server_ttft_ms(truth):.3f} ms, of {call['path']}"
     )
     last_ms = (truth["last_token_ns"] - truth["first_byte_ns"]) / 1e6
-    assert abs(call["last_token_ms"] - last_ms) <= slack_ms, (
+    assert -slack_ms <= call["last_token_ms"] - last_ms <= slack_ms + late_ms, (
         f"last token {call['last_token_ms']} ms, by the server {last_ms:.3f} ms, of {call['path']}"
     )
     assert call["ttfb_ms"] <= call["ttft_ms"] <= call["last_token_ms"] <= call["end_ms"], call

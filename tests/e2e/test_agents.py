@@ -398,9 +398,10 @@ def lane_names(run):
 
 
 def first_call_of(truth, run, sub):
-    """The slice of a sub-agent's first call."""
+    """The slice of a sub-agent's first call: by its client's id, where it says one, else by when it began."""
     (step,) = truth.steps(sub)[:1]
-    return min(run.spans("llm"), key=lambda s: abs(s["ts"] - (begin_of(step) - run.start_ns) / 1e3))
+    named = [s for s in run.spans("llm") if sub in (s["args"].get("agent_id"), s["args"].get("session_id"))]
+    return min(named or run.spans("llm"), key=lambda s: abs(s["ts"] - (begin_of(step) - run.start_ns) / 1e3))
 
 
 def check_subs(joined):
