@@ -7,7 +7,7 @@
  *
  * A record is reserved, filled, and submitted. A reserve that fails is counted here; whoever owns a position has moved
  * it already, so that user space sees the hole. Wake-ups cost the traced thread up to 20 us each: there are none,
- * except for urgent records and when the ring crosses half and three quarters full; user space drains on a timer.
+ * except for urgent records and when the ring crosses a mark (emit_wake); user space drains on a timer.
  */
 
 #include "vmlinux.h"
@@ -441,7 +441,14 @@ static __always_inline void emit_head(struct ev_head *h, __u32 size, __u16 kind,
 	h->tid = tid;
 }
 
-/* Flags for submitting a record of this size: wakes user space when the record takes the ring over a mark. */
+/* A record that made the ring's content grow from `before` to `used` took it over the mark. */
+static __always_inline bool emit_crossed(__u64 before, __u64 used, __u64 mark)
+{
+	return before < mark && used >= mark;
+}
+
+/* Flags for submitting a record of this size: wakes user space when the record takes the ring over a mark. The first is
+ * low: what comes this fast is most often a download, of which nothing is copied as soon as user space has seen it. */
 static __always_inline __u64 emit_wake(__u64 size)
 {
 	__u64 ring = bpf_ringbuf_query(&rb, BPF_RB_RING_SIZE);
@@ -450,7 +457,8 @@ static __always_inline __u64 emit_wake(__u64 size)
 
 	if (used > ring_peak)
 		ring_peak = used;
-	if ((used >= ring / 2 && before < ring / 2) || (used >= ring / 4 * 3 && before < ring / 4 * 3))
+	if (emit_crossed(before, used, ring / 8) || emit_crossed(before, used, ring / 2) ||
+	    emit_crossed(before, used, ring / 4 * 3))
 		return BPF_RB_FORCE_WAKEUP;
 	return BPF_RB_NO_WAKEUP;
 }

@@ -30,6 +30,7 @@
 #include "pipeline.h"
 #include "privilege.h"
 #include "selfcost.h"
+#include "slice.h"
 #include "spawn.h"
 #include "symbol/symbols.h"
 #include "targets.h"
@@ -1022,6 +1023,7 @@ static int trace(struct session *s)
 		err = add_sources(s);
 	if (err)
 		return 1;
+	slice_shorten();
 	if (!s->path_fixed && s->first.pid && !s->o->argv)
 		default_trace_path(s, *s->first.exe ? s->first.exe : s->first.comm, s->first.pid);
 	if (s->o->argv)
