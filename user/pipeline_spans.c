@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "pipeline_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "flow/llm/dialect.h"
+
+void pipeline_count(struct pipeline *p, enum counter_kind kind, uint32_t pid, uint64_t ts_ns, uint64_t value)
+{
+	if (counters_push(p->counters, kind, pid, ts_ns, value))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+/* --- exchange -> span and the views --------------------------------------------------------------------------------
+ */
+
+static unsigned retransmits_of(const struct flow *f, const struct call *c, uint64_t out[FLOW_RETRANSMITS_MAX])
+{
+	uint64_t begin_ns, end_ns;
+	unsigned n = 0, kept;
+
+	if (!f || c->retransmits <= 0)
+		return 0;
+	call_bounds(c, &begin_ns, &end_ns);
+	kept = f->retransmit_count < FLOW_RETRANSMITS_MAX ? f->retransmit_count : FLOW_RETRANSMITS_MAX;
+	for (unsigned i = 0; i < kept; i++)
+		if (f->retransmits[i] >= begin_ns && f->retransmits[i] <= end_ns)
+			out[n++] = f->retransmits[i];
+	return n;
+}
+
+void pipeline_add_span(struct pipeline *p, struct spans *spans, struct span *span)
+{
+	if (spans_push(spans, span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+void pipeline_add_call(struct pipeline *p, struct spans *spans, const struct call *c, const struct proc *proc,
+		       const struct agent_place *place)
+{
+	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
+	struct flow *f = pipeline_flow(p, c->conn_id);
+	unsigned n = retransmits_of(f, c, retransmits);
+	struct span span;
+
+	if (f && (c->connect_begin_ns != UNKNOWN_NS || c->tls_begin_ns != UNKNOWN_NS))
+		f->setup_paid = true;
+	if (span_from_call(&span, c, proc ? proc->shown_pid : c->conn.tgid, retransmits, n)) {
+		p->lost.n[LOST_NO_MEMORY]++;
+		return;
+	}
+	span.agent = place->sub ? place->agent : 0;
+	span.flow_in = place->sub && place->first ? SPAN_FLOW_AGENT(place->agent) : SPAN_FLOW_NONE;
+	pipeline_add_span(p, spans, &span);
+}
+
+static void on_call(void *ctx, const struct call *c)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = procs_get(p->procs, &c->conn);
+	struct flow *f = pipeline_flow(p, c->conn_id);
+	struct agent_place place;
+
+	if (flow_is_served(f))
+		return;
+	if (f && f->operations)
+		operations_was_call(f->operations, c->xid);
+	p->call_count++;
+	if (f)
+		f->ended_calls++;
+	procs_call_made(p->procs, &c->conn);
+	if (proc)
+		coverage_push_call(p->coverage, proc);
+	agents_push_call(p->agents, c, proc, &place);
+	pipeline_add_call(p, p->spans, c, proc, &place);
+	if (p->cfg.on_call)
+		p->cfg.on_call(p->cfg.ctx, c, proc, &place);
+}
+
+/* --- operations -> span and the views ------------------------------------------------------------------------------
+ */
+
+static bool is_call(void *ctx, uint64_t conn_id, uint64_t xid)
+{
+	struct flow *f = pipeline_flow(ctx, conn_id);
+
+	return f && exchanges_is_call(f->exchanges, xid);
+}
+
+void pipeline_add_operation(struct pipeline *p, struct spans *spans, const struct http_operation *o,
+			    const struct proc *proc)
+{
+	struct span span;
+
+	if (span_from_http(&span, o, proc ? proc->shown_pid : o->conn.tgid))
+		p->lost.n[LOST_NO_MEMORY]++;
+	else
+		pipeline_add_span(p, spans, &span);
+}
+
+static void on_operation(void *ctx, const struct http_operation *o)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = procs_get(p->procs, &o->conn);
+
+	pipeline_add_operation(p, p->spans, o, proc);
+	if (proc)
+		procs_show(p->procs, &proc->key);
+	if (p->cfg.on_http)
+		p->cfg.on_http(p->cfg.ctx, o, proc);
+}
+
+void pipeline_add_mcp(struct pipeline *p, struct spans *spans, const struct mcp_call *c)
+{
+	const struct proc *proc = procs_get(p->procs, &c->conn);
+	struct span span;
+
+	if (span_from_mcp(&span, c, proc ? proc->shown_pid : c->conn.tgid) || spans_push(spans, &span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_mcp(void *ctx, const struct mcp_call *c)
+{
+	struct pipeline *p = ctx;
+
+	if (c->transport == MCP_HTTP && flow_is_served(pipeline_flow(p, c->conn_id)))
+		return;
+	pipeline_add_mcp(p, p->spans, c);
+	if (!c->answerer && c->method && !strcmp(c->method, "tools/call"))
+		agents_push_rpc(p->agents, &(struct agent_rpc){
+						   .proc = {.tgid = c->conn.tgid, .start_ns = c->conn.start_ns},
+						   .name = c->target,
+						   .at = {c->start_ns, c->end_ns},
+						   .is_error = c->error != NULL,
+					   });
+	if (p->cfg.on_mcp)
+		p->cfg.on_mcp(p->cfg.ctx, c);
+}
+
+/* --- db -> span and the views --------------------------------------------------------------------------------------
+ */
+
+static void push_db(struct pipeline *p, const struct db_command *c, const struct proc *proc)
+{
+	struct span span;
+
+	if (span_from_db(&span, c, proc ? proc->shown_pid : c->proc.tgid) || spans_push(p->spans, &span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_db(void *ctx, const struct db_command *c)
+{
+	struct conn_key key = {.tgid = c->proc.tgid, .start_ns = c->proc.start_ns, .exec_id = c->proc.exec_id};
+	struct pipeline *p = ctx;
+	const struct proc *proc = procs_get(p->procs, &key);
+
+	push_db(p, c, proc);
+	if (p->cfg.on_db)
+		p->cfg.on_db(p->cfg.ctx, c, proc);
+}
+
+/* --- agents -> span ------------------------------------------------------------------------------------------------
+ */
+
+static void on_turn(void *ctx, const struct turn *t)
+{
+	struct pipeline *p = ctx;
+	struct span span;
+
+	if (span_from_turn(&span, t))
+		p->lost.n[LOST_NO_MEMORY]++;
+	else
+		pipeline_add_span(p, p->spans, &span);
+	if (p->cfg.on_turn)
+		p->cfg.on_turn(p->cfg.ctx, t);
+}
+
+static void on_tool(void *ctx, const struct agent_tool *t)
+{
+	struct pipeline *p = ctx;
+	struct span span;
+
+	if (span_from_tool(&span, t))
+		p->lost.n[LOST_NO_MEMORY]++;
+	else
+		pipeline_add_span(p, p->spans, &span);
+}
+
+/* --- proc -> agents ------------------------------------------------------------------------------------------------
+ */
+
+static void on_proc(void *ctx, const struct proc *proc)
+{
+	agents_push_proc(((struct pipeline *)ctx)->agents, proc);
+}
+
+static void on_load(void *ctx, const struct proc *proc, const struct interval *at, uint64_t cpu_ns, uint64_t wait_ns)
+{
+	struct pipeline *p = ctx;
+
+	pipeline_count(p, COUNTER_CPU, proc->shown_pid, at->end_ns, cpu_ns * 1000 / (at->end_ns - at->begin_ns));
+	agents_push_cpu(p->agents, &proc->key, at, cpu_ns + wait_ns);
+}
+
+/* --- wire -> span, coverage and the session ------------------------------------------------------------------------
+ */
+
+static const struct proc *proc_of_wire(struct pipeline *p, const struct wire_conn *c)
+{
+	struct conn_key key = {.tgid = c->proc.tgid, .start_ns = c->proc.start_ns, .exec_id = c->proc.exec_id};
+
+	return procs_get(p->procs, &key);
+}
+
+static const char *why_undecoded(char *out, size_t size, const struct wire_conn *c, const struct proc *proc)
+{
+	switch (c->why) {
+	case WIRE_NO_FUNCTIONS:
+		snprintf(out, size, "no TLS functions found in %.120s",
+			 proc && proc->exe[0]	 ? proc->exe
+			 : proc && proc->name[0] ? proc->name
+						 : "its files");
+		return out;
+	case WIRE_REFUSED:
+		snprintf(out, size, "%s", c->reason);
+		return out;
+	case WIRE_NOT_RUN:
+		return "the TLS functions that are probed did not run";
+	case WIRE_NOT_RUN_AGAIN:
+		return "the TLS functions that are probed did not run, nor did they when they were probed again";
+	case WIRE_LATE:
+		return "its TLS functions were probed after it began";
+	}
+	return "";
+}
+
+/* Among all processes of the machine only callers are shown, and who talks to a model's host. */
+static bool is_shown(const struct pipeline *p, const struct wire_conn *c, const struct proc *proc)
+{
+	return !p->cfg.callers_only || (proc && proc->caller) ||
+	       strcmp(dialect_provider(NULL, sv_of(c->host), SV(""), NULL), "_OTHER");
+}
+
+static void on_wire_turn(void *ctx, const struct wire_turn *t)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = proc_of_wire(p, &t->conn);
+	char why[160];
+	struct span_unread turn = {
+		.shown_pid = proc ? proc->shown_pid : t->conn.proc.tgid,
+		.undecoded = why_undecoded(why, sizeof(why), &t->conn, proc),
+		.host = t->conn.host,
+		.peer = t->conn.remote,
+		.connect_begin_ns = t->connect_begin_ns,
+		.connect_end_ns = t->connect_end_ns,
+		.tls_begin_ns = t->tls_begin_ns,
+		.begin_ns = t->begin_ns,
+		.send_end_ns = t->send_end_ns,
+		.first_ns = t->first_ns,
+		.end_ns = t->end_ns,
+		.gap_ns = t->gap_ns,
+		.bytes = {t->bytes[0], t->bytes[1]},
+		.merged = t->merged,
+		.retransmit_ns = t->retransmit_ns,
+		.retransmits = t->retransmits,
+	};
+	struct span span;
+
+	if (t->conn.why == WIRE_LATE)
+		p->lost.n[LOST_LATE]++;
+	if (!is_shown(p, &t->conn, proc))
+		return;
+	if (proc)
+		procs_show(p->procs, &proc->key);
+	if (span_from_unread(&span, &turn) || spans_push(p->spans, &span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+static void on_wire_conn(void *ctx, const struct wire_conn *c)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = proc_of_wire(p, c);
+	char why[160];
+
+	if (!proc)
+		return;
+	coverage_push_conn(p->coverage, proc, c->served ? COVERAGE_SERVED : COVERAGE_UNDECODED,
+			   c->served ? NULL : why_undecoded(why, sizeof(why), c, proc));
+}
+
+static void on_wire_silent(void *ctx, const struct wire_conn *c)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = proc_of_wire(p, c);
+	char why[160];
+
+	if (p->cfg.on_silent && is_shown(p, c, proc))
+		p->cfg.on_silent(p->cfg.interest_ctx, c, proc, why_undecoded(why, sizeof(why), c, proc));
+}
+
+/* --- dns -> span ---------------------------------------------------------------------------------------------------
+ */
+
+static void on_lookup(void *ctx, const struct dns_lookup *l)
+{
+	struct pipeline *p = ctx;
+	struct conn_key key = {.tgid = l->proc.tgid, .start_ns = l->proc.start_ns, .exec_id = l->proc.exec_id};
+	const struct proc *proc = procs_get(p->procs, &key);
+	struct span_lookup lookup = {
+		.shown_pid = proc ? proc->shown_pid : l->proc.tgid,
+		.name = l->name,
+		.begin_ns = l->begin_ns,
+		.end_ns = l->end_ns,
+		.queries = l->queries,
+		.addresses = l->addr_count,
+	};
+	struct span span;
+
+	if (p->cfg.callers_only && !(proc && proc->caller))
+		return;
+	if (span_from_lookup(&span, &lookup) || spans_push(p->spans, &span))
+		p->lost.n[LOST_NO_MEMORY]++;
+}
+
+struct exchange_sink pipeline_exchange_sink(struct pipeline *p)
+{
+	return (struct exchange_sink){.ctx = p, .on_call = on_call};
+}
+
+struct mcp_sink pipeline_mcp_sink(struct pipeline *p)
+{
+	return (struct mcp_sink){.ctx = p, .on_mcp = on_mcp};
+}
+
+struct operations_sink pipeline_operations_sink(struct pipeline *p)
+{
+	return (struct operations_sink){.ctx = p, .on_operation = on_operation, .is_call = is_call};
+}
+
+struct wire_sink pipeline_wire_sink(struct pipeline *p)
+{
+	return (struct wire_sink){
+		.ctx = p, .on_turn = on_wire_turn, .on_conn = on_wire_conn, .on_silent = on_wire_silent};
+}
+
+struct dns_sink pipeline_dns_sink(struct pipeline *p)
+{
+	return (struct dns_sink){.ctx = p, .on_lookup = on_lookup};
+}
+
+struct proc_sink pipeline_proc_sink(struct pipeline *p)
+{
+	return (struct proc_sink){.ctx = p, .on_change = on_proc, .on_load = on_load};
+}
+
+struct agents_sink pipeline_agents_sink(struct pipeline *p)
+{
+	return (struct agents_sink){.ctx = p, .on_tool = on_tool, .on_turn = on_turn};
+}
+
+struct db_sink pipeline_db_sink(struct pipeline *p)
+{
+	return (struct db_sink){p, on_db};
+}
