@@ -235,6 +235,29 @@ static void test_request_told_after_its_loss(void **state)
 	}
 }
 
+/* One hole, known at the end of the connection only, hid the responses of all that was asked before it. */
+static void test_hole_over_responses(void **state)
+{
+	struct stamp at = {.entry_ns = MS(40), .ts_ns = MS(40)};
+	struct contract c = {0};
+	struct hlog l = {0};
+	struct http1 *h;
+
+	(void)state;
+	c.next = hlog_sink(&l);
+	h = plain_new(&c, true);
+	push_text(h, DIR_TX, GET("/1"), 1);
+	push_text(h, DIR_TX, GET("/2"), 10);
+	push_text(h, DIR_TX, GET("/3"), 20);
+	push_text(h, DIR_TX, GET("/4"), 50); /* after it: nobody answered */
+	http1_gap(h, DIR_RX, 500, HTTP_GAP_LOST, &at);
+	http1_finish(h, HTTP_ABORT_CLOSED, MS(60));
+	http1_free(h);
+	assert_non_null(strstr(l.log.text,
+			       "1 abort loss 0 @1\n2 abort loss 0 @10\n3 abort loss 0 @20\n4 abort closed 0 @60\n"));
+	hlog_free(&l);
+}
+
 static void test_head_too_long(void **state)
 {
 	struct contract c = {0};
@@ -451,6 +474,7 @@ int main(void)
 		cmocka_unit_test(test_every_gap),
 		cmocka_unit_test(test_many_headers),
 		cmocka_unit_test(test_request_told_after_its_loss),
+		cmocka_unit_test(test_hole_over_responses),
 		cmocka_unit_test(test_head_too_long),
 		cmocka_unit_test(test_too_many_outstanding),
 		cmocka_unit_test(test_park_is_bounded),

@@ -520,6 +520,16 @@ static void on_response_end(void *ctx, const struct stamp *at)
 	exchange_settle(h, x);
 }
 
+/* A hole may hold the responses of all that was asked by then; not of those whose head is seen after it. */
+static void hole_hides(struct http1 *h, const struct stamp *at)
+{
+	struct exchange *x;
+
+	DL_FOREACH (h->list, x)
+		if (!x->begun && x->since_ns <= at->ts_ns)
+			x->lost = true;
+}
+
 /* Bytes in which the next response began, at the latest, are missing or are no head. */
 static void head_lost(struct http1 *h, enum http_gap why, const struct stamp *at)
 {
@@ -556,17 +566,17 @@ static bool on_response_lost(void *ctx, enum message_loss loss, enum http_gap wh
 		return false;
 	}
 	if (x) {
-		struct exchange *next = loss == LOSS_GAP ? eligible(h, at) : NULL;
-
 		x->lost = true;
-		if (next)
-			next->lost = true; /* the hole may hold its response too; not so when its head is seen */
+		if (loss == LOSS_GAP)
+			hole_hides(h, at);
 		if (loss != LOSS_PARSE)
 			body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, why, at);
 		return h->response.chunked || x->orphan;
 	}
-	if (loss == LOSS_GAP)
+	if (loss == LOSS_GAP) {
 		head_lost(h, why, at);
+		hole_hides(h, at);
+	}
 	return h->middle && loss == LOSS_GAP;
 }
 
