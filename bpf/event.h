@@ -432,7 +432,7 @@ struct ev_exit {
 	struct ev_head h;
 	__u64 start_ns;
 	__u32 exec_id;
-	__s32 code;	   /* exit status, 0..255 */
+	__s32 code;	   /* exit status, 0..255; -1: made in user space, it is gone and nobody told its end */
 	__s32 signal;	   /* 0: exited */
 	__u32 max_rss_kib; /* most memory that was resident at once, its earlier programs included; 0 unknown */
 	__u64 cpu_ns;	   /* user + system time of the whole process, 0 unknown */

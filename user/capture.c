@@ -173,6 +173,16 @@ void capture_make_cpu(const struct proc_key *key, uint64_t cpu_ns, uint64_t wait
 	fn(ctx, &ev, sizeof(ev));
 }
 
+void capture_make_exit(const struct proc_key *key, uint64_t now_ns, capture_fn fn, void *ctx)
+{
+	struct ev_exit ev = {.h = {.size = sizeof(ev), .kind = EV_EXIT, .ts_ns = now_ns, .tgid = key->tgid},
+			     .start_ns = key->start_ns,
+			     .exec_id = key->exec_id,
+			     .code = EXIT_CODE_UNKNOWN};
+
+	fn(ctx, &ev, sizeof(ev));
+}
+
 struct capture_file {
 	struct writer w;
 };

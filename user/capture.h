@@ -50,6 +50,9 @@ void capture_make_func(const struct rec_func *r, capture_fn fn, void *ctx);
 void capture_make_cpu(const struct proc_key *key, uint64_t cpu_ns, uint64_t wait_ns, uint64_t now_ns, capture_fn fn,
 		      void *ctx);
 
+/* EV_EXIT: a process is gone whose end nobody told, by now_ns. How it ended is not known (EXIT_CODE_UNKNOWN). */
+void capture_make_exit(const struct proc_key *key, uint64_t now_ns, capture_fn fn, void *ctx);
+
 struct capture_info {
 	uint64_t start_ns;	 /* zero of the run, CLOCK_BOOTTIME */
 	int64_t boot_to_unix_ns; /* 0 unknown */

@@ -280,11 +280,41 @@ static void look_at_script(struct session *s, const struct rec_exec *r)
 	discover_script(s->discover, (pid_t)r->proc.tgid, path);
 }
 
+static void tap_exit(void *ctx, const struct rec_exit *r)
+{
+	struct session *s = ctx;
+
+	targets_remove(s->targets, r->proc.tgid);
+	discover_forget(s->discover, (pid_t)r->proc.tgid);
+	if (s->symbols)
+		symbols_exit(s->symbols, &r->proc);
+}
+
+/* Its end was lost. Nothing of it may stay: connections, conversations, mappings. */
+static void end_untold(struct session *s, uint32_t tgid, uint64_t by_ns)
+{
+	struct rec_exit r = {.proc = {.tgid = tgid, .start_ns = targets_start(s->targets, tgid)}};
+
+	capture_make_exit(&r.proc, by_ns, keep_record, s);
+	tap_exit(s, &r);
+}
+
+/* The pid is another process's now. */
+static void end_other(struct session *s, uint32_t tgid, uint64_t start_ns, uint64_t by_ns)
+{
+	uint64_t known_ns = targets_start(s->targets, tgid);
+
+	if (known_ns && start_ns && known_ns != start_ns)
+		end_untold(s, tgid, by_ns);
+}
+
 static void tap_exec(void *ctx, const struct rec_exec *r)
 {
 	struct session *s = ctx;
-	enum targets_verdict v = targets_exec(s->targets, r);
+	enum targets_verdict v;
 
+	end_other(s, r->proc.tgid, r->proc.start_ns, r->ts_ns);
+	v = targets_exec(s->targets, r);
 	s->ours = v != TARGETS_OTHER;
 	if (r->already_running)
 		return;
@@ -311,21 +341,12 @@ static void tap_fork(void *ctx, const struct rec_fork *r)
 {
 	struct session *s = ctx;
 
+	end_other(s, r->child_tgid, r->child_start_ns, r->ts_ns);
 	s->ours = targets_fork(s->targets, r);
 	discover_fork(s->discover, (pid_t)r->parent_tgid, (pid_t)r->child_tgid);
 	s->told = s->ours ? r->child_tgid : 0;
 	if (s->symbols && s->ours)
 		symbols_fork(s->symbols, r);
-}
-
-static void tap_exit(void *ctx, const struct rec_exit *r)
-{
-	struct session *s = ctx;
-
-	targets_remove(s->targets, r->proc.tgid);
-	discover_forget(s->discover, (pid_t)r->proc.tgid);
-	if (s->symbols)
-		symbols_exit(s->symbols, &r->proc);
 }
 
 /* --- targets at the start
@@ -352,7 +373,7 @@ static int add_process(struct session *s, const struct proc_stat *p)
 	if (!err)
 		err = probes_add_target(s->probes, p->pid, key.start_ns);
 	if (!err)
-		err = targets_add(s->targets, (uint32_t)p->pid);
+		err = targets_add(s->targets, (uint32_t)p->pid, key.start_ns);
 	if (err) {
 		log_verbose("pid %d: %s", p->pid, strerror(-err));
 		return err;
@@ -460,7 +481,7 @@ static void add_listed(void *ctx, pid_t tgid, uint64_t start_ns, uint32_t exec_i
 	struct session *s = ctx;
 	struct proc_stat p;
 
-	if (target_read(tgid, &p) || !target_start_matches(&p, start_ns) || targets_add(s->targets, key.tgid))
+	if (target_read(tgid, &p) || !target_start_matches(&p, start_ns) || targets_add(s->targets, key.tgid, start_ns))
 		return;
 	capture_make_proc(&p, &key, clock_boot_ns(), keep_record, s);
 }
@@ -603,14 +624,12 @@ static void drop_if_gone(void *ctx, uint32_t tgid)
 {
 	struct session *s = ctx;
 	struct target_files *f = targets_files(s->targets, tgid);
-	bool gone = !target_alive((pid_t)tgid), before = f && f->gone;
+	bool gone = !target_alive((pid_t)tgid, targets_start(s->targets, tgid)), before = f && f->gone;
 
 	if (f)
 		f->gone = gone;
-	if (!gone || !before)
-		return;
-	targets_remove(s->targets, tgid);
-	discover_forget(s->discover, (pid_t)tgid);
+	if (gone && before)
+		end_untold(s, tgid, clock_boot_ns());
 }
 
 static void push_stats(struct session *s)
@@ -957,7 +976,7 @@ static int prepare(struct session *s)
 			return -ENOMEM;
 	}
 	for (size_t i = 0; i < s->o->pid_count; i++)
-		if (!target_alive(s->o->pids[i])) {
+		if (!target_alive(s->o->pids[i], 0)) {
 			log_error("pid %d: %s", s->o->pids[i], target_why_none(s->o->pids[i]));
 			return -ESRCH;
 		}

@@ -9,6 +9,7 @@
 
 struct entry {
 	uint32_t tgid;
+	uint64_t start_ns; /* 0: not known */
 	struct target_files files;
 	UT_hash_handle hh;
 };
@@ -57,7 +58,7 @@ static struct entry *find(const struct targets *t, uint32_t tgid)
 	return e;
 }
 
-int targets_add(struct targets *t, uint32_t tgid)
+int targets_add(struct targets *t, uint32_t tgid, uint64_t start_ns)
 {
 	struct entry *e;
 
@@ -67,6 +68,7 @@ int targets_add(struct targets *t, uint32_t tgid)
 	if (!e)
 		return -ENOMEM;
 	e->tgid = tgid;
+	e->start_ns = start_ns;
 	HASH_ADD(hh, t->entries, tgid, sizeof(e->tgid), e);
 	if (!e->hh.tbl) {
 		free(e);
@@ -92,6 +94,13 @@ bool targets_had(const struct targets *t, uint32_t tgid)
 		if (t->ended[i] == tgid)
 			return true;
 	return false;
+}
+
+uint64_t targets_start(const struct targets *t, uint32_t tgid)
+{
+	const struct entry *e = find(t, tgid);
+
+	return e ? e->start_ns : 0;
 }
 
 bool targets_has(const struct targets *t, uint32_t tgid)
@@ -129,7 +138,7 @@ enum targets_verdict targets_exec(struct targets *t, const struct rec_exec *r)
 		return TARGETS_OLD;
 	if (!t->all && (!t->filter || !target_filter_match(t->filter, (pid_t)r->proc.tgid, r->filename, r->args)))
 		return TARGETS_OTHER;
-	return targets_add(t, r->proc.tgid) ? TARGETS_OTHER : TARGETS_NEW;
+	return targets_add(t, r->proc.tgid, r->proc.start_ns) ? TARGETS_OTHER : TARGETS_NEW;
 }
 
 bool targets_fork(struct targets *t, const struct rec_fork *r)
@@ -137,7 +146,7 @@ bool targets_fork(struct targets *t, const struct rec_fork *r)
 	const struct entry *parent = find(t, r->parent_tgid);
 	struct entry *child;
 
-	if ((!t->all && !parent) || targets_add(t, r->child_tgid))
+	if ((!t->all && !parent) || targets_add(t, r->child_tgid, r->child_start_ns))
 		return false;
 	child = find(t, r->child_tgid);
 	if (parent && child) {

@@ -19,7 +19,10 @@ void targets_set_all(struct targets *t);
 /* NULL: no name filter (every exec of a target stays one, no other process becomes one). Borrowed. */
 void targets_set_filter(struct targets *t, const struct target_filter *f);
 
-int targets_add(struct targets *t, uint32_t tgid); /* 0 (also when it was there) or -ENOMEM */
+/* start_ns: 0 not known. 0 (also when it was there) or -ENOMEM. */
+int targets_add(struct targets *t, uint32_t tgid, uint64_t start_ns);
+/* 0: not known, or no target. */
+uint64_t targets_start(const struct targets *t, uint32_t tgid);
 void targets_remove(struct targets *t, uint32_t tgid);
 /* It was one, and has ended lately: of its sockets more may be told. TARGETS_ENDED_MAX are remembered. */
 #define TARGETS_ENDED_MAX 256

@@ -19,8 +19,8 @@ static void follows_fork_exec_exit(void **state)
 	struct rec_exec e = exec_of(11, "/bin/sh"), other = exec_of(21, "/bin/sh");
 
 	(void)state;
-	assert_int_equal(targets_add(t, 10), 0);
-	assert_int_equal(targets_add(t, 10), 0);
+	assert_int_equal(targets_add(t, 10, 5), 0);
+	assert_int_equal(targets_add(t, 10, 5), 0);
 	assert_int_equal(targets_count(t), 1);
 	assert_true(targets_fork(t, &ours));
 	assert_false(targets_fork(t, &foreign));
@@ -71,7 +71,7 @@ static void files_and_ends(void **state)
 	struct rec_exec e = exec_of(11, "/bin/sh");
 
 	(void)state;
-	assert_int_equal(targets_add(t, 10), 0);
+	assert_int_equal(targets_add(t, 10, 5), 0);
 	targets_files(t, 10)->probed_ns = 5;
 	assert_true(targets_fork(t, &fork));
 	assert_int_equal(targets_files(t, 11)->probed_ns, 5); /* its mappings are its parent's */
@@ -80,7 +80,7 @@ static void files_and_ends(void **state)
 	assert_null(targets_files(t, 12));
 	assert_false(targets_had(t, 11));
 	for (uint32_t i = 0; i < TARGETS_ENDED_MAX; i++) {
-		targets_add(t, 1000 + i);
+		targets_add(t, 1000 + i, 0);
 		targets_remove(t, 1000 + i);
 	}
 	targets_remove(t, 11);
@@ -102,7 +102,7 @@ static void without_memory(void **state)
 		int err;
 
 		fail_nth(n);
-		err = targets_add(t, 7);
+		err = targets_add(t, 7, 0);
 		fail_nth(0);
 		if (!fail_nth_hit())
 			break;

@@ -238,11 +238,12 @@ uint64_t target_wait_ns(pid_t pid)
 	return take_field(&rest, &ran) && take_field(&rest, &waited) ? waited : 0;
 }
 
-bool target_alive(pid_t pid)
+bool target_alive(pid_t pid, uint64_t start_ns)
 {
 	struct proc_stat p;
 
-	return !read_stat(pid, &p) && p.state != 'Z' && p.state != 'X';
+	return !read_stat(pid, &p) && p.state != 'Z' && p.state != 'X' &&
+	       (!start_ns || target_start_matches(&p, start_ns));
 }
 
 const char *target_why_none(pid_t pid)
@@ -259,7 +260,7 @@ const char *target_why_none(pid_t pid)
 	memory = strstr(status, "\nVmSize:");
 	if (tgid && atoi(tgid + 7) != (int)pid)
 		return "that is a thread, not a process";
-	if (!target_alive(pid))
+	if (!target_alive(pid, 0))
 		return "it has ended";
 	return memory ? "no such process" : "that is a kernel thread";
 }

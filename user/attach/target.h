@@ -30,8 +30,8 @@ int target_read(pid_t pid, struct proc_stat *out);
 bool target_start_matches(const struct proc_stat *p, uint64_t exact_start_ns);
 /* The text of /proc/PID/stat (for target_read and its test): pid, ppid, comm, start_ns. 0 or -EBADMSG. */
 int target_parse_stat(struct sv text, struct proc_stat *out);
-/* Does it run (or wait)? A zombie, which kill(2) still finds, does not. */
-bool target_alive(pid_t pid);
+/* Does it run (or wait)? A zombie, which kill(2) still finds, does not. start_ns: exact, 0 any process of that pid. */
+bool target_alive(pid_t pid, uint64_t start_ns);
 /* Why it is no target, for a user who asked for it: static text. */
 const char *target_why_none(pid_t pid);
 /*

@@ -47,7 +47,8 @@ struct interval {
 	uint64_t begin_ns, end_ns;
 };
 
-#define UNKNOWN_NS    UINT64_MAX /* a time that is not known */
-#define UNKNOWN_COUNT (-1)	 /* a count (int64_t) that was not reported */
+#define UNKNOWN_NS	  UINT64_MAX /* a time that is not known */
+#define UNKNOWN_COUNT	  (-1)	     /* a count (int64_t) that was not reported */
+#define EXIT_CODE_UNKNOWN (-1)	     /* the process has ended, and nobody told how */
 
 #endif

@@ -229,7 +229,7 @@ struct rec_fork {
 struct rec_exit {
 	struct proc_key proc;
 	uint64_t ts_ns;
-	int32_t code, signal;
+	int32_t code, signal; /* code: EXIT_CODE_UNKNOWN when its end was not told, and is known to lie before */
 	uint64_t cpu_ns;
 	uint64_t max_rss_bytes; /* 0: unknown */
 };

@@ -78,7 +78,8 @@ static int tool_args(struct span *s, const struct agent_tool *t)
 		span_put_text(&j, "program", t->program, 64);
 		json_uint(&j, "child_pid", t->child_pid);
 		if (!t->running) {
-			json_int(&j, "exit_code", t->code);
+			if (t->code != EXIT_CODE_UNKNOWN)
+				json_int(&j, "exit_code", t->code);
 			if (t->signal)
 				json_int(&j, "signal", t->signal);
 		}

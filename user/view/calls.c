@@ -175,7 +175,7 @@ static void put_end(struct json *j, const struct call *c)
 	put_text(j, "error", c->error);
 	json_bool(j, "complete", c->end == END_COMPLETE && !c->unfinished);
 	put_text(j, "end_reason", end_reason_name(c->end));
-	if (c->end == END_PROCESS_EXIT) {
+	if (c->end == END_PROCESS_EXIT && c->exit_code != EXIT_CODE_UNKNOWN) {
 		json_object(j, "exit");
 		json_int(j, "code", c->exit_code);
 		json_int(j, "signal", c->exit_signal);
