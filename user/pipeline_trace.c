@@ -103,9 +103,17 @@ static void snapshot_turn(void *ctx, const struct turn *t)
 		pipeline_add_span(s->p, s->spans, &span);
 }
 
+struct naming {
+	struct trace_agent_name *names;
+	size_t count;
+};
+
 static void name_agent(void *ctx, const struct agent *a)
 {
-	((const char **)ctx)[a->index] = a->name;
+	struct naming *n = ctx;
+
+	if (a->name)
+		n->names[n->count++] = (struct trace_agent_name){a->index, a->name};
 }
 
 static const char *name_process(void *ctx, const struct proc_key *key, uint32_t *shown_pid)
@@ -152,19 +160,19 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 {
 	struct lost scratch = {0}; /* a snapshot that is cut loses nothing */
 	struct snapshot s = {.p = p, .spans = spans_new(p->cfg.max_events, &scratch)};
-	const char **names = calloc(agents_count(p->agents) + 1, sizeof(*names));
+	struct naming agents = {.names = calloc(AGENTS_MAX, sizeof(*agents.names))};
 	const struct profile_namer namer = {p, name_process};
 	struct buf verdict, profile;
 	int err;
 
-	if (!s.spans || !names) {
+	if (!s.spans || !agents.names) {
 		spans_free(s.spans);
-		free(names);
+		free(agents.names);
 		return -ENOMEM;
 	}
-	agents_each(p->agents, name_agent, names);
-	meta->agent_names = names;
-	meta->agent_name_count = agents_count(p->agents);
+	agents_each(p->agents, name_agent, &agents);
+	meta->agent_names = agents.names;
+	meta->agent_name_count = agents.count;
 	buf_init(&verdict, 0); /* bounded: a sentence and numbers */
 	buf_init(&profile, 0); /* bounded: PROFILE_WRITTEN_MAX, max_events */
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
@@ -192,7 +200,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	meta->verdict_json = meta->profile_json = SV_NONE;
 	meta->agent_names = NULL;
 	meta->agent_name_count = 0;
-	free(names);
+	free(agents.names);
 	buf_release(&verdict);
 	buf_release(&profile);
 	spans_free(s.spans);

@@ -915,6 +915,116 @@ static void test_busy_from_to(void **state)
 			"agent_gap=1720\n");
 }
 
+struct shown_agents {
+	unsigned count, first, last;
+};
+
+static void show_agent(void *ctx, const struct agent *a)
+{
+	struct shown_agents *shown = ctx;
+
+	assert_true(!shown->count || a->index > shown->last);
+	shown->first = shown->count++ ? shown->first : a->index;
+	shown->last = a->index;
+}
+
+/* Of a day's short-lived processes only the latest are remembered; who is at work keeps its place. */
+static void test_many_agents(void **state)
+{
+	const unsigned ended = 3 * AGENTS_MAX;
+	struct shown_agents shown = {0};
+	struct agents_run run;
+	struct agent_place place;
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "t1", "Bash");
+	assert_int_equal(push_call(&w, &c).agent, 0);
+	for (unsigned i = 1; i <= ended; i++) {
+		begin_plain(&c, 1 + i, 10000 * i, 5);
+		c.conn.tgid = 1000 + i;
+		c.conn.start_ns = 10000 * i * MS;
+		place = push_call(&w, &c);
+		assert_int_equal(place.agent, i);
+		assert_true(place.first);
+		push_proc(&w, 1000 + i, 1, "curl", NULL, 10000 * i, 10000 * i + 3000, 0);
+		agents_tick(w.t, (10000 * i + 5000) * MS, UNKNOWN_NS);
+	}
+	assert_int_equal(agents_count(w.t), ended + 1);
+	agents_each(w.t, show_agent, &shown);
+	assert_int_equal(shown.count, AGENTS_MAX);
+	assert_int_equal(shown.first, 0);
+	assert_int_equal(shown.last, ended);
+	tlog_free(&w.log);
+	begin_call(&c, ended + 2, 10000 * (ended + 1));
+	add_result(&c, "t1", NULL, 99);
+	place = push_call(&w, &c);
+	assert_int_equal(place.agent, 0);
+	assert_int_equal(place.turn, 1);
+	agents_finish(w.t, 10000 * (ended + 2) * MS);
+	assert_non_null(strstr(w.log.text, "turn 1 of 0 1000-"));
+	assert_int_equal(agents_run(w.t, 10000 * (ended + 2) * MS, &run), 0);
+	assert_int_equal(run.turns, ended + 1);
+	tlog_free(&w.log);
+	close_world(&w, "");
+}
+
+/* Sub-agents of a process that goes on: those with nothing open make room, and the turn that waits for one is told. */
+static void test_many_sub_agents(void **state)
+{
+	const unsigned subs = AGENTS_MAX + 10;
+	struct shown_agents shown = {0};
+	struct world w;
+	struct call c;
+	char id[16];
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "t1", "Agent");
+	push_call(&w, &c);
+	for (unsigned i = 1; i <= subs; i++) {
+		begin_call(&c, 1 + i, 2000 * i + 2000);
+		c.class = CALL_SUBAGENT;
+		snprintf(id, sizeof(id), "sub-%u", i);
+		set(&c.agent_id, id);
+		assert_int_equal(push_call(&w, &c).agent, i);
+	}
+	agents_each(w.t, show_agent, &shown);
+	assert_int_equal(shown.count, AGENTS_MAX);
+	assert_int_equal(shown.first, 0);
+	begin_call(&c, subs + 2, 2000 * subs + 5000);
+	add_result(&c, "t1", NULL, 9);
+	assert_int_equal(push_call(&w, &c).turn, 1);
+	agents_finish(w.t, 2000 * subs * MS + 20000 * MS);
+	tlog_free(&w.log);
+	close_world(&w, "");
+}
+
+/* All of them wait for their tools: there is no room, and who comes later counts with the last one. */
+static void test_busy_agents(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	for (unsigned i = 0; i < AGENTS_MAX + 2; i++) {
+		begin_plain(&c, 1 + i, 1000, 5);
+		c.conn.tgid = 1000 + i;
+		add_tool(&c, "t", "Bash");
+		assert_int_equal(push_call(&w, &c).agent, i < AGENTS_MAX ? i : AGENTS_MAX - 1);
+	}
+	assert_int_equal(agents_count(w.t), AGENTS_MAX);
+	agents_finish(w.t, 20000 * MS);
+	tlog_free(&w.log);
+	close_world(&w, "");
+}
+
 static void test_no_memory(void **state)
 {
 	const struct agents_sink sink = {0};
@@ -969,6 +1079,9 @@ int main(void)
 		cmocka_unit_test(test_day),
 		cmocka_unit_test(test_busy_agent),
 		cmocka_unit_test(test_busy_from_to),
+		cmocka_unit_test(test_many_agents),
+		cmocka_unit_test(test_many_sub_agents),
+		cmocka_unit_test(test_busy_agents),
 		cmocka_unit_test(test_no_memory),
 	};
 

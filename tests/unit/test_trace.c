@@ -909,7 +909,7 @@ static void agents_and_arrows(void **state)
 				  .spawned = 1,
 				  .result_bytes = 7,
 				  .is_error = -1};
-	static const char *const names[] = {NULL, "Explore"};
+	static const struct trace_agent_name names[] = {{1, "Explore"}, {70000, "Plan"}};
 
 	(void)state;
 	run_init(&r, 1000);

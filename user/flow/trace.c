@@ -623,10 +623,27 @@ static void put_thread_name(struct writing *w, uint32_t pid, uint32_t tid, const
 	put(w, "\"}}");
 }
 
+static int by_index(const void *key, const void *name)
+{
+	unsigned a = *(const unsigned *)key, b = ((const struct trace_agent_name *)name)->index;
+
+	return a < b ? -1 : a > b;
+}
+
+static const char *kind_of_agent(const struct trace_meta *meta, unsigned index)
+{
+	const struct trace_agent_name *found =
+		meta->agent_name_count
+			? bsearch(&index, meta->agent_names, meta->agent_name_count, sizeof(*found), by_index)
+			: NULL;
+
+	return found ? found->name : NULL;
+}
+
 /* Sub-agents' lanes say whose they are. */
 static void row_name(const struct writing *w, const struct row *r, const char *name, char *out, size_t size)
 {
-	const char *kind = r->agent < w->meta->agent_name_count ? w->meta->agent_names[r->agent] : NULL;
+	const char *kind = kind_of_agent(w->meta, r->agent);
 
 	if (!r->agent)
 		snprintf(out, size, "%s", name);
@@ -731,7 +748,8 @@ static void put_process_args(struct writing *w, const struct proc *p)
 	if (p->end_ns == UNKNOWN_NS) {
 		json_bool(&j, "unfinished", true);
 	} else {
-		json_int(&j, "exit_code", p->code);
+		if (p->code != EXIT_CODE_UNKNOWN)
+			json_int(&j, "exit_code", p->code);
 		if (p->signal)
 			json_int(&j, "signal", p->signal);
 		if (p->cpu_ns)

@@ -17,6 +17,12 @@
 
 #define TRACE_AXES_MAX 8
 
+/* What kind of sub-agent has this index. */
+struct trace_agent_name {
+	unsigned index;
+	const char *name; /* captured text */
+};
+
 struct trace_meta {
 	uint64_t start_ns;	 /* zero of ts */
 	uint64_t now_ns;	 /* where open process spans end; 0: the latest time in the trace */
@@ -26,7 +32,7 @@ struct trace_meta {
 	const char *axes[TRACE_AXES_MAX]; /* options that decide what is in the trace, "alloc=524288"; the first NULL
 					     ends it */
 	uint64_t call_count, agent_count;
-	const char *const *agent_names; /* kinds of sub-agents by index; NULL unknown; captured text */
+	const struct trace_agent_name *agent_names; /* by index */
 	size_t agent_name_count;
 	uint64_t max_events; /* counter samples that are more are left out, the oldest first; 0: no limit */
 	const struct lost *lost;

@@ -24,6 +24,9 @@
 #define TWIN_OVERLAP_NS 250000000ull	/* a call that began so long before the last one ended is no step after it */
 #define MODELS_MAX	64		/* models whose waits are added up; later ones are not */
 
+/* How little it is missed. */
+enum need { NEED_ENDED, NEED_SUB, NEED_MAIN, NEED_BUSY };
+
 /* One agent: a session of a process, or a sub-agent of it. */
 struct agent_entry {
 	char key[KEY_BYTES];
@@ -33,6 +36,7 @@ struct agent_entry {
 	uint64_t gone_ns;	/* the process ended; UNKNOWN_NS: not as far as was looked */
 	struct agent_entry *up; /* whose sub-agent it is; NULL: a main agent */
 	uint64_t up_lane;	/* number of the conversation that waits for it */
+	enum need need;		/* for least_needed() */
 	UT_hash_handle hh;
 };
 
@@ -71,7 +75,9 @@ struct agents {
 	struct lost *lost;
 	struct agents_sink sink;
 	struct family *family;
-	struct agent_entry *agents;
+	struct agent_entry *agents; /* by index */
+	uint64_t agent_count;	    /* ever */
+	uint64_t forgotten_end_ns;  /* the latest end of a process of those that are not remembered; 0: none is */
 	struct lane *lanes, *oldest;
 	struct tool_name *tool_names;
 	struct model_waits *models;
@@ -565,6 +571,55 @@ static struct held_tool *held_spawner(struct agents *t, unsigned agent, uint64_t
 	return NULL;
 }
 
+static void close_lane(struct agents *t, struct lane *l, uint64_t end_ns)
+{
+	end_tools(t, l, NULL, end_ns);
+	end_turn(t, l);
+	lane_free(t, l);
+}
+
+/* NULL: all are busy. */
+static struct agent_entry *least_needed(const struct agents *t, const struct agent_entry *keep)
+{
+	struct agent_entry *best = NULL;
+	enum need least = NEED_BUSY;
+	const struct lane *l;
+
+	for (struct agent_entry *a = t->agents; a; a = a->hh.next)
+		a->need = a->gone_ns != UNKNOWN_NS ? NEED_ENDED : a->agent.parent >= 0 ? NEED_SUB : NEED_MAIN;
+	DL_FOREACH (t->oldest, l)
+		if (l->turn || l->wait.count)
+			l->of->need = NEED_BUSY;
+	for (struct agent_entry *a = t->agents; a; a = a->hh.next) {
+		if (a == keep || a->need >= least)
+			continue;
+		best = a;
+		least = a->need;
+	}
+	return best;
+}
+
+/* Makes room for one; false: there is none to be had. */
+static bool forget_agent(struct agents *t, const struct agent_entry *keep)
+{
+	struct agent_entry *a = least_needed(t, keep);
+	struct lane *l, *next;
+
+	if (!a)
+		return false;
+	DL_FOREACH_SAFE (t->oldest, l, next)
+		if (l->of == a)
+			close_lane(t, l, l->last_end_ns);
+	for (struct agent_entry *other = t->agents; other; other = other->hh.next)
+		if (other->up == a)
+			other->up = NULL;
+	if (a->gone_ns > t->forgotten_end_ns)
+		t->forgotten_end_ns = a->gone_ns;
+	HASH_DEL(t->agents, a);
+	free(a);
+	return true;
+}
+
 static struct agent_entry *make_agent(struct agents *t, const char *key, const struct call *c, const struct proc *p,
 				      struct lane *parent, bool by_time, uint64_t begin_ns)
 {
@@ -572,7 +627,7 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 	struct held_tool *told = parent ? held_spawner(t, parent->of->agent.index, begin_ns) : NULL;
 	struct tool_pending *spawn = parent && !told ? toolwait_spawner(&parent->wait, begin_ns) : NULL;
 
-	if (HASH_COUNT(t->agents) >= AGENTS_MAX)
+	if (HASH_COUNT(t->agents) >= AGENTS_MAX && !forget_agent(t, parent ? parent->of : NULL))
 		return last_agent(t);
 	a = calloc(1, sizeof(*a));
 	if (!a)
@@ -583,7 +638,7 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 	a->proc = (struct proc_key){.tgid = c->conn.tgid, .start_ns = c->conn.start_ns};
 	a->gone_ns = UNKNOWN_NS;
 	a->agent = (struct agent){
-		.index = HASH_COUNT(t->agents),
+		.index = (unsigned)t->agent_count,
 		.parent = parent ? (int)parent->of->agent.index : -1,
 		.by_time = by_time,
 		.name = a->name[0] ? a->name : NULL,
@@ -605,6 +660,7 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 		free(a);
 		return NULL;
 	}
+	t->agent_count++;
 	if (told)
 		told->tool.spawned = a->agent.index;
 	if (spawn && !spawn->spawned) {
@@ -651,13 +707,6 @@ static struct agent_entry *agent_of(struct agents *t, const struct call *c, cons
 		return a;
 	parent = sub ? parent_lane(t, c) : waiting_lane(t, c, begin_ns);
 	return make_agent(t, key, c, p, parent, !sub && parent, begin_ns);
-}
-
-static void close_lane(struct agents *t, struct lane *l, uint64_t end_ns)
-{
-	end_tools(t, l, NULL, end_ns);
-	end_turn(t, l);
-	lane_free(t, l);
 }
 
 static struct lane *make_lane(struct agents *t, const char *key, struct agent_entry *of, const struct call *c)
@@ -960,7 +1009,7 @@ static void note_ends(struct agents *t)
 /* What follows the end of the last agent's process is nobody's time. */
 static uint64_t run_end(const struct agents *t, uint64_t end_ns)
 {
-	uint64_t last_ns = t->agents ? 0 : end_ns;
+	uint64_t last_ns = t->agents ? t->forgotten_end_ns : end_ns;
 
 	for (const struct agent_entry *a = t->agents; a; a = a->hh.next) {
 		uint64_t gone_ns = a->gone_ns != UNKNOWN_NS ? a->gone_ns : family_end(t->family, &a->proc);
@@ -1033,7 +1082,7 @@ void agents_finish(struct agents *t, uint64_t now_ns)
 
 uint64_t agents_count(const struct agents *t)
 {
-	return HASH_COUNT(t->agents);
+	return t->agent_count;
 }
 
 void agents_each(const struct agents *t, void (*fn)(void *ctx, const struct agent *a), void *ctx)

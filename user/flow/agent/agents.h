@@ -27,7 +27,9 @@
 #include "flow/llm/call.h"
 #include "walltime.h"
 
-#define AGENTS_MAX	  4096 /* remembered; later ones share the last one's place, counted as one */
+#define AGENTS_MAX                                                                                                     \
+	1024 /* remembered; past it the oldest whose process has ended is forgotten, then a sub-agent that has nothing \
+		open, then any such one; where all are busy, later ones share the last one's place, counted as one */
 #define AGENTS_LANES_MAX  4096 /* conversations; past it the one silent longest is closed */
 #define AGENT_TEXT_BYTES  160
 #define TOOL_CHILDREN_MAX 256 /* of one answer's tools; later born ones are not joined */
@@ -144,7 +146,8 @@ void agents_tick(struct agents *t, uint64_t now_ns, uint64_t open_ns);
 /* Closes what is open; what is a process's, at its end. Tools that still run end here. */
 void agents_finish(struct agents *t, uint64_t now_ns);
 
-uint64_t agents_count(const struct agents *t); /* agents, sub-agents included */
+uint64_t agents_count(const struct agents *t); /* agents so far, sub-agents included */
+/* Those that are remembered, by index. */
 void agents_each(const struct agents *t, void (*fn)(void *ctx, const struct agent *a), void *ctx);
 /* Turns that are open, as they stand, and those that are over and not told yet. */
 void agents_each_open_turn(struct agents *t, uint64_t now_ns, void (*fn)(void *ctx, const struct turn *turn),

@@ -14,7 +14,9 @@ struct held_turn *held_turn_new(const struct turn *t, uint64_t lane, const char 
 		return NULL;
 	h->turn = *t;
 	h->lane = lane;
+	snprintf(h->session_id, sizeof(h->session_id), "%s", t->session_id ? t->session_id : "");
 	snprintf(h->turn_id, sizeof(h->turn_id), "%s", turn_id ? turn_id : "");
+	h->turn.session_id = t->session_id ? h->session_id : NULL;
 	h->turn.turn_id = h->turn_id[0] ? h->turn_id : NULL;
 	h->wall = walltime_new(t->at.begin_ns);
 	if (h->wall)

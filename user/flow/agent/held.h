@@ -19,7 +19,7 @@
 /* A turn, from its first step on. */
 struct held_turn {
 	struct turn turn; /* its texts are those below; wall is filled by held_turn_report() */
-	char turn_id[AGENT_TEXT_BYTES];
+	char session_id[AGENT_TEXT_BYTES], turn_id[AGENT_TEXT_BYTES];
 	struct models models;
 	uint64_t lane; /* number of the conversation */
 	struct walltime *wall;

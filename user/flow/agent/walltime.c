@@ -156,7 +156,7 @@ static int by_end(const void *a, const void *b)
 /* Half of the waiting pieces become final, so that the cost of sorting them is spread over as many pushes. */
 static int make_room(struct walltime *w)
 {
-	size_t size = w->size ? 2 * w->size : 64;
+	size_t size = w->size ? 2 * w->size : 8;
 	struct piece *more;
 
 	if (w->count < w->size)
