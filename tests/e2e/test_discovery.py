@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import e2e
@@ -398,6 +399,40 @@ def set_again():
     perfbpf = Perfbpf("-v", "--sweep", "0.2", command=["sh", "-c", script], stdout=subprocess.DEVNULL)
     assert perfbpf.end() == 0, perfbpf.err()
     assert perfbpf.err().count("its probes are removed") == 2, perfbpf.err()
+    check_calls(perfbpf, server, 4, COLD_MS)
+    check_nothing_lost(perfbpf)
+
+
+def copy_as(inode, path):
+    """A new file at `path` that got the number of a file that is gone; False: others took it."""
+    folder = tempfile.mkdtemp(dir=os.path.dirname(path))
+    for number in range(50):
+        copy = shutil.copy(path, os.path.join(folder, str(number)))
+        if os.stat(copy).st_ino == inode:
+            os.rename(copy, path)
+            return True
+    return False
+
+
+@case
+def same_inode():
+    """a library that got the inode number of one that is gone is another one, and probed"""
+    server = Server()
+    folder = private_libraries()
+    path = os.path.join(folder, "libssl.so.3")
+    one = f"LD_LIBRARY_PATH={folder} {CLIENT} --port {server.port} --cacert {server.cert} -n 2 --quiet --wait --id"
+    client = Client(["sh", "-c", f"echo pid $$; i=0; while read line; do i=$((i+1)); {AFTER_A_WHILE} | {one} r$i; done"])
+    perfbpf = Perfbpf("-v", "--sweep", "0.2", "-p", client.pid)
+    client.go()
+    e2e.until(lambda: f"{path}: no traced process maps it" in perfbpf.err(), 20, "the probes are removed")
+    inode = os.stat(path).st_ino
+    shutil.copy(path, path + ".new")
+    os.rename(path + ".new", path)  # the first one is gone, and its number free
+    if not copy_as(inode, path):
+        raise Skip("this file system gives no number twice")
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
     check_calls(perfbpf, server, 4, COLD_MS)
     check_nothing_lost(perfbpf)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Losses and stale calls: they are told, and what is not lost stays exact."""
+import os
 import signal
 import time
 
@@ -178,6 +179,44 @@ def lost_tails():
         client.go()
         assert client.finish() == 0
         check_lossy_run(perfbpf, server, perfbpf.end())
+
+
+@case
+def lost_exits():
+    """processes that end while the ring is full have ended, though nobody told how"""
+    start, fill = "for i in $(seq 30); do sleep 1000 & done", "for i in $(seq 200); do /bin/true; done"
+    script = f"echo pid $$; read line; {start}; read line; {fill}; echo full; read line; exit 0"
+    client = Client(["sh", "-c", script])
+    perfbpf = Perfbpf("--ring-bytes", 65536, "-p", client.pid)
+    client.go()
+
+    def sleeping():
+        pids = e2e.read_text(f"/proc/{client.pid}/task/{client.pid}/children").split()
+        return pids if len(pids) == 30 and all(e2e.read_text(f"/proc/{pid}/comm") == "sleep\n" for pid in pids) else None
+
+    def lives():
+        perfbpf.child.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+        try:
+            return [e["args"] for e in perfbpf.trace()["traceEvents"] if e["ph"] == "X" and e["name"] == "exec sleep"]
+        except (OSError, ValueError):
+            return []  # not written yet
+
+    children = e2e.until(sleeping, 20, "the children run")
+    e2e.until(lambda: len(lives()) == 30, 20, "perfbpf knows them")
+    perfbpf.child.send_signal(signal.SIGSTOP)
+    client.go()
+    assert client.child.stdout.readline() == "full\n"
+    for pid in children:
+        os.kill(int(pid), signal.SIGKILL)
+    e2e.until(lambda: not any(e2e.read_text(f"/proc/{pid}/cmdline") for pid in children), 20, "they have ended")
+    perfbpf.child.send_signal(signal.SIGCONT)
+    e2e.until(lambda: not any("unfinished" in args for args in lives()), 20, "their ends are found")
+    untold = sum("exit_code" not in args for args in lives())
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    e2e.note(f"{untold} of 30 ends were found; lost {perfbpf.lost()}")
+    assert untold > 10, lives()
 
 
 @cases([("anthropic", "anthropic"), ("chat", "openai.chat"), ("responses", "openai.responses")])

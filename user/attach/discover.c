@@ -20,7 +20,9 @@
 #include "maps.h"
 #include "sqlitefind.h"
 
-#define DISCOVER_FILES_MAX 65536 /* remembered; later files are looked at each time again */
+#define DISCOVER_FILES_MAX    16384 /* remembered; past it the oldest without probes is forgotten, and looked at again */
+#define DISCOVER_DETACHED_MAX 64    /* remembered of those whose probes were removed */
+#define DISCOVER_REASONS_MAX  1024  /* different ones */
 
 /* A file as it was looked at: a changed file is another file. */
 struct file_key {
@@ -42,10 +44,11 @@ struct file {
 	struct file_key key;
 	struct verdict verdict;
 	struct file *real; /* of a view (overlayfs): the inode that it shows; else itself */
+	unsigned views;	   /* of others, that show it */
 	unsigned users;	   /* processes that map it */
 	bool kept;	   /* probed to the end */
 	bool idle;	   /* in discover.idle, since idle_ns */
-	bool detached;
+	bool detached;	   /* in discover.detached */
 	uint64_t idle_ns;
 	struct file *prev, *next;
 	UT_hash_handle hh;
@@ -86,8 +89,11 @@ struct discover {
 	unsigned script_count;
 	bool unasked; /* files that no process maps are looked through */
 	struct reason *reasons;
-	struct file *files;
-	struct file *idle; /* probed, and mapped by nobody; longest first */
+	unsigned reason_count;
+	struct file *files;    /* oldest first */
+	struct file *idle;     /* probed, and mapped by nobody; longest first */
+	struct file *detached; /* whose probes were removed; longest first */
+	unsigned detached_count;
 	struct user *users;
 	unsigned use_count;
 	bool keep; /* discover_keep() */
@@ -157,10 +163,37 @@ void discover_free(struct discover *d)
 	free(d);
 }
 
+static void forget(struct discover *d, struct file *f)
+{
+	if (f->real != f)
+		f->real->views--;
+	HASH_DEL(d->files, f);
+	free(f);
+}
+
+static bool has_probes(const struct verdict *v)
+{
+	return v->probed || v->other || v->alloc;
+}
+
+/* False: there is none to be had. */
+static bool make_room(struct discover *d)
+{
+	struct file *f = d->files;
+
+	if (HASH_COUNT(d->files) < DISCOVER_FILES_MAX)
+		return true;
+	while (f && (f->views || has_probes(&f->verdict)))
+		f = f->hh.next;
+	if (f)
+		forget(d, f);
+	return f != NULL;
+}
+
 /* NULL: it is not remembered. */
 static struct file *remember(struct discover *d, const struct file_key *key, struct verdict verdict)
 {
-	struct file *f = HASH_COUNT(d->files) < DISCOVER_FILES_MAX ? calloc(1, sizeof(*f)) : NULL;
+	struct file *f = make_room(d) ? calloc(1, sizeof(*f)) : NULL;
 
 	if (!f)
 		return NULL;
@@ -174,17 +207,49 @@ static struct file *remember(struct discover *d, const struct file_key *key, str
 	return NULL;
 }
 
+static void show(struct file *f, struct file *real)
+{
+	if (f->real != f)
+		f->real->views--;
+	f->real = real;
+	real->views += real != f;
+}
+
+/* real: what it shows, NULL: itself. */
+static struct file *remember_view(struct discover *d, const struct file_key *key, struct verdict verdict,
+				  struct file *real)
+{
+	struct file *f;
+
+	if (!real)
+		return remember(d, key, verdict);
+	real->views++; /* it must not be what makes room */
+	f = remember(d, key, verdict);
+	real->views--;
+	if (f)
+		show(f, real);
+	return f;
+}
+
 /* "NAME: why" */
 static const char *keep_reason(struct discover *d, const char *shown, const char *why)
 {
 	const char *name = strrchr(shown, '/') ? strrchr(shown, '/') + 1 : shown;
-	struct reason *r = calloc(1, sizeof(*r));
+	char text[REASON_BYTES];
+	struct reason *r;
 
+	snprintf(text, sizeof(text), "%.48s: %s", name, why);
+	LL_FOREACH (d->reasons, r)
+		if (!strcmp(r->text, text))
+			return r->text;
+	if (d->reason_count == DISCOVER_REASONS_MAX)
+		return "not all reasons are kept";
+	r = calloc(1, sizeof(*r));
 	if (!r)
 		return NULL;
-	snprintf(r->text, sizeof(r->text), "%.48s: %s", name, why);
-	r->next = d->reasons;
-	d->reasons = r;
+	memcpy(r->text, text, sizeof(text));
+	LL_PREPEND(d->reasons, r);
+	d->reason_count++;
 	return r->text;
 }
 
@@ -304,6 +369,30 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 	return v;
 }
 
+/* Libraries that come and go (each a new file) must not stay. When it is mapped once more it is a new file again. */
+static void forget_detached(struct discover *d, struct file *real)
+{
+	struct file *f, *next;
+
+	DL_DELETE(d->detached, real);
+	d->detached_count--;
+	probes_forget_file(d->probes, real->key.dev, real->key.ino);
+	HASH_ITER (hh, d->files, f, next)
+		if (f != real && f->real == real)
+			forget(d, f);
+	forget(d, real);
+}
+
+/* The number of an inode is given to the next file: what the last one had is not what this one has. */
+static void forget_last_inode(struct discover *d, const struct file_key *key)
+{
+	struct file *f, *next;
+
+	DL_FOREACH_SAFE (d->detached, f, next)
+		if (f->key.dev == key->dev && f->key.ino == key->ino)
+			forget_detached(d, f);
+}
+
 /* Opens; a file that was looked at by another view of its inode (containers of one image) is not looked at again.
  * Remembers and returns the inode when the key is only a view of it; else NULL. */
 static struct file *probe(struct discover *d, const char *path, const char *shown, const struct file_key *key,
@@ -324,6 +413,8 @@ static struct file *probe(struct discover *d, const char *path, const char *show
 	real.ino = elf.ino;
 	if (memcmp(&real, key, sizeof(real)))
 		f = recall(d, &real);
+	if (!f)
+		forget_last_inode(d, &real);
 	*v = f ? f->verdict : probe_elf(d, path, shown, &elf);
 	if (!f && memcmp(&real, key, sizeof(real)))
 		f = remember(d, &real, *v);
@@ -398,6 +489,8 @@ static void attach_again(struct discover *d, struct file *f, const char *path, c
 	char text[256];
 	int err = probes_attach_again(d->probes, path, f->key.dev, f->key.ino);
 
+	DL_DELETE(d->detached, f);
+	d->detached_count--;
 	f->detached = false;
 	f->verdict.probed_ns = clock_boot_ns();
 	if (!err)
@@ -472,6 +565,9 @@ void discover_tick(struct discover *d, uint64_t now_ns, uint64_t idle_ns)
 	f->idle = false;
 	f->detached = true;
 	probes_detach_file(d->probes, f->key.dev, f->key.ino);
+	DL_APPEND(d->detached, f);
+	if (++d->detached_count > DISCOVER_DETACHED_MAX)
+		forget_detached(d, d->detached);
 }
 
 /* --- files one after the other ---------------------------------------------------------------------------------------
@@ -523,7 +619,7 @@ bool discover_next(struct discover *d, struct discover_result *r)
 	f = recall(d, &w->key);
 	if (f) {
 		f->verdict = verdict;
-		f->real = real ? real : f;
+		show(f, real ? real : f);
 		note_use(d, f->real, 0, path, w->shown); /* who mapped it meanwhile is not known */
 	}
 	r->tls_files = verdict.probed;
@@ -564,9 +660,7 @@ static void look_at(struct discover *d, pid_t pid, const char *path, const char 
 	if (!f) {
 		if (!put_off(d, &key, path, shown))
 			real = probe(d, path, shown, &key, &verdict);
-		f = remember(d, &key, verdict);
-		if (f && real)
-			f->real = real;
+		f = remember_view(d, &key, verdict, real);
 	}
 	if (f) {
 		note_use(d, f->real, pid, path, shown);

@@ -50,6 +50,7 @@ struct file {
 	unsigned fd_count;
 	struct bpf_link *links[2 * TLSFIND_MAX]; /* libbpf's, by perf events */
 	unsigned link_count;
+	bool removed; /* its probes were, until they are set again */
 	bool renewed; /* probed a second time */
 	bool stopped; /* a function that is called too often: not probed again */
 };
@@ -914,6 +915,15 @@ static bool has_stack(const struct probes *p, const struct elf *e, const char *s
 	return false;
 }
 
+static unsigned probed_files(const struct probes *p)
+{
+	unsigned n = 0;
+
+	for (const struct file *f = p->files; f; f = f->next)
+		n += !f->removed;
+	return n;
+}
+
 /* A slot of attached_ns[] that no file has; 0: none. */
 static uint32_t free_slot(const struct probes *p)
 {
@@ -959,6 +969,8 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
 		return 0;
 	if (found->count > TLSFIND_MAX)
 		return -EINVAL;
+	if (probed_files(p) >= PROBES_FILES_MAX)
+		return -EMFILE;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
@@ -987,9 +999,24 @@ void probes_detach_file(struct probes *p, uint64_t dev, uint64_t ino)
 		if (f->pub.dev != dev || f->pub.ino != ino)
 			continue;
 		file_detach(f);
+		f->removed = true;
 		p->skel->bss->attached_ns[f->slot] = 0;
 		log_verbose("%s: no traced process maps it any more: its probes are removed",
 			    log_safe(text, sizeof(text), sv_of(f->shown_path)));
+	}
+}
+
+void probes_forget_file(struct probes *p, uint64_t dev, uint64_t ino)
+{
+	struct file **at = &p->files, *f;
+
+	while ((f = *at)) {
+		if (!f->removed || f->stopped || f->pub.dev != dev || f->pub.ino != ino) {
+			at = &f->next;
+			continue;
+		}
+		*at = f->next;
+		file_free(f);
 	}
 }
 
@@ -1021,6 +1048,7 @@ int probes_attach_again(struct probes *p, const char *path, uint64_t dev, uint64
 		int now = 0;
 
 		if (f->pub.dev == dev && f->pub.ino == ino && !f->fd_count && !f->link_count && !f->stopped) {
+			f->removed = false;
 			memset(f->pub.status, 0, sizeof(f->pub.status));
 			now = attach_all(p, f, path);
 		}

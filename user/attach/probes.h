@@ -80,9 +80,10 @@ uint64_t probes_ring_peak(const struct probes *p); /* bytes that waited in the r
  * view. Left as they are where the kernel does not tell. */
 void probes_real_file(struct probes *p, struct elf *e);
 
+#define PROBES_FILES_MAX 1024 /* stacks of files that are probed at once */
 /* Probe one TLS stack of a file (each (device, inode, found->stack) once; again returns 0). `path` must reach the very
- * file (map_files, root, exe). 0; -errno when no read or no write probe could be set, failures[] then names them.
- * Results are kept for probes_each_file. */
+ * file (map_files, root, exe). 0; -errno when no read or no write probe could be set, failures[] then names them;
+ * -EMFILE past PROBES_FILES_MAX. Results are kept for probes_each_file. */
 int probes_attach_file(struct probes *p, const char *path, const char *shown_path, const struct elf *e,
 		       const struct tls_find *found);
 
@@ -90,6 +91,8 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
  * kept. 0 or -errno. */
 void probes_detach_file(struct probes *p, uint64_t dev, uint64_t ino);
 int probes_attach_again(struct probes *p, const char *path, uint64_t dev, uint64_t ino);
+/* What was found in a file whose probes were removed is not kept any longer. */
+void probes_forget_file(struct probes *p, uint64_t dev, uint64_t ino);
 /* Takes the probes of the file away and sets them anew, once a file and run. 0; -EALREADY: it had its time; -errno. */
 int probes_renew_file(struct probes *p, const char *path, uint64_t dev, uint64_t ino);
 /* Functions by name (funcfind.h): the probes of the one whose found->stack this is are taken away for good; and how
