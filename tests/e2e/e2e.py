@@ -480,6 +480,12 @@ def server_ttft_ms(truth):
     return (truth["first_token_ns"] - truth["first_byte_ns"]) / 1e6
 
 
+def ttft_error_ms(call, truth):
+    """How far it is from the server's, without what lay there because the client did not read."""
+    error = call["ttft_ms"] - server_ttft_ms(truth)
+    return max(-error, error - call.late_ms, 0.0)
+
+
 def expect(call, key, value):
     assert key in call, f"{key} is missing in the record of {call.get('path')}"
     assert call[key] == value, f"{key} is {call[key]!r}, not {value!r}, in the record {call}"

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 
@@ -145,9 +146,12 @@ def moved_clock_everybody():
     works(*prefix)
     server = Server()
     client = waiting_client(server, "listed")
-    perfbpf = Perfbpf("-a", "-d", "2", prefix=prefix)
+    perfbpf = Perfbpf("-a", prefix=prefix)
     client.go()
     assert client.finish() == 0
+    e2e.until(lambda: len([c for c in perfbpf.calls() if c["peer"] and c["peer"]["port"] == server.port]) >= 3, 10, perfbpf.err())
+    (inner,) = e2e.read_text(f"/proc/{perfbpf.child.pid}/task/{perfbpf.child.pid}/children").split()  # of unshare
+    os.kill(int(inner), signal.SIGINT)
     assert perfbpf.end() == 0, perfbpf.err()
     calls = [c for c in perfbpf.calls() if c["peer"] and c["peer"]["port"] == server.port]
     assert [c["process"] for c in calls] == ["modelclient"] * 3, calls

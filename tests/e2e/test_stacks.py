@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import e2e
-from e2e import SLACK_MS, Client, Perfbpf, Server, Skip, case, cases, check_nothing_lost, expect, request, server_ttft_ms
+from e2e import Client, Perfbpf, Server, Skip, case, cases, check_nothing_lost, expect, request
 
 # Runtimes start threads of their own; the first trap in each costs more.
 COLD_MS = 50.0
@@ -64,7 +64,7 @@ def check_stack(perfbpf, stack, pairs, server):
         expect(call, "protocol", protocol)
         expect(call, "mid_attach", False)
         assert call["peer"] and call["peer"]["port"] == server.port, f"no peer of {call['path']}: {call['peer']}"
-    errors = sorted(abs(c["ttft_ms"] - server_ttft_ms(t)) for c, t in pairs if c["ttft_ms"] is not None)
+    errors = sorted(e2e.ttft_error_ms(c, t) for c, t in pairs if c["ttft_ms"] is not None)
     e2e.note(f"{stack}: |TTFT - server| p50 {errors[len(errors) // 2]:.3f} ms, max {errors[-1]:.3f} ms, {len(errors)} calls")
     return errors[len(errors) // 2]
 
@@ -82,7 +82,7 @@ def attach(stack, *options, how="before", at_once=1, rounds=1):
         assert client.finish() == 0, client.lines
     pairs = e2e.finish(perfbpf, server, len(calls), COLD_MS if at_once == 1 else CROWD_MS)
     error = check_stack(perfbpf, stack, pairs, server)
-    assert at_once > 1 or error <= SLACK_MS, f"TTFT of half the calls is off by {error:.3f} ms"
+    assert at_once > 1 or error <= e2e.slack(), f"TTFT of half the calls is off by {error:.3f} ms"
     return pairs
 
 

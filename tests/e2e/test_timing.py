@@ -15,12 +15,6 @@ def percentile(values, share):
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def errors_ms(pairs):
-    """Without what lay there because the client did not read."""
-    errors = [(c["ttft_ms"] - e2e.server_ttft_ms(t), c.late_ms) for c, t in pairs]
-    return [max(-error, error - late_ms, 0.0) for error, late_ms in errors]
-
-
 def state(name, values):
     e2e.note(
         f"{name}: |TTFT - server| p50 {percentile(values, 0.5):.3f} ms, p95 {percentile(values, 0.95):.3f} ms,"
@@ -54,7 +48,7 @@ def measure(mode, opened):
     assert perfbpf.end() == 0, perfbpf.err()
     pairs = check_calls(perfbpf, server, len(calls), 50, skip if opened else ())
     check_nothing_lost(perfbpf)
-    return errors_ms(pairs)
+    return [e2e.ttft_error_ms(call, truth) for call, truth in pairs]
 
 
 @cases([("C", "C"), ("python requests", "session"), ("node", "node")])
@@ -72,7 +66,7 @@ def warm(mode):
 def cold(mode):
     """TTFT of cold calls is the server's"""
     p95 = state(f"{mode}, cold", measure(mode, False))
-    assert p95 <= 4 * e2e.SLACK_MS, f"p95 is {p95:.3f} ms"
+    assert p95 <= 4 * e2e.slack(), f"p95 is {p95:.3f} ms"
 
 
 @case

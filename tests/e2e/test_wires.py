@@ -7,7 +7,7 @@ import os
 import shutil
 
 import e2e
-from e2e import SLACK_MS, Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, check_trace
+from e2e import Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, check_trace
 from e2e import expect, key_of, need_module, request, server_ttft_ms
 
 # Attaching to a process whose TLS library is not even loaded yet costs it the first traps.
@@ -24,9 +24,9 @@ def percentile(values, p):
 
 def check_ttft(what, pairs):
     """Each call by itself is checked against COLD_MS; most are not cold, whatever else this machine does."""
-    errors = [abs(c["ttft_ms"] - server_ttft_ms(t)) for c, t in pairs if t["tokens_ns"] and c["ttft_ms"] is not None]
+    errors = [e2e.ttft_error_ms(c, t) for c, t in pairs if t["tokens_ns"] and c["ttft_ms"] is not None]
     if len(errors) > 9:
-        assert percentile(errors, 0.5) <= SLACK_MS, f"TTFT of half the calls is off by {percentile(errors, 0.5):.3f} ms"
+        assert percentile(errors, 0.5) <= e2e.slack(), f"TTFT of half the calls is off by {percentile(errors, 0.5):.3f} ms"
     if errors:
         e2e.note(
             f"{what}: |TTFT - server| p50 {percentile(errors, 0.5):.3f} ms, p95 {percentile(errors, 0.95):.3f} ms, "
