@@ -52,7 +52,10 @@ static void bounded(void **state)
 	t = counters_new();
 	for (uint32_t pid = 1; pid <= COUNTERS_SERIES_MAX + 5; pid++)
 		assert_int_equal(counters_push(t, COUNTER_CPU, pid, MS, 1), 0);
-	assert_int_equal(counters_count(t), COUNTERS_SERIES_MAX);
+	/* The first one was forgotten: its value is told again. The latest is known. */
+	assert_int_equal(counters_push(t, COUNTER_CPU, 1, 2000 * MS, 1), 0);
+	assert_int_equal(counters_push(t, COUNTER_CPU, COUNTERS_SERIES_MAX + 5, 2000 * MS, 1), 0);
+	assert_int_equal(counters_count(t), COUNTERS_SERIES_MAX + 6);
 	counters_free(t);
 }
 

@@ -91,9 +91,24 @@ static void too_many_processes_share_a_row(void **state)
 		coverage_push_conn(t, &p, COVERAGE_DECODED, NULL);
 	}
 	coverage_each(t, count_rows, n);
-	assert_int_equal(n[0], 4097);
+	assert_int_equal(n[0], COVERAGE_ROWS_MAX + 1);
 	assert_int_equal(n[1], 5000);
-	assert_int_equal(n[2], 5000 - 4096);
+	assert_int_equal(n[2], 0); /* it has their name */
+	for (uint32_t i = 1; i <= 1000; i++) {
+		struct proc p = process(5000 + i, i, "");
+
+		snprintf(p.name, sizeof(p.name), "p%u", i);
+		coverage_push_conn(t, &p, COVERAGE_DECODED, NULL);
+	}
+	memset(n, 0, sizeof(n));
+	coverage_each(t, count_rows, n);
+	assert_int_equal(n[0], COVERAGE_ROWS_MAX + COVERAGE_NAMES_MAX + 1);
+	assert_int_equal(n[1], 6000);
+	assert_int_equal(n[2], 1000 - (COVERAGE_NAMES_MAX - 1));
+	memset(n, 0, sizeof(n));
+	assert_int_equal(coverage_each_grouped(t, 20, count_rows, n), 0);
+	assert_int_equal(n[0], COVERAGE_NAMES_MAX + 1); /* the first ones have the first name of those */
+	assert_int_equal(n[1], 6000);
 	coverage_free(t);
 }
 

@@ -6,15 +6,17 @@
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
+#include <utlist.h>
 
 struct series {
 	uint64_t key; /* pid and kind */
 	uint64_t ts_ns, value;
+	struct series *prev, *next;
 	UT_hash_handle hh;
 };
 
 struct counters {
-	struct series *series;
+	struct series *series, *lru; /* lru: told longest ago first */
 	struct counter_sample *ring;
 	size_t size, first, count; /* size: allocated, grows to COUNTERS_MAX */
 };
@@ -28,37 +30,47 @@ struct counters *counters_new(void)
 	return t;
 }
 
+static void forget(struct counters *t, struct series *s)
+{
+	HASH_DEL(t->series, s);
+	DL_DELETE(t->lru, s);
+	free(s);
+}
+
 void counters_free(struct counters *t)
 {
-	struct series *s, *next;
-
 	if (!t)
 		return;
-	HASH_ITER (hh, t->series, s, next) {
-		HASH_DEL(t->series, s);
-		free(s);
-	}
+	while (t->lru)
+		forget(t, t->lru);
 	free(t->ring);
 	free(t);
 }
 
-/* NULL: no memory, or too many. */
+/* NULL: no memory. */
 static struct series *series_of(struct counters *t, uint64_t key)
 {
 	struct series *s;
 
 	HASH_FIND(hh, t->series, &key, sizeof(key), s);
-	if (s || HASH_COUNT(t->series) >= COUNTERS_SERIES_MAX)
+	if (s) {
+		DL_DELETE(t->lru, s);
+		DL_APPEND(t->lru, s);
 		return s;
+	}
+	if (HASH_COUNT(t->series) >= COUNTERS_SERIES_MAX)
+		forget(t, t->lru);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
 	s->key = key;
 	HASH_ADD(hh, t->series, key, sizeof(s->key), s);
-	if (s->hh.tbl)
-		return s;
-	free(s);
-	return NULL;
+	if (!s->hh.tbl) {
+		free(s);
+		return NULL;
+	}
+	DL_APPEND(t->lru, s);
+	return s;
 }
 
 static int make_room(struct counters *t)
@@ -86,7 +98,7 @@ int counters_push(struct counters *t, enum counter_kind kind, uint32_t pid, uint
 	struct series *s = series_of(t, (uint64_t)pid * COUNTER_KINDS + kind);
 
 	if (!s)
-		return HASH_COUNT(t->series) >= COUNTERS_SERIES_MAX ? 0 : -ENOMEM;
+		return -ENOMEM;
 	if (value == s->value || ts_ns < s->ts_ns || (s->ts_ns && ts_ns - s->ts_ns < COUNTERS_GAP_NS))
 		return 0;
 	if (make_room(t))

@@ -10,7 +10,7 @@
 #include "base/types.h"
 
 #define COUNTERS_MAX	    32768	 /* samples of all series; past it the oldest go: each tells all by itself */
-#define COUNTERS_SERIES_MAX 4096	 /* past it no new process gets any */
+#define COUNTERS_SERIES_MAX 1024	 /* last values remembered; past it the one told longest ago is forgotten */
 #define COUNTERS_GAP_NS	    100000000ull /* at most ten samples a second of one counter */
 
 enum counter_kind {

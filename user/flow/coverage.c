@@ -9,8 +9,6 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#define COVERAGE_ROWS_MAX 4096 /* processes; later ones share one row "(others)" */
-
 struct row_key {
 	uint64_t start_ns;
 	uint32_t tgid;
@@ -27,6 +25,7 @@ struct coverage {
 	struct lost *lost;
 	bool callers_only;
 	struct row *rows;
+	struct row *names; /* by row.process, of later processes */
 };
 
 struct coverage *coverage_new(struct lost *lost)
@@ -48,38 +47,60 @@ void coverage_free(struct coverage *t)
 		HASH_DEL(t->rows, r);
 		free(r);
 	}
+	HASH_ITER (hh, t->names, r, tmp) {
+		HASH_DEL(t->names, r);
+		free(r);
+	}
 	free(t);
 }
 
+/* The row of all later processes of that name. NULL: no memory. */
+static struct row *find_name(struct coverage *t, const char *process)
+{
+	char name[sizeof(((struct coverage_row *)NULL)->process)];
+	struct row *r;
+
+	snprintf(name, sizeof(name), "%s", process);
+	HASH_FIND_STR(t->names, name, r);
+	if (!r && HASH_COUNT(t->names) >= COVERAGE_NAMES_MAX) {
+		snprintf(name, sizeof(name), "(others)");
+		HASH_FIND_STR(t->names, name, r);
+	}
+	if (r)
+		return r;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return NULL;
+	memcpy(r->row.process, name, sizeof(name));
+	HASH_ADD_STR(t->names, row.process, r);
+	if (r->hh.tbl)
+		return r;
+	free(r);
+	return NULL;
+}
+
+/* NULL: no memory. */
 static struct row *find(struct coverage *t, const struct proc *p)
 {
 	struct row_key key = {.start_ns = p->key.start_ns, .tgid = p->key.tgid};
-	bool others = HASH_COUNT(t->rows) >= COVERAGE_ROWS_MAX;
 	struct row *r;
 
 	HASH_FIND(hh, t->rows, &key, sizeof(key), r);
 	if (r)
 		return r;
-	if (others) {
-		key = (struct row_key){0};
-		HASH_FIND(hh, t->rows, &key, sizeof(key), r);
-		if (r)
-			return r;
-	}
+	if (HASH_COUNT(t->rows) >= COVERAGE_ROWS_MAX)
+		return find_name(t, p->name);
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return NULL;
 	r->key = key;
 	r->row.pid = key.tgid;
-	r->row.processes = !others;
-	if (others)
-		snprintf(r->row.process, sizeof(r->row.process), "(others)");
+	r->row.processes = 1;
 	HASH_ADD(hh, t->rows, key, sizeof(key), r);
-	if (!r->hh.tbl) {
-		free(r);
-		return NULL;
-	}
-	return r;
+	if (r->hh.tbl)
+		return r;
+	free(r);
+	return NULL;
 }
 
 /* NULL: counted as lost. The last name that a process had is the one people know it by. */
@@ -91,9 +112,20 @@ static struct coverage_row *row_of(struct coverage *t, const struct proc *p)
 		t->lost->n[LOST_NO_MEMORY]++;
 		return NULL;
 	}
-	if (r->key.start_ns || r->key.tgid)
+	if (r->row.processes)
 		snprintf(r->row.process, sizeof(r->row.process), "%s", p->name);
 	return &r->row;
+}
+
+/* Both tables, in the order in which they were filled. */
+static const struct row *first_row(const struct coverage *t)
+{
+	return t->rows ? t->rows : t->names;
+}
+
+static const struct row *next_row(const struct coverage *t, const struct row *r)
+{
+	return r->hh.next ? r->hh.next : r->row.processes ? t->names : NULL;
 }
 
 void coverage_push_conn(struct coverage *t, const struct proc *p, enum coverage_kind kind, const char *reason)
@@ -156,7 +188,7 @@ static size_t count_rows(const struct coverage *t)
 {
 	size_t n = 0, others = 0;
 
-	for (const struct row *r = t->rows; r; r = r->hh.next) {
+	for (const struct row *r = first_row(t); r; r = next_row(t, r)) {
 		n += !is_other(t, &r->row);
 		others += is_other(t, &r->row);
 	}
@@ -169,7 +201,7 @@ static void tell_others(const struct coverage *t, void (*fn)(void *ctx, const st
 	struct coverage_row others = {.process = "(others)"};
 	bool any = false;
 
-	for (const struct row *r = t->rows; r; r = r->hh.next) {
+	for (const struct row *r = first_row(t); r; r = next_row(t, r)) {
 		if (!is_other(t, &r->row))
 			continue;
 		group_add(&others, &r->row);
@@ -182,7 +214,7 @@ static void tell_others(const struct coverage *t, void (*fn)(void *ctx, const st
 
 void coverage_each(const struct coverage *t, void (*fn)(void *ctx, const struct coverage_row *r), void *ctx)
 {
-	for (const struct row *r = t->rows; r; r = r->hh.next)
+	for (const struct row *r = first_row(t); r; r = next_row(t, r))
 		if (!is_other(t, &r->row))
 			fn(ctx, &r->row);
 	tell_others(t, fn, ctx);
@@ -193,7 +225,7 @@ static struct group *group_by_name(const struct coverage *t)
 {
 	struct group *groups = NULL, *g;
 
-	for (struct row *r = t->rows; r; r = r->hh.next) {
+	for (const struct row *r = first_row(t); r; r = next_row(t, r)) {
 		if (is_other(t, &r->row)) /* added up by the caller */
 			continue;
 		HASH_FIND_STR(groups, r->row.process, g);

@@ -4,10 +4,14 @@
 
 /*
  * Honest coverage: what became of every TLS connection of every traced process. connections = decoded + undecoded +
- * served + empty, always.
+ * served + empty, always. Processes past COVERAGE_ROWS_MAX share a row with others of their name, past
+ * COVERAGE_NAMES_MAX of these all share one, "(others)".
  */
 
 #include "proc.h"
+
+#define COVERAGE_ROWS_MAX  1024
+#define COVERAGE_NAMES_MAX 256
 
 enum coverage_kind {
 	COVERAGE_DECODED,   /* a protocol that we read */
