@@ -86,8 +86,10 @@ def busy():
     trace, share = busy_run()
     verdict = trace["metadata"]["verdict"]
     e2e.note(f"{share:.2f} of a processor, it waited for one else;", verdict["verdict"], verdict["parts_ms"])
-    # Whole samples of 250 ms: the first is taken after the first call, the last before the second.
-    assert 2500 - 2 * 250 - 100 <= verdict["parts_ms"]["client"] <= 2500 + e2e.slack(), verdict
+    # Whole samples of 250 ms: the first is taken after the first call, the last before the second. What a program waited for its
+    # turn the kernel tells when it gets one: of one that hardly ever does, samples between say nothing.
+    least_ms = 2500 - 2 * 250 - 100 if share > 0.5 else 1000
+    assert least_ms <= verdict["parts_ms"]["client"] <= 2500 + e2e.slack(), verdict
     loads = [e["args"]["percent"] for e in trace["traceEvents"] if e["ph"] == "C" and e["name"] == "cpu"]
     assert loads and 0.5 * share <= max(loads) / 100 <= 1.1, (loads, share)
 
