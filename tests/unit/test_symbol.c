@@ -297,6 +297,42 @@ static void this_process(void **state)
 	tlog_free(&told.log);
 }
 
+static void map_many(struct symbols *s, uint32_t tgid, uint64_t first_ino, unsigned count)
+{
+	struct proc_key key = {.tgid = tgid, .start_ns = 1, .exec_id = 1};
+	struct map_entry e = {.path = "/nowhere"};
+
+	symbols_exec(s, &key, 1000000000);
+	for (unsigned i = 0; i < count; i++) {
+		e.begin = (i + 1) * 0x10000ull;
+		e.end = e.begin + 0x1000;
+		e.ino = first_ino + i;
+		symbols_map(s, (pid_t)tgid, &e);
+	}
+}
+
+/* Files that come and go: those of processes that are gone make room. */
+static void many_files(void **state)
+{
+	const uint32_t nobody = 0x40000000; /* above any pid */
+	const unsigned half = SYMBOLS_MODULES_MAX / 2;
+	struct symbols *s = symbols_new(&(struct symbols_sink){NULL, on_frame});
+
+	(void)state;
+	assert_non_null(s);
+	map_many(s, nobody, 1, half);
+	for (uint32_t i = 1; i <= 5; i++) {
+		struct proc_key key = {.tgid = nobody + i, .start_ns = 1, .exec_id = 1};
+
+		map_many(s, nobody + i, 100000 * i, half);
+		assert_int_equal(symbols_unread(s), 0);
+		symbols_exit(s, &key);
+	}
+	map_many(s, nobody + 6, 900000, half + 3);
+	assert_int_equal(symbols_unread(s), 3); /* all are mapped */
+	symbols_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -304,7 +340,7 @@ int main(void)
 		cmocka_unit_test(names),	   cmocka_unit_test(kernel_lines),
 		cmocka_unit_test(map_lines),	   cmocka_unit_test(map_without_memory),
 		cmocka_unit_test(maps_of_anybody), cmocka_unit_test(mini_debug_info),
-		cmocka_unit_test(this_process),
+		cmocka_unit_test(this_process),	   cmocka_unit_test(many_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,13 +152,25 @@ static struct process *process_find(struct wires *t, uint32_t tgid)
 	return p;
 }
 
+static void process_forget(struct wires *t, uint32_t tgid)
+{
+	struct process *p = process_find(t, tgid);
+
+	if (!p)
+		return;
+	HASH_DEL(t->processes, p);
+	free(p);
+}
+
 static struct process *process_get(struct wires *t, uint32_t tgid)
 {
 	struct process *p = process_find(t, tgid);
 
 	if (p)
 		return p;
-	p = HASH_COUNT(t->processes) < WIRE_PROCESSES_MAX ? calloc(1, sizeof(*p)) : NULL;
+	if (HASH_COUNT(t->processes) >= WIRE_PROCESSES_MAX)
+		process_forget(t, t->processes->tgid); /* the first is the oldest */
+	p = calloc(1, sizeof(*p));
 	if (!p)
 		goto no_memory;
 	p->tgid = tgid;
@@ -171,16 +183,6 @@ static struct process *process_get(struct wires *t, uint32_t tgid)
 no_memory:
 	t->lost->n[LOST_NO_MEMORY]++;
 	return NULL;
-}
-
-static void process_forget(struct wires *t, uint32_t tgid)
-{
-	struct process *p = process_find(t, tgid);
-
-	if (!p)
-		return;
-	HASH_DEL(t->processes, p);
-	free(p);
 }
 
 /* --- what is to be said of a connection -----------------------------------------------------------------------------

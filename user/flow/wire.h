@@ -25,7 +25,7 @@
 #define WIRE_MAX	   16384 /* connections; past it the longest silent one is forgotten, and counted */
 #define WIRE_TURNS_MAX	   32	 /* of one connection that wait; past it the oldest is decided at once */
 #define WIRE_RETRANSMITS   32	 /* latest ones of a connection, kept for its turns */
-#define WIRE_PROCESSES_MAX 65536
+#define WIRE_PROCESSES_MAX 16384 /* past it the oldest is forgotten */
 #define WIRE_REASON_BYTES  96
 #define WIRE_SETTLE_NS	   1000000000ull
 #define WIRE_LATE_NS	   5000000ull /* plaintext that much after the last byte of a turn is not that turn's */

@@ -76,6 +76,14 @@ static void drop_addresses(struct addresses *a)
 	*a = (struct addresses){0};
 }
 
+/* At the bound it begins anew. */
+static void add_bounded(struct addresses *a, uint64_t addr, size_t max)
+{
+	if (a->count >= max)
+		drop_addresses(a);
+	add_address(a, addr);
+}
+
 /* --- files ------------------------------------------------------------------------------------------------------- */
 
 struct module_key { /* compared with memcmp: no holes */
@@ -91,6 +99,7 @@ struct module {
 	struct elf_load loads[ELF_LOADS_MAX];
 	unsigned load_count;
 	struct symtab symbols;
+	bool used; /* for drop_unused() */
 	UT_hash_handle hh;
 };
 
@@ -125,8 +134,9 @@ struct symbols {
 	struct symtab kernel;
 	FILE *kernel_file; /* until it is read */
 	bool kernel_read, kernel_hidden;
-	size_t bytes; /* of the modules' tables */
-	size_t told;  /* addresses of all processes */
+	size_t bytes;	  /* of the modules' tables */
+	bool may_be_less; /* a process is gone since drop_unused() */
+	size_t told;	  /* addresses of all processes */
 	unsigned unread;
 	uint64_t jit_ns;
 };
@@ -140,6 +150,36 @@ static uint64_t hash_text(const char *s)
 	return h;
 }
 
+static void module_free(struct module *m)
+{
+	symtab_release(&m->symbols);
+	free(m->path);
+	free(m);
+}
+
+/* What no process maps any more. */
+static void drop_unused(struct symbols *s)
+{
+	struct module *m, *next;
+
+	if (!s->may_be_less)
+		return;
+	s->may_be_less = false;
+	HASH_ITER (hh, s->modules, m, next)
+		m->used = false;
+	for (const struct process *p = s->processes; p; p = p->hh.next)
+		for (size_t i = 0; i < p->map_count; i++)
+			if (p->maps[i].what == IS_FILE)
+				p->maps[i].module->used = true;
+	HASH_ITER (hh, s->modules, m, next) {
+		if (m->used)
+			continue;
+		s->bytes -= m->state == MODULE_READ ? symtab_bytes(&m->symbols) : 0;
+		HASH_DEL(s->modules, m);
+		module_free(m);
+	}
+}
+
 /* NULL: no memory, or too many. */
 static struct module *module_of(struct symbols *s, const struct map_entry *e)
 {
@@ -150,6 +190,8 @@ static struct module *module_of(struct symbols *s, const struct map_entry *e)
 	HASH_FIND(hh, s->modules, &key, sizeof(key), m);
 	if (m)
 		return m;
+	if (HASH_COUNT(s->modules) >= SYMBOLS_MODULES_MAX)
+		drop_unused(s);
 	if (HASH_COUNT(s->modules) >= SYMBOLS_MODULES_MAX) {
 		s->unread++;
 		return NULL;
@@ -200,6 +242,8 @@ static void read_module(struct symbols *s, struct module *m, const struct proces
 	struct elf e;
 
 	m->state = MODULE_NONE;
+	if (s->bytes >= SYMBOLS_BYTES_MAX)
+		drop_unused(s);
 	if (s->bytes >= SYMBOLS_BYTES_MAX) {
 		s->unread++;
 		return;
@@ -213,13 +257,6 @@ static void read_module(struct symbols *s, struct module *m, const struct proces
 	elf_unmap(&e);
 	s->bytes += symtab_bytes(&m->symbols);
 	m->state = MODULE_READ;
-}
-
-static void module_free(struct module *m)
-{
-	symtab_release(&m->symbols);
-	free(m->path);
-	free(m);
 }
 
 static bool vaddr_of(const struct module *m, uint64_t off, uint64_t *vaddr)
@@ -340,6 +377,7 @@ static bool read_maps(struct symbols *s, struct process *p, uint64_t now_ns)
 
 static void reset(struct symbols *s, struct process *p)
 {
+	s->may_be_less |= p->map_count > 0;
 	s->told -= p->told.count;
 	free(p->maps);
 	drop_addresses(&p->told);
@@ -440,7 +478,7 @@ static void tell_jit(struct symbols *s, struct process *p, uint64_t addr)
 	struct sv name = jit_name(p, addr);
 
 	if (!name.len)
-		add_address(&p->pending, addr);
+		add_bounded(&p->pending, addr, SYMBOLS_WAITING_MAX);
 	tell(s, &p->key, addr, name.len ? REC_FRAME_JIT : REC_FRAME_PENDING, name, SV("[jit]"));
 }
 
@@ -494,7 +532,7 @@ static void tell_user(struct symbols *s, struct process *p, uint64_t addr, uint6
 {
 	if (!mapping_at(p, addr) && p->read_ns != now_ns) { /* else: read for this very sample */
 		if (p->read_ns && now_ns - p->read_ns < REREAD_NS) {
-			add_address(&p->unmapped, addr);
+			add_bounded(&p->unmapped, addr, SYMBOLS_WAITING_MAX);
 			tell(s, &p->key, addr, REC_FRAME_PENDING, SV_NONE, SV("[unknown]"));
 			return;
 		}
@@ -515,7 +553,7 @@ static void push_kernel(struct symbols *s, uint64_t addr)
 		s->kernel_hidden = kernel_symbols(&s->kernel, s->kernel_file) != 0;
 		s->kernel_file = NULL;
 	}
-	add_address(&s->kernel_told, addr);
+	add_bounded(&s->kernel_told, addr, SYMBOLS_ADDRESSES_MAX);
 	tell(s, &kernel, addr, REC_FRAME_KERNEL, symtab_find(&s->kernel, addr), SV("[kernel]"));
 }
 
