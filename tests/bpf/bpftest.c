@@ -516,6 +516,59 @@ static void run_child(void (*fn)(void), bool target)
 	probes_consume(probes);
 }
 
+static int to_child[2], to_parent[2];
+
+static void go_on(const int way[2])
+{
+	if (write(way[1], "g", 1) != 1)
+		abort();
+}
+
+static void wait_for_word(const int way[2])
+{
+	char c;
+
+	if (read(way[0], &c, 1) != 1)
+		_exit(99);
+}
+
+/* Of a child of start_child(): what it did so far is looked at. */
+static void rest(void)
+{
+	go_on(to_parent);
+	wait_for_word(to_child);
+}
+
+/* A target that rests once; at return it does. */
+static void start_child(void (*fn)(void))
+{
+	if (pipe(to_child) || pipe(to_parent))
+		abort();
+	forget_records();
+	child_pid = fork();
+	if (child_pid < 0)
+		abort();
+	if (child_pid == 0) {
+		wait_for_word(to_child);
+		fn();
+		_exit(0);
+	}
+	if (probes_add_target(probes, child_pid, 0))
+		note("ADD TARGET FAILED\n");
+	go_on(to_child);
+	wait_for_word(to_parent);
+}
+
+static void end_child(void)
+{
+	go_on(to_child);
+	waitpid(child_pid, NULL, 0);
+	for (int i = 0; i < 2; i++) {
+		close(to_child[i]);
+		close(to_parent[i]);
+	}
+}
+
 static void verdict(bool ok, const char *name)
 {
 	test_number++;
@@ -2064,11 +2117,9 @@ static void case_unix_closed(void)
 		if (i < 2)
 			close(fd[i]);
 	}
-	while (!*ignore_step)
-		usleep(1000);
+	rest();
 	need(write(fd[2], "GET /2 ", 7), 7);
 	need(read(fd[2], buf, sizeof(buf)), 7);
-	_exit(0);
 }
 
 static void test_unix_closed(void)
@@ -2081,22 +2132,13 @@ static void test_unix_closed(void)
 		serve_unix(3);
 		_exit(0);
 	}
-	*ignore_step = 0;
-	forget_records();
-	child_pid = fork();
-	if (child_pid == 0) {
-		usleep(100000); /* until it is a target */
-		case_unix_closed();
-	}
-	probes_add_target(probes, child_pid, 0);
-	usleep(300000);
+	start_child(case_unix_closed);
 	probes_consume(probes);
 	now_ns = clock_boot_ns() + 10000000000ull; /* its time has come */
 	probes_tick(probes, now_ns);
 	ok = count_of("open x") == 3 && count_of("close x1 tx=0 rx=0") == 1 && count_of("close x2 tx=0 rx=0") == 1 &&
 	     count_of("close x3") == 0;
-	*ignore_step = 1;
-	waitpid(child_pid, NULL, 0);
+	end_child();
 	probes_consume(probes);
 	ok = ok && count_of("data x3 tx 7+7 'GET /2 '") == 1 && count_of("data x3 rx 7+7 'GET /2 '") == 1;
 	verdict(ok, "Unix sockets that a program closed itself are found");
@@ -2805,39 +2847,23 @@ static void case_closing(void)
 	fake_new(B);
 	do_write(B, text, 1);
 	fake_free(A);
-	usleep(1500000);
+	rest();
 }
 
 /* State of closed connections goes 1 s later, of ended processes at once. fn leaves `with` of them when it rests. */
 static void test_reclaim(const char *name, void (*fn)(void), unsigned with)
 {
 	unsigned before = conns_in_kernel(), resting, after;
-	int go[2];
-	char c;
 
-	forget_records();
-	if (pipe(go))
-		abort();
-	child_pid = fork();
-	if (child_pid == 0) {
-		if (read(go[0], &c, 1) != 1)
-			_exit(99);
-		fn();
-		_exit(0);
-	}
-	probes_add_target(probes, child_pid, 0);
-	if (write(go[1], "g", 1) != 1)
-		abort();
-	usleep(1400000);
+	start_child(fn);
+	usleep(20000); /* softirq events of its sockets */
 	probes_consume(probes);
-	probes_tick(probes, clock_boot_ns());
+	probes_tick(probes, clock_boot_ns() + 1200000000ull);
 	resting = conns_in_kernel();
-	waitpid(child_pid, NULL, 0);
+	end_child();
 	probes_consume(probes);
 	probes_tick(probes, clock_boot_ns());
 	after = conns_in_kernel();
-	close(go[0]);
-	close(go[1]);
 	verdict(before == 0 && resting == with && after == 0, name);
 	if (before || resting != with || after)
 		printf("# %u before, %u after the close, %u after the exit\n", before, resting, after);
@@ -2854,7 +2880,7 @@ static void case_closing_sockets(void)
 		recv_bytes(fd[i], RECORD(4));
 	}
 	close(fd[0]);
-	usleep(1700000);
+	rest();
 	close_and_settle(fd[1]);
 }
 
