@@ -207,14 +207,13 @@ def children():
     assert {c["process"] for c, _ in pairs} == {"modelclient"}, "a process is named after its program"
 
 
-def wget_shell(server, calls):
-    """A shell that waits for a line and then is wget, which is linked with GnuTLS; all calls have one body."""
+def wget_command(server, calls):
+    """wget, which is linked with GnuTLS; all calls have one body. Without addresses: those come on its standard input."""
     if not shutil.which("wget"):
         raise Skip("no wget")
     argv = ["wget", "-q", "-O", "/dev/null", f"--ca-certificate={server.cert}", "--header=content-type: application/json"]
     argv.append("--post-data=" + json.dumps(calls[0]["body"]))
-    argv += [f"https://127.0.0.1:{server.port}{call['path']}" for call in calls]
-    return ["sh", "-c", 'echo pid $$; read line; exec "$@"', "sh", *argv]
+    return argv, [f"https://127.0.0.1:{server.port}{call['path']}" for call in calls]
 
 
 @cases([("-p", True), ("-- CMD", False)])
@@ -222,14 +221,15 @@ def gnutls(attached):
     """GnuTLS (wget)"""
     server = Server()
     calls = [request("anthropic", f"wget-{i}", f"tokens={5 + i}&gap_ms=2&delay_ms=5") for i in range(4)]
-    shell = wget_shell(server, calls)
+    argv, addresses = wget_command(server, calls)
     if attached:
-        client = Client(shell)
+        client = Client([*argv, "-i", "-"], waits=False)
+        e2e.until(lambda: "libgnutls" in e2e.read_text(f"/proc/{client.pid}/maps"), what="wget is loaded")
         perfbpf = Perfbpf("-p", client.pid)
-        client.go()
+        client.child.stdin.write("\n".join(addresses) + "\n")
         assert client.finish() == 0
     else:
-        perfbpf = Perfbpf(command=shell[4:])
+        perfbpf = Perfbpf(command=[*argv, *addresses])
     pairs = finish(perfbpf, server, len(calls))
     first = pairs[0][0]
     assert first["process"] == "wget", first
