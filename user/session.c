@@ -69,7 +69,8 @@ struct session {
 	bool cmd_running, cmd_ended;
 	int cmd_status;
 	uint64_t cmd_ended_ns;
-	bool maps_lost; /* mappings were missed: all targets' files have to be looked at again */
+	bool maps_lost;	 /* mappings were missed: all targets' files have to be looked at again */
+	bool all_looked; /* at what ran already, large files too: and that was told */
 	uint64_t scanned_ns;
 	unsigned stats_count;
 	bool ours;		/* of the record at hand: it belongs to a target */
@@ -610,6 +611,9 @@ static void on_tick(void *ctx)
 	if (discover_next(s->discover, &r)) {
 		count_untraced(s, &r);
 		s->maps_lost |= r.tls_files || r.refused || r.alloc_files; /* who maps it has to be noted */
+	} else if (!s->all_looked) {
+		s->all_looked = true;
+		log_verbose("all that runs already is looked through");
 	}
 	discover_tick(s->discover, now_ns, (uint64_t)(s->o->sweep_s * 1e9));
 	if (s->maps_lost && now_ns - s->scanned_ns >= SCAN_NS)

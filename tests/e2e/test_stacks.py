@@ -5,7 +5,6 @@ All calls are there and exact, alone and all programs at once, and no program no
 import os
 import signal
 import subprocess
-import time
 
 import e2e
 from e2e import Client, Perfbpf, Server, Skip, case, cases, check_nothing_lost, expect, request
@@ -14,8 +13,6 @@ from e2e import Client, Perfbpf, Server, Skip, case, cases, check_nothing_lost, 
 COLD_MS = 50.0
 # Programs share the processors with each other here: each call is checked, but its times say less.
 CROWD_MS = 500.0
-# Large programs that run already are looked through one after the other, when the tracing has begun.
-BIG_FILES_SECONDS = 3
 LOAD_SECONDS = float(os.environ.get("PERFBPF_E2E_LOAD_SECONDS", "8"))
 
 
@@ -158,8 +155,9 @@ def together(system_wide):
     """all stacks at once"""
     server = Server()
     clients, count = start_all(server)
-    perfbpf = Perfbpf("-a", "--ring-bytes", 64 << 20) if system_wide else Perfbpf("-p", ",".join(str(c.pid) for c in clients.values()))
-    time.sleep(BIG_FILES_SECONDS if system_wide else 0)
+    perfbpf = Perfbpf(*(["-v", "-a", "--ring-bytes", 64 << 20] if system_wide else ["-p", ",".join(str(c.pid) for c in clients.values())]))
+    # Large programs that run already are looked through one after the other, when the tracing has begun.
+    e2e.until(lambda: not system_wide or "all that runs already is looked through" in perfbpf.err(), 60, "all programs are looked through")
     for client in clients.values():
         client.go()
     for stack, client in clients.items():

@@ -5,6 +5,7 @@ exact, and nothing is lost."""
 import json
 import os
 import shutil
+import time
 
 import e2e
 from e2e import Client, Perfbpf, Server, Skip, case, cases, check_calls, check_nothing_lost, check_trace
@@ -24,9 +25,10 @@ def percentile(values, p):
 
 def check_ttft(what, pairs):
     """Each call by itself is checked against COLD_MS; most are not cold, whatever else this machine does."""
-    errors = [e2e.ttft_error_ms(c, t) for c, t in pairs if t["tokens_ns"] and c["ttft_ms"] is not None]
-    if len(errors) > 9:
-        assert percentile(errors, 0.5) <= e2e.slack(), f"TTFT of half the calls is off by {percentile(errors, 0.5):.3f} ms"
+    pairs = [(c, t) for c, t in pairs if t["tokens_ns"] and c["ttft_ms"] is not None]
+    errors = [abs(c["ttft_ms"] - server_ttft_ms(t)) for c, t in pairs]
+    middle = percentile([e2e.ttft_error_ms(c, t) for c, t in pairs], 0.5)
+    assert len(pairs) <= 9 or middle <= e2e.slack(), f"TTFT of half the calls is off by {middle:.3f} ms"
     if errors:
         e2e.note(
             f"{what}: |TTFT - server| p50 {percentile(errors, 0.5):.3f} ms, p95 {percentile(errors, 0.95):.3f} ms, "
@@ -252,6 +254,7 @@ def http2_mid_attach():
     argv, env = e2e.client_command("http2", server, later, open=True, first=opened, stagger_ms=2)
     client = Client(argv, env)
     perfbpf = Perfbpf("-p", client.pid)
+    traced_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     client.go()
     assert client.finish() == 0
     status = perfbpf.end()
@@ -267,13 +270,15 @@ def http2_mid_attach():
     for call, said in pairs:
         e2e.check_call(call, said, COLD_MS)
     check_ttft("node, 50 later streams", pairs)
-    check_opened([c for c in calls if not c["path"] or "/open-" in c["path"]], truth)
+    check_opened([c for c in calls if not c["path"] or "/open-" in c["path"]], truth, traced_ns)
 
 
-def check_opened(calls, truth):
-    """What they read from the cache is unique, and so tells which stream a record is of."""
+def check_opened(calls, truth, traced_ns):
+    """What they read from the cache is unique, and so tells which stream a record is of. Those that ended while perfbpf started
+    are none of its."""
     streams = {t["usage"]["cache_read"]: t for t in truth.values() if "/open-" in t["path"]}
-    assert len(calls) == 50, f"{len(calls)} records of streams that were open"
+    still_open = sum(t["last_token_ns"] > traced_ns for t in streams.values())
+    assert 0 < still_open <= len(calls) <= 50, f"{len(calls)} records of {still_open} streams that were open"
     told = set()
     for call in calls:
         expect(call, "mid_attach", True)
@@ -287,8 +292,8 @@ def check_opened(calls, truth):
         for field in ("input_uncached", "cache_write", "input_total", "output_total"):
             assert call["usage"][field] in (None, said["usage"][field]), (call["usage"], said["usage"])
     named = sum(c["model"] is not None for c in calls)
-    e2e.note(f"open streams: {named} of 50 tell their model, {len(told)} their usage")
-    assert len(told) == 50, "the ends of all streams were seen, and all of these say their usage"
+    e2e.note(f"open streams: {named} of {len(calls)} tell their model, {len(told)} their usage")
+    assert len(told) >= still_open, "the ends of all streams were seen, and all of these say their usage"
 
 
 # --- content codings -----------------------------------------------------------------------------------------------------
