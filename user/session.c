@@ -65,6 +65,7 @@ struct session {
 	struct capture_file *capture;
 	struct record tap; /* process records decide who is traced, before anything else sees them */
 	struct lost tap_lost;
+	uint64_t lost_records; /* of the ring, when targets were last compared with the kernel's */
 	struct spawn cmd;
 	bool cmd_running, cmd_ended;
 	int cmd_status;
@@ -316,6 +317,10 @@ static void tap_exec(void *ctx, const struct rec_exec *r)
 
 	end_other(s, r->proc.tgid, r->proc.start_ns, r->ts_ns);
 	v = targets_exec(s->targets, r);
+	/* Its birth was lost, or it would be one of them. */
+	if (v == TARGETS_OTHER && probes_has_target(s->probes, r->proc.tgid, r->proc.start_ns) &&
+	    !targets_add(s->targets, r->proc.tgid, r->proc.start_ns))
+		v = TARGETS_OLD;
 	s->ours = v != TARGETS_OTHER;
 	if (r->already_running)
 		return;
@@ -636,6 +641,21 @@ static void drop_if_gone(void *ctx, uint32_t tgid)
 		end_untold(s, tgid, clock_boot_ns());
 }
 
+/* The kernel follows a child whose birth was lost. */
+static void adopt(void *ctx, uint32_t tgid, uint64_t start_ns)
+{
+	struct proc_key key = {.tgid = tgid};
+	struct session *s = ctx;
+	struct proc_stat p;
+
+	if (targets_has(s->targets, tgid) || target_read((pid_t)tgid, &p) || !target_start_matches(&p, start_ns) ||
+	    probes_identify(s->probes, (pid_t)tgid, &key.start_ns, &key.exec_id) || key.start_ns != start_ns ||
+	    targets_add(s->targets, tgid, start_ns))
+		return;
+	capture_make_proc(&p, &key, clock_boot_ns(), keep_record, s);
+	scan_process(s, (pid_t)tgid);
+}
+
 static void push_stats(struct session *s)
 {
 	uint64_t *stats = calloc(capture_stat_count(), sizeof(*stats));
@@ -645,9 +665,9 @@ static void push_stats(struct session *s)
 	probes_stats(s->probes, stats);
 	capture_make_lost(stats, clock_boot_ns(), on_record, s);
 	free(stats);
-	/* A child that nobody told of may map what it likes. */
-	if (s->tap_lost.n[LOST_RING_RECORDS] || s->tap_lost.n[LOST_STATE_FULL])
-		discover_keep(s->discover);
+	if (s->tap_lost.n[LOST_RING_RECORDS] != s->lost_records && !s->o->all)
+		probes_each_target(s->probes, adopt, s);
+	s->lost_records = s->tap_lost.n[LOST_RING_RECORDS];
 }
 
 static void keep_cpu(void *ctx, const struct proc_key *key)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Losses and stale calls: they are told, and what is not lost stays exact."""
 import os
+import shlex
 import signal
 import time
 
@@ -217,6 +218,35 @@ def lost_exits():
     assert perfbpf.end() == 0, perfbpf.err()
     e2e.note(f"{untold} of 30 ends were found; lost {perfbpf.lost()}")
     assert untold > 10, lives()
+
+
+@cases([("a child", "forked"), ("another program", "run")])
+def lost_births(how):
+    """born while the ring is full, and traced all the same"""
+    server = Server()
+    argv, env = e2e.client_command("http", server, [request("anthropic", "born", "tokens=20")], wait=True)
+    fill = "for i in $(seq 200); do /bin/true; done"
+    program = " ".join(map(shlex.quote, argv))
+    if how == "forked":  # what it runs comes when there is room again
+        program = f"(echo born; read line; exec {program})"
+    client = Client(["sh", "-c", f"echo pid $$; read line; {fill}; {program}; read line; exit 0"], env)
+    perfbpf = Perfbpf("--ring-bytes", 65536, "-p", client.pid)
+    perfbpf.child.send_signal(signal.SIGSTOP)
+    client.go()
+    first = "born" if how == "forked" else "pid "
+    assert client.child.stdout.readline().startswith(first)
+    perfbpf.child.send_signal(signal.SIGCONT)
+    time.sleep(3 * e2e.PATIENCE)  # the losses are told, and looked into, once a second
+    client.go()
+    if how == "forked":
+        assert client.child.stdout.readline().startswith("pid ")
+        client.go()
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    assert perfbpf.lost()["ring_records"] > 0, perfbpf.lost()
+    (record,) = perfbpf.calls()
+    check_call(record, server.truth()[e2e.key_of(record["path"])])
 
 
 @cases([("anthropic", "anthropic"), ("chat", "openai.chat"), ("responses", "openai.responses")])

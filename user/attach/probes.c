@@ -1252,6 +1252,28 @@ void probes_drop_target(struct probes *p, pid_t tgid)
 	reclaim_process(p->reclaim, key);
 }
 
+bool probes_has_target(const struct probes *p, uint32_t tgid, uint64_t start_ns)
+{
+	struct target t;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.targets), &tgid, &t) && t.start_ns == start_ns &&
+	       !t.provisional;
+}
+
+void probes_each_target(const struct probes *p, void (*fn)(void *ctx, uint32_t tgid, uint64_t start_ns), void *ctx)
+{
+	int fd = bpf_map__fd(p->skel->maps.targets);
+	uint32_t key, *last = NULL;
+	struct target t;
+
+	/* When one is taken out meanwhile it may begin anew: at most so many. */
+	for (unsigned i = 0; i < LIMIT_TARGETS && !bpf_map_get_next_key(fd, last, &key); i++) {
+		last = &key;
+		if (!bpf_map_lookup_elem(fd, &key, &t) && !t.provisional)
+			fn(ctx, key, t.start_ns);
+	}
+}
+
 /* --- connections of no interest ----------------------------------------------------------------------------------- */
 
 int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on, bool for_good)

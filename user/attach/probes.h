@@ -128,6 +128,10 @@ int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns);
 int probes_add_all(struct probes *p, void (*fn)(void *ctx, pid_t tgid, uint64_t start_ns, uint32_t exec_id), void *ctx);
 void probes_confirm_target(struct probes *p, pid_t tgid); /* provisional -> traced */
 void probes_drop_target(struct probes *p, pid_t tgid);
+/* The kernel follows it, and not just until it is decided: true also for a child whose birth was lost. */
+bool probes_has_target(const struct probes *p, uint32_t tgid, uint64_t start_ns);
+/* All of these. */
+void probes_each_target(const struct probes *p, void (*fn)(void *ctx, uint32_t tgid, uint64_t start_ns), void *ctx);
 /* One process that was there before the start, as the kernel sees it (exact start time, exec id). 0 or -ESRCH. */
 int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id);
 
