@@ -227,7 +227,7 @@ struct scatter {
 	__u64 copy;	/* left of what is to be copied */
 	__u64 iov;
 	__u32 iov_count;
-	__u32 pad;
+	__u32 hole; /* bytes that come before those */
 	struct run run;
 };
 
@@ -261,6 +261,13 @@ __noinline int scatter_step(struct scatter *s)
 		return 1;
 	if (!s->part_len)
 		return next_element(s) ? 0 : 1;
+	if (s->hole) {
+		n = s->hole < s->part_len ? s->hole : s->part_len;
+		s->part_len -= n;
+		s->run.buf += n;
+		s->hole -= n;
+		return 0;
+	}
 	n = s->copy < s->part_len ? s->copy : s->part_len;
 	if (n > LIMIT_CHUNK_BYTES)
 		n = LIMIT_CHUNK_BYTES;
@@ -279,6 +286,41 @@ static __noinline long scatter_turn(__u32 index, struct scatter *s)
 	end = scatter_step(s);
 	asm volatile("" : "+r"(end)); /* what a compiler knows of a global function's result, the verifier does not */
 	return end ? 1 : 0;
+}
+
+/* Of each element one step to it, and of its bytes those that a chunk holds at most. */
+#define SCATTER_TURNS (LIMIT_CHUNKS_PER_CALL + 2 * LIMIT_IOVECS)
+
+static __noinline long frame_step(__u32 index, struct scatter *s)
+{
+	(void)index;
+	return frame_turn(&s->run);
+}
+
+/* What comes behind the bytes that were copied. Frames are looked for where all bytes of the call lie in one piece. */
+static __always_inline void scatter_behind(struct scatter *s, __u64 copied, __u64 rest, bool one_piece)
+{
+	__u64 tail;
+
+	if (one_piece && frames_begin(&s->run, copied, rest)) {
+		bpf_loop(LIMIT_CAPPED_FRAMES, frame_step, s, 0);
+		s->part_len -= rest - s->run.left;
+		rest = frames_end(&s->run);
+	}
+	tail = run_tail(&s->run, rest);
+	run_rest(&s->run, rest - tail);
+	s->hole = rest - tail;
+	s->copy = tail;
+	if (tail)
+		bpf_loop(SCATTER_TURNS, scatter_turn, s, 0);
+}
+
+static __always_inline void scatter_lost(struct scatter *s)
+{
+	s->run.head.orig_len = s->copy < 0x80000000 ? s->copy : 0x80000000;
+	run_put_head(&s->run);
+	s->run.head.pos += s->copy;
+	s->run.framed = 0;
 }
 
 int plain_copy(struct plain *plain, const struct plain_move *m)
@@ -305,13 +347,12 @@ int plain_copy(struct plain *plain, const struct plain_move *m)
 	} else if (copy) {
 		scatter_step(&s);
 		if (s.copy)
-			bpf_loop(LIMIT_CHUNKS_PER_CALL + LIMIT_IOVECS, scatter_turn, &s, 0);
+			bpf_loop(SCATTER_TURNS, scatter_turn, &s, 0);
 	}
-	if (s.copy) { /* lost, not left out */
-		s.run.head.orig_len = s.copy < 0x80000000 ? s.copy : 0x80000000;
-		run_put_head(&s.run);
-		s.run.head.pos += s.copy;
-	}
-	run_rest(&s.run, m->len - copy);
+	if (s.copy)
+		scatter_lost(&s); /* not left out by choice */
+	scatter_behind(&s, copy, m->len - copy, m->part_len >= m->len);
+	if (s.copy)
+		scatter_lost(&s);
 	return 0;
 }

@@ -172,6 +172,7 @@ static __always_inline bool conn_passed(__u32 gen, __u32 dir, __u64 end)
 EV_ASSERT((LIMIT_PASSED & (LIMIT_PASSED - 1)) == 0);
 
 #define H2_FRAME_HEADER 9     /* RFC 9113 section 4.1 */
+#define H2_TYPE_MAX	9     /* CONTINUATION */
 #define H2_LOOK_LENGTH	16384 /* no client begins a request with a longer frame */
 #define H2_LOOK_FRAMES	4     /* a window update or two, a ping, then the request */
 
@@ -187,7 +188,7 @@ static __noinline bool may_call_h2(__u64 buf, __u64 len)
 		if (len < sizeof(head) || bpf_probe_read_user(head, sizeof(head), (const void *)buf))
 			return false;
 		size = (__u64)head[0] << 16 | head[1] << 8 | head[2];
-		if (size > H2_LOOK_LENGTH || head[3] > 9 || head[5] & 0x80)
+		if (size > H2_LOOK_LENGTH || head[3] > H2_TYPE_MAX || head[5] & 0x80)
 			return false;
 		if (head[3] == 1)
 			return !(head[4] & 1) && head[8] & 1;
@@ -210,6 +211,60 @@ __noinline bool may_call(__u64 buf, __u64 len)
 		return true;
 	return may_call_h2(buf, len);
 }
+
+/* --- framing past the limit of a call ---------------------------------------------------------------------------- */
+
+#define H2_TYPES_WITH_STREAM	0x22f /* DATA, HEADERS, PRIORITY, RST_STREAM, PUSH_PROMISE, CONTINUATION */
+#define H2_TYPES_WITHOUT_STREAM 0x0d0 /* SETTINGS, PING, GOAWAY; WINDOW_UPDATE may have one */
+
+__noinline __u64 frame_at(__u64 buf, __u64 *want)
+{
+	__u8 head[H2_FRAME_HEADER] = {};
+	__u32 type, stream;
+	__u64 size;
+
+	if (!want || bpf_probe_read_user(head, sizeof(head), (const void *)buf))
+		return 0;
+	type = head[3];
+	stream = head[5] | head[6] | head[7] | head[8];
+	if (type > H2_TYPE_MAX || head[5] & 0x80 ||
+	    (stream ? H2_TYPES_WITHOUT_STREAM : H2_TYPES_WITH_STREAM) >> type & 1)
+		return 0;
+	size = sizeof(head) + ((__u64)head[0] << 16 | head[1] << 8 | head[2]);
+	*want = size < LIMIT_CHUNK_BYTES ? size : LIMIT_CHUNK_BYTES;
+	if (!type && size > sizeof(head)) /* DATA: the header, and how much of it is padding */
+		*want = sizeof(head) + (head[4] >> 3 & 1);
+	return size;
+}
+
+struct frames_walk {
+	__u64 at;
+	__u64 left; /* up to the limit */
+};
+
+static __noinline long frames_walk_step(__u32 index, struct frames_walk *w)
+{
+	__u64 want = 0, size = frame_at(w->at, &want);
+
+	(void)index;
+	if (!size || size > w->left)
+		return 1;
+	w->at += size;
+	w->left -= size;
+	return w->left == 0;
+}
+
+__noinline __s64 frames_cut(__u64 end, __u64 copied)
+{
+	struct frames_walk w = {.at = end - copied, .left = copied};
+	__u64 want = 0;
+
+	if (copied)
+		bpf_loop(LIMIT_CAPPED_FRAMES, frames_walk_step, &w, 0);
+	return frame_at(w.at, &want) > w.left ? (__s64)w.left : -1;
+}
+
+/* --- reads that are told later ----------------------------------------------------------------------------------- */
 
 /* A hole that user space asked for. */
 static __always_inline void skip_emit(const struct conn_state *state, const struct conn_map_key *key, __u64 from,
@@ -294,6 +349,7 @@ static __noinline __u64 overload_cut(struct conn_state *state, struct run *run, 
 		return copy;
 	stat_add(ST_OVERLOAD, copy - limit);
 	run->rest_flags = 0;
+	run->framed = 0;
 	if (is_dropped(state)) {
 		run->skip = RUN_DROPPED;
 		run->head.orig_len = len;
@@ -363,6 +419,7 @@ __noinline __u64 run_begin(struct conn_state *state, const struct conn_map_key *
 	else if (skip && copy > LIMIT_IGNORED_WRITE_BYTES)
 		copy = LIMIT_IGNORED_WRITE_BYTES;
 	run->rest_flags = skip ? EV_F_IGNORED : EV_F_CAPPED;
+	run->framed = !skip && copy && (cfg.http || dir == EV_DIR_RX);
 	return overload.level && !skip ? overload_cut(state, run, len, copy) : copy;
 }
 
@@ -371,6 +428,29 @@ static __noinline long run_step(__u32 index, struct run *run)
 {
 	(void)index;
 	return run_turn(run);
+}
+
+static __noinline long frame_step(__u32 index, struct run *run)
+{
+	(void)index;
+	return frame_turn(run);
+}
+
+/* What comes behind the bytes that were copied. */
+static __always_inline void run_behind(struct run *run, __u64 copied, __u64 rest)
+{
+	__u64 tail;
+
+	if (frames_begin(run, copied, rest)) {
+		bpf_loop(LIMIT_CAPPED_FRAMES, frame_step, run, 0);
+		rest = frames_end(run);
+	}
+	tail = run_tail(run, rest);
+	run_rest(run, rest - tail);
+	run->buf += rest - tail;
+	run->left = tail;
+	if (tail)
+		bpf_loop(LIMIT_CAPPED_TAIL_BYTES / LIMIT_CHUNK_BYTES, run_step, run, 0);
 }
 
 int call_data(struct conn_state *state, const struct conn_map_key *key, const struct tls_call *call, __u64 len,
@@ -392,6 +472,6 @@ int call_data(struct conn_state *state, const struct conn_map_key *key, const st
 		bpf_loop(LIMIT_CHUNKS_PER_CALL, run_step, &run, 0);
 	else if (copy)
 		run_step(0, &run);
-	run_rest(&run, len - copy);
+	run_behind(&run, copy, len - copy);
 	return 0;
 }

@@ -17,8 +17,10 @@
 struct run {
 	__u64 buf;
 	__u64 left;
-	__u32 rest_flags; /* of the record that tells what was left out */
-	__u32 skip;	  /* RUN_* */
+	__u16 rest_flags; /* of the record that tells what was left out */
+	__u8 skip;	  /* RUN_* */
+	__u8 framed;	  /* 1: of what is left out the framing is wanted */
+	__u32 before;	  /* bytes of the frame at hand that are told */
 	struct ev_data head;
 };
 
@@ -27,6 +29,11 @@ int run_put(struct run *run);
 int run_put_head(struct run *run);
 /* No record of them at all: only that something is missing up to there. */
 int run_drop(struct run *run);
+/* Size of the frame of HTTP/2 whose header is at buf; 0: none can be. *want: its first bytes that are looked at. Whatever
+ * this is wrong about, the bytes that are copied are those at their position. */
+__u64 frame_at(__u64 buf, __u64 *want);
+/* How many of the `copied` bytes before `end` are of a frame that goes on behind them; -1: they are no frames. */
+__s64 frames_cut(__u64 end, __u64 copied);
 /*
  * `len` bytes moved, the first of them at run->buf. The position is taken once for all of them, so that what gets lost
  * leaves a hole. How many of them to copy; with run_rest() the others.
@@ -60,7 +67,7 @@ static __always_inline long run_turn(struct run *run)
 	return run->left == 0;
 }
 
-/* The last `len` bytes of a run were left out by choice. */
+/* `len` bytes of a run are left out by choice. */
 static __always_inline void run_rest(struct run *run, __u64 len)
 {
 	if (run->skip == RUN_DROPPED)
@@ -70,6 +77,63 @@ static __always_inline void run_rest(struct run *run, __u64 len)
 	run->head.orig_len = len < 0x80000000 ? len : 0x80000000; /* beyond: a hole in the positions */
 	run->head.h.flags |= run->rest_flags;
 	run_put_head(run);
+	run->head.h.flags &= ~run->rest_flags;
+	run->head.pos += len;
+}
+
+/* Of the `rest` bytes that come behind the copied ones, which end at run->buf, the framing is told frame by frame, by
+ * frame_turn(). False: the copied ones do not begin with a frame, or there is no need to. */
+static __always_inline bool frames_begin(struct run *run, __u64 copied, __u64 rest)
+{
+	__s64 before = run->framed && rest ? frames_cut(run->buf, copied) : -1;
+
+	if (before < 0)
+		return false;
+	run->before = before;
+	run->left = rest;
+	run->head.h.flags |= EV_F_CAPPED;
+	return true;
+}
+
+/* One record of what is left of a frame; 1 when there is none, or nothing more. */
+static __always_inline long frame_turn(struct run *run)
+{
+	__u64 before = run->before, want = 0, size = frame_at(run->buf - before, &want);
+
+	if (size <= before)
+		return 1;
+	size -= before;
+	if (size > run->left)
+		size = run->left;
+	want = want > before ? want - before : 0;
+	if (want > size)
+		want = size;
+	run->head.len = want;
+	run->head.orig_len = size;
+	if (want)
+		run_put(run);
+	else
+		run_put_head(run);
+	run->before = 0;
+	run->buf += size;
+	run->head.pos += size;
+	run->left -= size;
+	return run->left == 0;
+}
+
+/* How many bytes are not told yet. */
+static __always_inline __u64 frames_end(struct run *run)
+{
+	run->head.h.flags &= ~EV_F_CAPPED;
+	return run->left;
+}
+
+/* Of the `rest` bytes that were not copied so many, the last ones, are copied all the same. */
+static __always_inline __u64 run_tail(const struct run *run, __u64 rest)
+{
+	if (!run->framed)
+		return 0;
+	return rest < LIMIT_CAPPED_TAIL_BYTES ? rest : LIMIT_CAPPED_TAIL_BYTES;
 }
 
 #endif

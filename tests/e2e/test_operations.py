@@ -140,7 +140,7 @@ def http2():
     if not shutil.which("curl"):
         raise Skip("no curl")
     # Of one write of over 1 MiB the end is not copied: its answer may be told as cut.
-    names = [n for n in ROUTES if n not in ("model", "relay", "large")]
+    names = [n for n in ROUTES if n not in ("model", "relay")]
     service = NodeService(http2=True)
     urls = [f"https://127.0.0.1:{service.port}/{name}/{n}" for name in names for n in range(1, COUNT + 1)]
     perfbpf = Perfbpf("--http", "-p", service.pid)

@@ -178,6 +178,20 @@ static const struct scenario scenarios[] = {
 			  "1 abort loss 26 @20\n",
 	},
 	{
+		.name = "until close, over the limit of a call",
+		.server = true,
+		.why = HTTP_ABORT_CLIENT,
+		.end_ms = 9000,
+		STEPS(RX(0, GET("/")), TX(10, "HTTP/1.0 200 OK\n\nall of"), CAPPED(DIR_TX, 10, 1000), TX(10, " it")),
+		.golden = "1 GET / host=h n=1 @0/0\n"
+			  "1 > end 27 @0\n"
+			  "1 < 200 n=0 @10\n"
+			  "1 < @10 all of\n"
+			  "1 < gap 1000 capped\n"
+			  "1 < @10  it\n"
+			  "1 < end 1026 @10\n",
+	},
+	{
 		.name = "ends in the middle of a chunk, with the process",
 		.why = HTTP_ABORT_EXIT,
 		.end_ms = 9000,

@@ -329,6 +329,46 @@ static void build_lost(struct wire *w)
 	wire_headers(w, F_END, 11, ":status: 200\n");
 }
 
+/*
+ * What a server wrote in one call, over the limit: with its frames' headers, and without. Who has as much as
+ * content-length says may reset the stream before it is ended; and who resets one whose end may have gone by is not
+ * known to have cut it.
+ */
+static void build_capped(struct wire *w)
+{
+	wire_open(w, DIR_RX, 0);
+	wire_at(w, DIR_RX, 10);
+	wire_headers(w, F_END, 1, WIRE_POST("/whole"));
+	wire_headers(w, F_END, 3, WIRE_POST("/ended"));
+	wire_headers(w, F_END, 5, WIRE_POST("/hidden"));
+	wire_headers(w, F_END, 7, WIRE_POST("/reset"));
+	wire_at(w, DIR_TX, 20);
+	wire_headers(w, 0, 1, WIRE_OK "content-length: 40\n");
+	wire_header(w, W_DATA, 0, 1, 20);
+	wire_text(w, "before");
+	wire_capped(w, DIR_TX, 20, 14);
+	wire_at(w, DIR_TX, 20);
+	wire_header(w, W_DATA, 0, 1, 20);
+	wire_capped(w, DIR_TX, 20, 20);
+	wire_at(w, DIR_TX, 30);
+	wire_headers(w, 0, 3, WIRE_OK);
+	wire_header(w, W_DATA, F_END, 3, 70000);
+	wire_capped(w, DIR_TX, 30, 70000);
+	wire_at(w, DIR_RX, 40);
+	wire_number(w, W_RST, 1, 5);
+	wire_at(w, DIR_TX, 50);
+	wire_headers(w, 0, 5, WIRE_OK "content-length: 100\n");
+	wire_header(w, W_DATA, 0, 5, 50);
+	wire_capped(w, DIR_TX, 50, 109);
+	wire_at(w, DIR_RX, 60);
+	wire_number(w, W_RST, 5, 5);
+	wire_at(w, DIR_TX, 70);
+	wire_headers(w, 0, 7, WIRE_OK);
+	wire_data(w, 0, 7, "part");
+	wire_at(w, DIR_RX, 80);
+	wire_number(w, W_RST, 7, 8);
+}
+
 static const struct scenario scenarios[] = {
 	{
 		.name = "simple",
@@ -585,6 +625,33 @@ static const struct scenario scenarios[] = {
 			  "4 < 200 n=0 @80\n"
 			  "4 < end 10 @80\n"
 			  "2 abort loss 41 @40\n",
+	},
+	{
+		.name = "writes of a server, over the limit",
+		.build = build_capped,
+		.client = HTTP2_CLIENT_RX,
+		.golden = "1 POST /whole host=api.test n=1 @10/10\n"
+			  "1 > end 39 @10\n"
+			  "2 POST /ended host=api.test n=1 @10/10\n"
+			  "2 > end 20 @10\n"
+			  "3 POST /hidden host=api.test n=1 @10/10\n"
+			  "3 > end 20 @10\n"
+			  "4 POST /reset host=api.test n=1 @10/10\n"
+			  "4 > end 19 @10\n"
+			  "1 < 200 n=2 @20\n"
+			  "1 < @20 before\n"
+			  "1 < gap 14 capped\n"
+			  "1 < gap 20 capped\n"
+			  "2 < 200 n=1 @30\n"
+			  "2 < gap 70000 capped\n"
+			  "2 < end 70020 @30\n"
+			  "1 < end 87 @20\n"
+			  "3 < 200 n=2 @50\n"
+			  "3 < gap -1 capped\n"
+			  "3 abort loss 25 @50\n"
+			  "4 < 200 n=0 @70\n"
+			  "4 < @70 part\n"
+			  "4 abort server 24 @80\n",
 	},
 };
 static const size_t scenario_count = ARRAY_SIZE(scenarios);

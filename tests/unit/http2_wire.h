@@ -70,6 +70,11 @@ static inline void wire_gap(struct wire *w, enum dir dir, uint64_t ms, uint64_t 
 	w->steps[w->count++] = (struct script_step){dir, ms, ms, NULL, len, HTTP_GAP_LOST, 0};
 }
 
+static inline void wire_capped(struct wire *w, enum dir dir, uint64_t ms, uint64_t len)
+{
+	w->steps[w->count++] = (struct script_step){dir, ms, ms, NULL, len, HTTP_GAP_CAPPED, 0};
+}
+
 static inline void wire_raw(struct wire *w, const void *ptr, size_t len)
 {
 	assert_true(w->len + len <= WIRE_BYTES_MAX);

@@ -498,8 +498,8 @@ static void on_response_gap(void *ctx, uint64_t len, enum http_gap why, const st
 
 	if (!h->answering)
 		return;
-	if (h->response.state == MESSAGE_UNTIL_CLOSE)
-		h->answering->lost = true;
+	if (h->response.state == MESSAGE_UNTIL_CLOSE && (why == HTTP_GAP_LOST || len == UINT64_MAX))
+		h->answering->lost = true; /* perhaps more of it, at the end */
 	body_gap(h, h->answering, HTTP_RESPONSE, len, why, at);
 }
 

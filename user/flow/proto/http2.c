@@ -118,6 +118,8 @@ static void reset(struct http2_side *s, const struct stamp *at)
 	}
 	if (x->response_done)
 		http2_stream_complete(h, x);
+	else if (x->response_lost && !x->orphan) /* who reads an answer no further may well have all of it */
+		http2_stream_lose(h, x);
 	else
 		http2_stream_abort(h, x, abort_by(s), at->ts_ns);
 }
