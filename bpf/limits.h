@@ -19,8 +19,9 @@
 #define LIMIT_CHUNKS_PER_CALL (LIMIT_REQUEST_BYTES / LIMIT_CHUNK_BYTES)
 
 /* Where the limit is of each call (reads; with --http writes too), framing is wanted to the end. Past the limit the
- * headers of HTTP/2's frames are copied, this many frames up to it and behind it: most have 16 KiB. If the call does not
- * begin with one, then its last bytes are: what is behind a long body, or frames enough to be found (three headers). */
+ * headers of HTTP/2's frames are copied, this many frames up to it and behind it: most have 16 KiB. If the call does
+ * not begin with one, then its last bytes are: what is behind a long body, or frames enough to be found (three
+ * headers). */
 #define LIMIT_CAPPED_FRAMES	4096
 #define LIMIT_CAPPED_TAIL_BYTES (4 * LIMIT_CHUNK_BYTES)
 

@@ -29,8 +29,8 @@ int run_put(struct run *run);
 int run_put_head(struct run *run);
 /* No record of them at all: only that something is missing up to there. */
 int run_drop(struct run *run);
-/* Size of the frame of HTTP/2 whose header is at buf; 0: none can be. *want: its first bytes that are looked at. Whatever
- * this is wrong about, the bytes that are copied are those at their position. */
+/* Size of the frame of HTTP/2 whose header is at buf; 0: none can be. *want: its first bytes that are looked at.
+ * Whatever this is wrong about, the bytes that are copied are those at their position. */
 __u64 frame_at(__u64 buf, __u64 *want);
 /* How many of the `copied` bytes before `end` are of a frame that goes on behind them; -1: they are no frames. */
 __s64 frames_cut(__u64 end, __u64 copied);

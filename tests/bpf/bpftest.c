@@ -223,6 +223,7 @@ static char objects[4][16];
 #define B (&objects[1])
 #define C (&objects[2])
 static uint8_t *big;
+static uint8_t *wire; /* headers of HTTP/2's frames, and the pattern between them */
 static char text[4096];
 
 static uint8_t pattern(uint64_t at)
@@ -239,6 +240,7 @@ static uint32_t gens[64];
 static unsigned gen_count;
 static uint64_t data_bytes, records_seen;
 static bool quiet_data;
+static const uint8_t *expected; /* what a stream holds; NULL: the pattern */
 static void (*on_data_hook)(const struct ev_data *d);
 static uint64_t exec_ids[8];
 static unsigned exec_count;
@@ -292,7 +294,7 @@ static void note_bytes(const struct ev_data *d)
 	if (!d->len)
 		return;
 	for (i = 0; i < d->len; i++)
-		if (d->bytes[i] != pattern(d->pos + i))
+		if (d->bytes[i] != (expected ? expected[d->pos + i] : pattern(d->pos + i)))
 			break;
 	if (i == d->len)
 		note(" pattern");
@@ -3437,6 +3439,201 @@ static void make_bytes(void)
 		text[i] = (char)('a' + i % 26);
 }
 
+/* --- with --http: what is told of a call past its limit ------------------------------------------------------------
+ */
+
+#define WIRE_BYTES (BIG + 4096)
+#define PREFACE	   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+#define FRAMES_LEN 1700175
+
+static size_t put_frame(size_t at, unsigned type, unsigned flags, unsigned stream, size_t len)
+{
+	const uint8_t head[9] = {
+		(uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len, (uint8_t)type, (uint8_t)flags, 0, 0, 0,
+		(uint8_t)stream};
+
+	memcpy(wire + at, head, sizeof(head));
+	return at + sizeof(head) + len;
+}
+
+static void make_wire(void)
+{
+	wire = wire ? wire : malloc(WIRE_BYTES);
+	if (!wire)
+		abort();
+	for (size_t i = 0; i < WIRE_BYTES; i++)
+		wire[i] = pattern(i);
+	expected = wire;
+}
+
+/* The third frame goes across the limit; the last one is not whole. */
+static void put_frames(size_t at)
+{
+	for (int i = 0; i < 3; i++)
+		at = put_frame(at, 0, 0, 1, 400000);
+	at = put_frame(at, 1, 4, 3, 30);
+	at = put_frame(at, 0, 9, 3, 500000); /* padded */
+	put_frame(at, 0, 0, 1, 400000);
+}
+
+static size_t golden_from(char *out, size_t size, const char *what, unsigned from, unsigned to)
+{
+	size_t len = 0;
+
+	for (unsigned n; from < to; from += n) {
+		n = to - from < LIMIT_CHUNK_BYTES ? to - from : LIMIT_CHUNK_BYTES;
+		len += (size_t)snprintf(out + len, size - len, "data %s %u+%u pattern\n", what, from, n);
+	}
+	return len;
+}
+
+static size_t golden_frames(char *out, size_t size, const char *what, unsigned at)
+{
+	size_t len = golden_from(out, size, what, at, at + LIMIT_REQUEST_BYTES);
+
+	return len + (size_t)snprintf(out + len, size - len,
+				      "data %s %u+0/151451 capped\ndata %s %u+39 pattern capped\n"
+				      "data %s %u+10/500009 pattern capped\ndata %s %u+9/100 pattern capped\n",
+				      what, at + LIMIT_REQUEST_BYTES, what, at + 1200027, what, at + 1200066, what,
+				      at + 1700075);
+}
+
+static void case_frames(void)
+{
+	do_write(A, wire, FRAMES_LEN);
+	do_write(A, wire + FRAMES_LEN, 3);
+}
+
+static void test_frames(void)
+{
+	static char golden[16384];
+	size_t len = (size_t)snprintf(golden, sizeof(golden), "open A1\n");
+
+	make_wire();
+	put_frames(0);
+	len += golden_frames(golden + len, sizeof(golden) - len, "A1 tx", 0);
+	snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+3 pattern\nexit 0 signal 0\n", FRAMES_LEN);
+	check("past the limit of a call headers of frames are copied", golden, case_frames);
+}
+
+static void case_frames_cut(void)
+{
+	do_write(A, wire, 1048572 + 30009);
+}
+
+static void test_frames_cut(void)
+{
+	static char golden[16384];
+	size_t len = (size_t)snprintf(golden, sizeof(golden), "open A1\n");
+
+	make_wire();
+	put_frame(put_frame(0, 0, 0, 1, 1048572 - 9), 0, 1, 1, 30000);
+	len += golden_from(golden + len, sizeof(golden) - len, "A1 tx", 0, LIMIT_REQUEST_BYTES);
+	snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+5/30005 pattern capped\nexit 0 signal 0\n",
+		 LIMIT_REQUEST_BYTES);
+	check("the limit may lie in a frame's header", golden, case_frames_cut);
+}
+
+static void case_tail(void)
+{
+	do_read(A, wire, BIG);
+}
+
+static void test_tail(void)
+{
+	static char golden[16384];
+	size_t len = (size_t)snprintf(golden, sizeof(golden), "open A1\n");
+
+	make_wire();
+	len += golden_from(golden + len, sizeof(golden) - len, "A1 rx", 0, LIMIT_REQUEST_BYTES);
+	len += (size_t)snprintf(golden + len, sizeof(golden) - len, "data A1 rx %u+0/%u capped\n", LIMIT_REQUEST_BYTES,
+				BIG - LIMIT_REQUEST_BYTES - LIMIT_CAPPED_TAIL_BYTES);
+	len += golden_from(golden + len, sizeof(golden) - len, "A1 rx", BIG - LIMIT_CAPPED_TAIL_BYTES, BIG);
+	snprintf(golden + len, sizeof(golden) - len, "exit 0 signal 0\n");
+	check("where there are no frames the end of a call is copied", golden, case_tail);
+}
+
+/* To somebody who does not read: the kernel takes it all at once. */
+static int connect_with_room(void)
+{
+	int fd = connect_to(port), room = 4 * BIG;
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
+	need(write(fd, wire, sizeof(PREFACE) - 1), sizeof(PREFACE) - 1);
+	return fd;
+}
+
+static void case_plain_frames(void)
+{
+	int fd = connect_with_room();
+
+	need(write(fd, wire + sizeof(PREFACE) - 1, FRAMES_LEN), FRAMES_LEN);
+	_exit(0);
+}
+
+#define SCATTERED 700000
+static void case_plain_tail(void)
+{
+	uint8_t *at = wire + sizeof(PREFACE) - 1;
+	struct iovec v[3] = {IOV(at, 5), IOV(at + 5, SCATTERED), IOV(at + 5 + SCATTERED, SCATTERED)};
+	int fd = connect_with_room();
+
+	need(writev(fd, v, 3), 5 + 2 * SCATTERED);
+	_exit(0);
+}
+
+/* How its socket ends is another test's. */
+static void check_unread(const char *name, const char *golden, void (*fn)(void))
+{
+	static const char last[] = "exit 0 signal 0\n";
+	pid_t server = fork();
+	char *end;
+
+	if (server == 0) {
+		serve_nothing(1);
+		_exit(0);
+	}
+	run_child(fn, true);
+	end_server(server);
+	end = got ? strstr(got, last) : NULL;
+	if (end)
+		end[sizeof(last) - 1] = '\0';
+	expect(name, golden);
+}
+
+static void test_plain_past_limit(void)
+{
+	static char golden[16384];
+	const unsigned begin = sizeof(PREFACE) - 1, second = begin + 5 + SCATTERED, limit = begin + LIMIT_REQUEST_BYTES,
+		       tail = begin + 5 + 2 * SCATTERED - LIMIT_CAPPED_TAIL_BYTES;
+	size_t head, len;
+
+	make_wire();
+	memcpy(wire, PREFACE, begin);
+	head = (size_t)snprintf(golden, sizeof(golden), PLAIN_OPEN "data x1 tx 0+%u pattern\n", begin);
+	len = head + golden_from(golden + head, sizeof(golden) - head, "x1 tx", begin, begin + 5);
+	len += golden_from(golden + len, sizeof(golden) - len, "x1 tx", begin + 5, second);
+	len += golden_from(golden + len, sizeof(golden) - len, "x1 tx", second, limit);
+	len += (size_t)snprintf(golden + len, sizeof(golden) - len, "data x1 tx %u+0/%u capped\n", limit, tail - limit);
+	len += golden_from(golden + len, sizeof(golden) - len, "x1 tx", tail, tail + LIMIT_CAPPED_TAIL_BYTES);
+	snprintf(golden + len, sizeof(golden) - len, "exit 0 signal 0\n");
+	check_unread("a plain socket: the end of many pieces", golden, case_plain_tail);
+	put_frames(begin);
+	len = head + golden_frames(golden + head, sizeof(golden) - head, "x1 tx", begin);
+	snprintf(golden + len, sizeof(golden) - len, "exit 0 signal 0\n");
+	check_unread("a plain socket: headers of frames in one piece", golden, case_plain_frames);
+}
+
+static void run_http_tests(void)
+{
+	test_frames();
+	test_frames_cut();
+	test_tail();
+	listen_somewhere();
+	test_plain_past_limit();
+	expected = NULL;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && strcmp(argv[1], "serve-stdio") == 0)
@@ -3482,8 +3679,15 @@ int main(int argc, char **argv)
 	verdict(open_probes(), "load again, to follow every exec");
 	test_follow_exec();
 	probes_close(probes);
+	config.ring_bytes = 8 << 20;
+	config.follow_exec = false;
+	config.http = true;
+	verdict(open_probes(), "load again, for all HTTP");
+	run_http_tests();
+	probes_close(probes);
 	printf("1..%u\n", test_number);
 	free(big);
+	free(wire);
 	free(got);
 	return failures ? 1 : 0;
 }
