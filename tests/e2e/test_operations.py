@@ -16,16 +16,16 @@ COUNT = 3  # requests of each route
 
 
 def close(have_ms, want_ms):
-    return abs(have_ms - want_ms) <= max(1.0, 0.05 * want_ms)
+    return abs(have_ms - want_ms) <= max(crowd(), 0.05 * want_ms)
 
 
 def check_times(pairs, threads):
-    """Within 1 ms or 5 % of the server's own clocks. Between a stamp of the kernel and one of the program another program
+    """Within 1 ms (on a crowded machine some) or 5 % of the server's own clocks. Between a stamp of the kernel and one of the program another program
     may get the processor: on a crowded machine of a few requests. And node may do something else first."""
     off = [(r["path"], r["dur_ms"], t) for r, t in pairs if not close(r["dur_ms"], (t["end_ns"] - t["begin_ns"]) / 1e6)]
     worst = max((abs(d - (t["end_ns"] - t["begin_ns"]) / 1e6) for _, d, t in off), default=0)
     middle = statistics.median(r["dur_ms"] - (t["end_ns"] - t["begin_ns"]) / 1e6 for r, t in pairs)
-    note(f"{len(pairs)} requests, {len(off)} of them off by more than 1 ms or 5 % (most: {worst:.2f} ms), median {middle:+.3f} ms")
+    note(f"{len(pairs)} requests, {len(off)} of them off by more than {crowd():.1f} ms or 5 % (most: {worst:.2f} ms), median {middle:+.3f} ms")
     allowed = 0.05 if threads and crowd() <= 1 else 0.34
     assert len(off) <= max(1, allowed * len(pairs)), [(p, d, (t["end_ns"] - t["begin_ns"]) / 1e6) for p, d, t in off]
     assert abs(middle) < crowd(), middle
@@ -44,10 +44,8 @@ def check_served(service, perfbpf, protocol="http/1.1", threads=True):
         assert not r["lossy"] and not r["mid_attach"] and r["operation"] is None, r
         assert 0 < r["ttfb_ms"] <= r["dur_ms"], r
         assert r["peer"]["ip"] == "127.0.0.1" if r["peer"] else service.tls or service.http2, r
-        if t["route"] != "/large/:id":
-            assert r["response_bytes"] > 16, r
-        elif protocol == "http/1.1" or r["response_bytes"] is not None:  # one write of 4 MiB, of which 1 MiB is copied
-            assert r["response_bytes"] > 4 << 20, r
+        # Of one write of 4 MiB not all is copied, but all of it is counted.
+        assert r["response_bytes"] > (4 << 20 if t["route"] == "/large/:id" else 16), r
         if threads:
             assert r["tid"] == r["response_tid"] == t["tid"], (r, t)
     # Of a long answer node says late that it is written, when others keep it busy.
@@ -139,12 +137,13 @@ def http2():
     """HTTP/2 over TLS, both ends"""
     if not shutil.which("curl"):
         raise Skip("no curl")
-    # Of one write of over 1 MiB the end is not copied: its answer may be told as cut.
     names = [n for n in ROUTES if n not in ("model", "relay")]
     service = NodeService(http2=True)
     urls = [f"https://127.0.0.1:{service.port}/{name}/{n}" for name in names for n in range(1, COUNT + 1)]
     perfbpf = Perfbpf("--http", "-p", service.pid)
-    client = Perfbpf("--http", command=["curl", "-sk", "--http2", *[x for u in urls for x in (u, "-o", "/dev/null")]])
+    # The client copies all that it reads. Nothing is lost of it, however long perfbpf waits for a processor.
+    curl = ["curl", "-sk", "--http2", *[x for u in urls for x in (u, "-o", "/dev/null")]]
+    client = Perfbpf("--http", f"--ring-bytes={64 << 20}", command=curl)
     assert client.end() == 0, client.err()
     e2e.until(lambda: len(service.truth()) >= len(urls), 10, "the service has told all")
     service.end()
@@ -157,6 +156,10 @@ def http2():
     check_nothing_lost(perfbpf)
     check_nothing_lost(client)
     check_served(service, perfbpf, "http/2", threads=False)
+    # The last frame is empty; a client that has all of the body may leave without it.
+    size = {r["path"]: r["response_bytes"] for r in called}
+    off = [(r, size[r["path"]]) for r in served if r["response_bytes"] - size[r["path"]] not in (0, 9, -9)]
+    assert not off, off
 
 
 @case
