@@ -18,11 +18,12 @@
 /* Chunks one call may emit: a single read or write larger than this many chunks is capped. */
 #define LIMIT_CHUNKS_PER_CALL (LIMIT_REQUEST_BYTES / LIMIT_CHUNK_BYTES)
 
-/* Where the limit is of each call (reads; with --http writes too), framing is wanted to the end. Past the limit the
- * headers of HTTP/2's frames are copied, this many frames up to it and behind it: most have 16 KiB. If the call does
- * not begin with one, then its last bytes are: what is behind a long body, or frames enough to be found (three
- * headers). */
+/* Framing is wanted to the end. So past the limit the headers of HTTP/2's frames are copied where a call begins with
+ * one (so many frames up to the limit and behind it: most have 16 KiB); of other calls the first and the last bytes: a
+ * header of WebSocket's (14), a chunk's size, what ends a chunk. More of the last ones where the limit is of each call
+ * (reads; with --http writes too): frames of HTTP/2 are found by three headers. */
 #define LIMIT_CAPPED_FRAMES	4096
+#define LIMIT_CAPPED_END_BYTES	16
 #define LIMIT_CAPPED_TAIL_BYTES (4 * LIMIT_CHUNK_BYTES)
 
 /* TLS calls that may be open on one thread at once: a write nests in a read (node), a callback nests deeper. */

@@ -373,7 +373,7 @@ static __always_inline __u64 copy_budget(struct conn_state *state, __u32 dir, __
 		if (cfg.http) /* framing is wanted to the end: the limit is of each call */
 			before = 0;
 	}
-	limit = before < limit ? limit - before : 0;
+	limit = before + LIMIT_CAPPED_END_BYTES < limit ? limit - before : LIMIT_CAPPED_END_BYTES;
 	return len < limit ? len : limit;
 }
 
@@ -419,7 +419,8 @@ __noinline __u64 run_begin(struct conn_state *state, const struct conn_map_key *
 	else if (skip && copy > LIMIT_IGNORED_WRITE_BYTES)
 		copy = LIMIT_IGNORED_WRITE_BYTES;
 	run->rest_flags = skip ? EV_F_IGNORED : EV_F_CAPPED;
-	run->framed = !skip && copy && (cfg.http || dir == EV_DIR_RX);
+	if (!skip)
+		run->framed = cfg.http || dir == EV_DIR_RX ? RUN_FRAMED_CALL : RUN_FRAMED;
 	return overload.level && !skip ? overload_cut(state, run, len, copy) : copy;
 }
 

@@ -13,13 +13,16 @@
 #define RUN_LATER   1 /* what was left out is told later, see struct conn_state */
 #define RUN_DROPPED 2 /* only that something is missing is told, see user/attach/overload.h */
 
+#define RUN_FRAMED	1
+#define RUN_FRAMED_CALL 2 /* ... and the limit is of each call */
+
 /* A run of bytes on its way out: the head of the next record, and what is left. */
 struct run {
 	__u64 buf;
 	__u64 left;
 	__u16 rest_flags; /* of the record that tells what was left out */
 	__u8 skip;	  /* RUN_* */
-	__u8 framed;	  /* 1: of what is left out the framing is wanted */
+	__u8 framed;	  /* RUN_FRAMED*: of what is left out the framing is wanted */
 	__u32 before;	  /* bytes of the frame at hand that are told */
 	struct ev_data head;
 };
@@ -131,9 +134,11 @@ static __always_inline __u64 frames_end(struct run *run)
 /* Of the `rest` bytes that were not copied so many, the last ones, are copied all the same. */
 static __always_inline __u64 run_tail(const struct run *run, __u64 rest)
 {
+	__u64 tail = run->framed == RUN_FRAMED_CALL ? LIMIT_CAPPED_TAIL_BYTES : LIMIT_CAPPED_END_BYTES;
+
 	if (!run->framed)
 		return 0;
-	return rest < LIMIT_CAPPED_TAIL_BYTES ? rest : LIMIT_CAPPED_TAIL_BYTES;
+	return rest < tail ? rest : tail;
 }
 
 #endif

@@ -3117,6 +3117,125 @@ static void test_stats(const char *name, void (*fn)(void), const char *golden, e
 	expect(name, golden);
 }
 
+/* --- with --http: what is told of a call past its limit ------------------------------------------------------------
+ */
+
+#define WIRE_BYTES (BIG + 4096)
+#define PREFACE	   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+#define FRAMES_LEN 1700175
+
+static size_t put_frame(size_t at, unsigned type, unsigned flags, unsigned stream, size_t len)
+{
+	const uint8_t head[9] = {
+		(uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len, (uint8_t)type, (uint8_t)flags, 0, 0, 0,
+		(uint8_t)stream};
+
+	memcpy(wire + at, head, sizeof(head));
+	return at + sizeof(head) + len;
+}
+
+static void make_wire(void)
+{
+	wire = wire ? wire : malloc(WIRE_BYTES);
+	if (!wire)
+		abort();
+	for (size_t i = 0; i < WIRE_BYTES; i++)
+		wire[i] = pattern(i);
+	expected = wire;
+}
+
+/* The third frame goes across the limit; the last one is not whole. */
+static void put_frames(size_t at)
+{
+	for (int i = 0; i < 3; i++)
+		at = put_frame(at, 0, 0, 1, 400000);
+	at = put_frame(at, 1, 4, 3, 30);
+	at = put_frame(at, 0, 9, 3, 500000); /* padded */
+	put_frame(at, 0, 0, 1, 400000);
+}
+
+static size_t golden_from(char *out, size_t size, const char *what, unsigned from, unsigned to)
+{
+	size_t len = 0;
+
+	for (unsigned n; from < to; from += n) {
+		n = to - from < LIMIT_CHUNK_BYTES ? to - from : LIMIT_CHUNK_BYTES;
+		len += (size_t)snprintf(out + len, size - len, "data %s %u+%u pattern\n", what, from, n);
+	}
+	return len;
+}
+
+static size_t golden_frames(char *out, size_t size, const char *what, unsigned at)
+{
+	size_t len = golden_from(out, size, what, at, at + LIMIT_REQUEST_BYTES);
+
+	return len + (size_t)snprintf(out + len, size - len,
+				      "data %s %u+0/151451 capped\ndata %s %u+39 pattern capped\n"
+				      "data %s %u+10/500009 pattern capped\ndata %s %u+9/100 pattern capped\n",
+				      what, at + LIMIT_REQUEST_BYTES, what, at + 1200027, what, at + 1200066, what,
+				      at + 1700075);
+}
+
+static void case_frames(void)
+{
+	do_write(A, wire, FRAMES_LEN);
+	do_write(A, wire + FRAMES_LEN, 3);
+}
+
+static void test_frames(void)
+{
+	static char golden[16384];
+	size_t len = (size_t)snprintf(golden, sizeof(golden), "open A1\n");
+
+	make_wire();
+	put_frames(0);
+	len += golden_frames(golden + len, sizeof(golden) - len, "A1 tx", 0);
+	snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+3 pattern\nexit 0 signal 0\n", FRAMES_LEN);
+	check("past the limit of a call headers of frames are copied", golden, case_frames);
+}
+
+static void case_frames_cut(void)
+{
+	do_write(A, wire, 1048572 + 30009);
+}
+
+static void test_frames_cut(void)
+{
+	static char golden[16384];
+	size_t len = (size_t)snprintf(golden, sizeof(golden), "open A1\n");
+
+	make_wire();
+	put_frame(put_frame(0, 0, 0, 1, 1048572 - 9), 0, 1, 1, 30000);
+	len += golden_from(golden + len, sizeof(golden) - len, "A1 tx", 0, LIMIT_REQUEST_BYTES);
+	snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+5/30005 pattern capped\nexit 0 signal 0\n",
+		 LIMIT_REQUEST_BYTES);
+	check("the limit may lie in a frame's header", golden, case_frames_cut);
+}
+
+/* Where the limit is of a request: each call past it. */
+static void case_request_frames(void)
+{
+	do_write(A, big, LIMIT_REQUEST_BYTES);
+	do_write(A, wire + LIMIT_REQUEST_BYTES, 60000);
+}
+
+static void test_request_frames(void)
+{
+	static char golden[16384];
+	unsigned at = LIMIT_REQUEST_BYTES;
+	size_t len = (size_t)snprintf(golden, sizeof(golden), "open A1\n");
+
+	make_wire();
+	put_frame(put_frame(put_frame(at, 0, 0, 1, 20000), 8, 0, 0, 4), 0, 1, 1, 50000);
+	len += golden_from(golden + len, sizeof(golden) - len, "A1 tx", 0, LIMIT_REQUEST_BYTES);
+	snprintf(golden + len, sizeof(golden) - len,
+		 "data A1 tx %u+16 pattern\ndata A1 tx %u+0/19993 capped\ndata A1 tx %u+13 pattern capped\n"
+		 "data A1 tx %u+9/39978 pattern capped\nexit 0 signal 0\n",
+		 at, at + 16, at + 20009, at + 20022);
+	check("past the limit of a request headers of frames are copied", golden, case_request_frames);
+	expected = NULL;
+}
+
 static void run_data_tests(void)
 {
 	static char golden[65536];
@@ -3141,10 +3260,12 @@ static void run_data_tests(void)
 		len += (size_t)snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+%u pattern\n",
 					i * LIMIT_CHUNK_BYTES, LIMIT_CHUNK_BYTES);
 	snprintf(golden + len, sizeof(golden) - len,
-		 "data A1 tx %u+0/%u capped\ndata A1 tx %u+0/100 capped\ndata A1 rx 0+1 'a'\ndata A1 tx %u+3 'abc'\n"
-		 "exit 0 signal 0\n",
-		 LIMIT_REQUEST_BYTES, BIG - LIMIT_REQUEST_BYTES, BIG, BIG + 100);
+		 "data A1 tx %u+0/%u capped\ndata A1 tx %u+16 pattern\ndata A1 tx %u+16 pattern\ndata A1 tx %u+0/68 "
+		 "capped\n"
+		 "data A1 tx %u+16 pattern\ndata A1 rx 0+1 'a'\ndata A1 tx %u+3 'abc'\nexit 0 signal 0\n",
+		 LIMIT_REQUEST_BYTES, BIG - LIMIT_REQUEST_BYTES - 16, BIG - 16, BIG, BIG + 16, BIG + 84, BIG + 100);
 	check("a huge request is capped", golden, case_capped);
+	test_request_frames();
 	test_stats("unreadable bytes are counted and marked", case_fault, golden_fault, ST_FAULT, 1);
 	test_stats("an unreadable length is counted and marked", case_len_fault, golden_len_fault, ST_FAULT, 1);
 	run_child(case_lengths, false);
@@ -3439,100 +3560,8 @@ static void make_bytes(void)
 		text[i] = (char)('a' + i % 26);
 }
 
-/* --- with --http: what is told of a call past its limit ------------------------------------------------------------
+/* --- with --http ----------------------------------------------------------------------------------------------------
  */
-
-#define WIRE_BYTES (BIG + 4096)
-#define PREFACE	   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-#define FRAMES_LEN 1700175
-
-static size_t put_frame(size_t at, unsigned type, unsigned flags, unsigned stream, size_t len)
-{
-	const uint8_t head[9] = {
-		(uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len, (uint8_t)type, (uint8_t)flags, 0, 0, 0,
-		(uint8_t)stream};
-
-	memcpy(wire + at, head, sizeof(head));
-	return at + sizeof(head) + len;
-}
-
-static void make_wire(void)
-{
-	wire = wire ? wire : malloc(WIRE_BYTES);
-	if (!wire)
-		abort();
-	for (size_t i = 0; i < WIRE_BYTES; i++)
-		wire[i] = pattern(i);
-	expected = wire;
-}
-
-/* The third frame goes across the limit; the last one is not whole. */
-static void put_frames(size_t at)
-{
-	for (int i = 0; i < 3; i++)
-		at = put_frame(at, 0, 0, 1, 400000);
-	at = put_frame(at, 1, 4, 3, 30);
-	at = put_frame(at, 0, 9, 3, 500000); /* padded */
-	put_frame(at, 0, 0, 1, 400000);
-}
-
-static size_t golden_from(char *out, size_t size, const char *what, unsigned from, unsigned to)
-{
-	size_t len = 0;
-
-	for (unsigned n; from < to; from += n) {
-		n = to - from < LIMIT_CHUNK_BYTES ? to - from : LIMIT_CHUNK_BYTES;
-		len += (size_t)snprintf(out + len, size - len, "data %s %u+%u pattern\n", what, from, n);
-	}
-	return len;
-}
-
-static size_t golden_frames(char *out, size_t size, const char *what, unsigned at)
-{
-	size_t len = golden_from(out, size, what, at, at + LIMIT_REQUEST_BYTES);
-
-	return len + (size_t)snprintf(out + len, size - len,
-				      "data %s %u+0/151451 capped\ndata %s %u+39 pattern capped\n"
-				      "data %s %u+10/500009 pattern capped\ndata %s %u+9/100 pattern capped\n",
-				      what, at + LIMIT_REQUEST_BYTES, what, at + 1200027, what, at + 1200066, what,
-				      at + 1700075);
-}
-
-static void case_frames(void)
-{
-	do_write(A, wire, FRAMES_LEN);
-	do_write(A, wire + FRAMES_LEN, 3);
-}
-
-static void test_frames(void)
-{
-	static char golden[16384];
-	size_t len = (size_t)snprintf(golden, sizeof(golden), "open A1\n");
-
-	make_wire();
-	put_frames(0);
-	len += golden_frames(golden + len, sizeof(golden) - len, "A1 tx", 0);
-	snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+3 pattern\nexit 0 signal 0\n", FRAMES_LEN);
-	check("past the limit of a call headers of frames are copied", golden, case_frames);
-}
-
-static void case_frames_cut(void)
-{
-	do_write(A, wire, 1048572 + 30009);
-}
-
-static void test_frames_cut(void)
-{
-	static char golden[16384];
-	size_t len = (size_t)snprintf(golden, sizeof(golden), "open A1\n");
-
-	make_wire();
-	put_frame(put_frame(0, 0, 0, 1, 1048572 - 9), 0, 1, 1, 30000);
-	len += golden_from(golden + len, sizeof(golden) - len, "A1 tx", 0, LIMIT_REQUEST_BYTES);
-	snprintf(golden + len, sizeof(golden) - len, "data A1 tx %u+5/30005 pattern capped\nexit 0 signal 0\n",
-		 LIMIT_REQUEST_BYTES);
-	check("the limit may lie in a frame's header", golden, case_frames_cut);
-}
 
 static void case_tail(void)
 {
