@@ -20,8 +20,8 @@ def close(have_ms, want_ms):
 
 
 def check_times(pairs, threads):
-    """Within 1 ms (on a crowded machine some) or 5 % of the server's own clocks. Between a stamp of the kernel and one of the program another program
-    may get the processor: on a crowded machine of a few requests. And node may do something else first."""
+    """Within 1 ms (on a crowded machine some) or 5 % of the server's own clocks. Between a stamp of the kernel and one of the
+    program another program may get the processor: on a crowded machine of a few requests. And node may do something else first."""
     off = [(r["path"], r["dur_ms"], t) for r, t in pairs if not close(r["dur_ms"], (t["end_ns"] - t["begin_ns"]) / 1e6)]
     worst = max((abs(d - (t["end_ns"] - t["begin_ns"]) / 1e6) for _, d, t in off), default=0)
     middle = statistics.median(r["dur_ms"] - (t["end_ns"] - t["begin_ns"]) / 1e6 for r, t in pairs)

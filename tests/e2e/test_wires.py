@@ -486,6 +486,19 @@ def websocket(cfg, knobs, wire):
     check_ttft("websocket", pairs)
 
 
+@cases([("TLS", ()), ("plain", ("--plain",))])
+def websocket_past_the_limit(options):
+    """WebSocket, a message of which not all is copied, in fragments"""
+    server = Server(*options)
+    messages = [message(f"tokens=4&id=m{n}", **({"instructions": "z" * 1500000} if n == 2 else {})) for n in (1, 2, 3)]
+    perfbpf = trace_client("ws", server, messages, path="/w/v1/responses?", fragment=65000)
+    end(perfbpf, len(messages))
+    calls = [call for call, _ in in_order(perfbpf, server)]
+    sent = [len(json.dumps(m)) for m in messages]
+    assert [c["request_truncated"] for c in calls] == [False, True, False], calls
+    assert [c["request_bytes"] for c in calls] == sent, ([c["request_bytes"] for c in calls], sent)
+
+
 @cases(
     [
         (f"{runtime}, {wire}, {name}", runtime, wire, knobs)
