@@ -114,6 +114,7 @@ ABI(ev_dns);
 ABI(ev_exec);
 ABI(ev_fork);
 ABI(ev_exit);
+ABI(ev_gone);
 ABI(ev_sample);
 ABI(ev_alloc_free);
 ABI(alloc_sums);

@@ -39,6 +39,9 @@
 #define LIMIT_TARGETS 65536
 #define LIMIT_CONNS   65536
 
+/* Processes that have ended and whose parents are not told yet, at once. */
+#define LIMIT_LEAVING 4096
+
 /* Connections whose latest bytes were lost, between two looks of user space 10 ms apart. */
 #define LIMIT_TAILS 4096
 

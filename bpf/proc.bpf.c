@@ -7,6 +7,7 @@
 
 #define PF_KTHREAD	  0x00200000 /* task_struct.flags: no program */
 #define SIGNAL_GROUP_EXIT 4	     /* signal_struct.flags: group_exit_code is the process's */
+#define SIGCHLD		  17
 
 /* --- fork -------------------------------------------------------------------------------------------------------- */
 
@@ -149,11 +150,30 @@ int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binp
 
 /* --- exit -------------------------------------------------------------------------------------------------------- */
 
+/* Start times of processes that ended, by number. Where no parent is told they stay, until others need the room. */
+struct leaving_map {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, LIMIT_LEAVING);
+	__type(key, __u32);
+	__type(value, __u64);
+};
+struct leaving_map leaving SEC(".maps");
+
+/* Of a process whose last thread this is. */
+static __always_inline __u64 cpu_time(struct task_struct *task)
+{
+	struct task_struct *leader = task->group_leader;
+	__u64 ns = task->signal->sum_sched_runtime + task->se.sum_exec_runtime;
+
+	return leader == task ? ns : ns + leader->se.sum_exec_runtime;
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(proc_exit, struct task_struct *task)
 {
 	struct task_struct *leader = task->group_leader;
 	struct signal_struct *signal = task->signal;
+	__u64 start_ns = leader->start_boottime;
 	__u32 tgid = task->tgid;
 	struct ev_exit *r;
 	int code;
@@ -163,19 +183,44 @@ int BPF_PROG(proc_exit, struct task_struct *task)
 	/* Two last threads may both find none alive: the one that deletes reports. */
 	if (bpf_map_delete_elem(&targets, &tgid))
 		return 0;
+	bpf_map_update_elem(&leaving, &tgid, &start_ns, BPF_ANY);
 	r = emit_reserve(sizeof(*r));
 	if (!r)
 		return 0;
 	code = signal->flags & SIGNAL_GROUP_EXIT ? signal->group_exit_code : leader->exit_code;
 	emit_head(&r->h, sizeof(*r), EV_EXIT, 0, bpf_ktime_get_boot_ns(), tgid, task->pid);
-	r->start_ns = leader->start_boottime;
+	r->start_ns = start_ns;
 	r->exec_id = leader->self_exec_id;
 	r->code = (code >> 8) & 0xff;
 	r->signal = code & 0x7f;
 	r->max_rss_kib = signal->maxrss * cfg.page_kib;
-	r->cpu_ns = signal->sum_sched_runtime + task->se.sum_exec_runtime;
-	if (leader != task)
-		r->cpu_ns += leader->se.sum_exec_runtime;
+	r->cpu_ns = cpu_time(task);
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
+/* Its last thread tells its parent, or a tracer. */
+SEC("tp_btf/signal_generate")
+int BPF_PROG(proc_gone, int sig)
+{
+	struct task_struct *task;
+	__u64 *start_ns;
+	struct ev_gone *r;
+	__u32 tgid;
+
+	if (sig != SIGCHLD)
+		return 0;
+	task = bpf_get_current_task_btf();
+	tgid = task->tgid;
+	start_ns = bpf_map_lookup_elem(&leaving, &tgid);
+	if (!start_ns || *start_ns != task->group_leader->start_boottime || bpf_map_delete_elem(&leaving, &tgid))
+		return 0;
+	r = emit_reserve(sizeof(*r));
+	if (!r)
+		return 0;
+	emit_head(&r->h, sizeof(*r), EV_GONE, 0, bpf_ktime_get_boot_ns(), tgid, task->pid);
+	r->start_ns = task->group_leader->start_boottime;
+	r->cpu_ns = cpu_time(task);
 	emit_submit(r, sizeof(*r));
 	return 0;
 }

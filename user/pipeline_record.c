@@ -164,6 +164,11 @@ static void on_exit_record(void *ctx, const struct rec_exit *r)
 	procs_push_exit(p->procs, r);
 }
 
+static void on_gone(void *ctx, const struct rec_gone *r)
+{
+	procs_push_gone(((struct pipeline *)ctx)->procs, r);
+}
+
 static void on_wire(void *ctx, const struct rec_wire *r)
 {
 	wires_push(((struct pipeline *)ctx)->wires, r);
@@ -307,6 +312,7 @@ struct record_sink pipeline_record_sink(struct pipeline *p)
 		.on_exec = on_exec,
 		.on_fork = on_fork,
 		.on_exit = on_exit_record,
+		.on_gone = on_gone,
 		.on_tick = on_tick,
 		.on_pos = on_pos,
 		.on_wire = on_wire,

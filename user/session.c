@@ -118,7 +118,7 @@ static void on_record(void *ctx, const void *record, size_t len)
 
 	/* tgid 0: a socket's event, tied to a connection by its cookie. */
 	s->ours = tgid == 0 || s->o->all || targets_has(s->targets, tgid) ||
-		  (record_of_socket(record, len) && targets_had(s->targets, tgid));
+		  (record_is_late(record, len) && targets_had(s->targets, tgid));
 	s->told = 0;
 	s->execed.tgid = 0;
 	record_push(&s->tap, record, len);

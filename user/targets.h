@@ -24,7 +24,7 @@ int targets_add(struct targets *t, uint32_t tgid, uint64_t start_ns);
 /* 0: not known, or no target. */
 uint64_t targets_start(const struct targets *t, uint32_t tgid);
 void targets_remove(struct targets *t, uint32_t tgid);
-/* It was one, and has ended lately: of its sockets more may be told. TARGETS_ENDED_MAX are remembered. */
+/* It was one, and has ended lately: of it more may be told (record_is_late). TARGETS_ENDED_MAX are remembered. */
 #define TARGETS_ENDED_MAX 256
 bool targets_had(const struct targets *t, uint32_t tgid);
 bool targets_has(const struct targets *t, uint32_t tgid);

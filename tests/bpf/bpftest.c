@@ -305,6 +305,7 @@ static void note_bytes(const struct ev_data *d)
 }
 
 static uint64_t handshake_ns; /* end of the last one */
+static bool note_gone;	      /* of grandchildren: their parent is told beside other things, in any order */
 static uint32_t fresh_gens[1024];
 
 static bool is_fresh_gen(uint32_t gen)
@@ -454,6 +455,11 @@ static void on_record(void *ctx, const void *bytes, size_t len)
 		const struct ev_exit *x = bytes;
 
 		note("exit%s %d signal %d\n", h->tgid == (uint32_t)child_pid ? "" : " child", x->code, x->signal);
+	} else if (h->kind == EV_GONE) {
+		const struct ev_gone *g = bytes;
+
+		if (note_gone && h->tgid != (uint32_t)child_pid)
+			note("gone%s\n", g->start_ns && g->cpu_ns ? "" : " BAD");
 	} else if (h->kind != EV_WIRE &&
 		   h->kind != EV_HELLO) { /* their bytes are those of TLS: tests/unit, tests/e2e */
 		note("kind %u\n", h->kind);
@@ -927,8 +933,10 @@ static const char golden_processes[] = "fork\n"
 				       "data B1 child tx 0+2 'ab'\n"
 				       "exec /bin/sh /bin/sh|-c|exit 7|one two\n"
 				       "exit child 7 signal 0\n"
+				       "gone\n"
 				       "fork\n"
 				       "exit child 0 signal 9\n"
+				       "gone\n"
 				       "open A2\n"
 				       "data A2 tx 0+1 'a'\n"
 				       "exit 3 signal 0\n";
@@ -3304,7 +3312,9 @@ static void run_conn_tests(void)
 	check("handshakes", golden_handshakes, case_handshakes);
 	check("a handshake that a read finished before its callback wrote", golden_handshake_in_read,
 	      case_handshake_in_read);
+	note_gone = true;
 	check("fork, exec, exit", golden_processes, case_processes);
+	note_gone = false;
 	test_crowd();
 	test_idle_crowd();
 	test_identity();

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What is known of the processes of a tree: what they were, what they took, which tool call they ran for."""
+import json
 import os
 import sys
 
 import e2e
-from e2e import Perfbpf, case
+from e2e import Perfbpf, case, note
 
 AGENT = f"""#!{sys.executable}
 import os, subprocess
@@ -49,6 +50,50 @@ def others():
     lives = run("agent")
     assert lives and not any("tool_call_id" in e["args"] for e in lives), lives
     assert [e for e in lives if e["args"].get("exec_chain") == ["sh", "env", "sleep"]], lives
+
+
+# Each child says when it ran its last instruction; pages are small, so that there is much to take away.
+LARGE = f"""
+import json, subprocess, sys, time
+now = lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+child = '''
+import mmap, os, time
+m = mmap.mmap(-1, 256 << 20)
+m.madvise(mmap.MADV_NOHUGEPAGE)
+for i in range(0, len(m), 4096):
+    m[i] = 1
+print(time.clock_gettime_ns(time.CLOCK_BOOTTIME), flush=True)
+os._exit(0)
+'''
+lives = []
+for _ in range(3):
+    asked = now()
+    p = subprocess.Popen(["{sys.executable}", "-c", child], stdout=subprocess.PIPE)
+    made = now()
+    last = int(p.stdout.readline())
+    p.wait()
+    lives.append([p.pid, asked, made, last, now()])
+json.dump(lives, open(sys.argv[1], "w"))
+"""
+
+
+@case
+def ends():
+    """A child is there until its parent is told: what the kernel takes away is its time"""
+    path = os.path.join(e2e.directory(), "lives.json")
+    perfbpf = Perfbpf("--http", command=[sys.executable, "-c", LARGE, path])
+    assert perfbpf.end() == 0, perfbpf.err()
+    trace = e2e.check_trace(perfbpf)
+    zero = int(trace["metadata"]["start_boot_ns"])
+    spans = {e["pid"]: e for e in trace["traceEvents"] if e["ph"] == "X" and e.get("cat") == "process"}
+    seen = []
+    for pid, asked, made, last, told in json.loads(e2e.read_text(path)):
+        begin = zero + spans[pid]["ts"] * 1000
+        end = begin + spans[pid]["dur"] * 1000
+        assert asked <= begin <= made and last <= end <= told, (asked, begin, made, last, end, told)
+        seen.append((end - last) / (told - last))
+    note(f"from its last instruction until its parent knew of it: {100 * max(seen):.0f} % are told as its own")
+    assert max(seen) > 0.7, seen  # a busy parent may hear of it late
 
 
 e2e.run_cases()

@@ -62,6 +62,7 @@ static void test_numbers(void **state)
 	assert_int_equal(EV_LOST, 12);
 	assert_int_equal(EV_TICK, 13);
 	assert_int_equal(EV_CONN_POS, 14);
+	assert_int_equal(EV_GONE, 30);
 	assert_int_equal(EV_F_PLAIN, 64);
 	assert_int_equal(EV_F_IGNORED, 128);
 	assert_int_equal(EV_F_STDIO, 256);
@@ -163,6 +164,7 @@ static void test_object(void **state)
 	SAME_SIZE(ev_exec);
 	SAME_SIZE(ev_fork);
 	SAME_SIZE(ev_exit);
+	SAME_SIZE(ev_gone);
 	SAME_SIZE(ev_sample);
 	SAME_SIZE(ev_sqlite_text);
 	SAME_SIZE(ev_sqlite_run);

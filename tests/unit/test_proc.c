@@ -199,6 +199,32 @@ static void processor_time(void **state)
 	close_world(&w);
 }
 
+/* Between the exit and the parent's news of it lies what the kernel takes away: that time is the process's, too. */
+static void gone(void **state)
+{
+	struct rec_gone r = {.proc = {.tgid = 10, .start_ns = 100}, .ts_ns = 150, .cpu_ns = 7};
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	exec(&w, 10, 100, 1, "agent", "");
+	procs_push_gone(w.t, &r); /* its exit was lost: nobody knows how it ended */
+	assert_int_equal(get(&w, 10, 100)->end_ns, UNKNOWN_NS);
+	leave(&w, 10, 100, 3);
+	assert_int_equal(get(&w, 10, 100)->end_ns, 109);
+	procs_push_gone(w.t, &r);
+	assert_int_equal(get(&w, 10, 100)->end_ns, 150);
+	assert_int_equal(get(&w, 10, 100)->cpu_ns, 7);
+	r.ts_ns = 140;
+	procs_push_gone(w.t, &r);
+	r.proc.start_ns = 99; /* another one */
+	r.ts_ns = 160;
+	procs_push_gone(w.t, &r);
+	assert_int_equal(get(&w, 10, 100)->end_ns, 150);
+	assert_log(&w.log, "10 of 1 is agent\nexit 10 agent 3/0\nexit 10 agent 3/0\n");
+	close_world(&w);
+}
+
 /* A pid that is used again is another process, and shown as such. */
 static void pid_reuse(void **state)
 {
@@ -585,13 +611,21 @@ static void known_agents(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(prompts_are_hidden), cmocka_unit_test(names),
-		cmocka_unit_test(long_names_are_cut), cmocka_unit_test(pid_reuse),
-		cmocka_unit_test(processor_time),     cmocka_unit_test(exec_chains),
-		cmocka_unit_test(tool_calls),	      cmocka_unit_test(known_agents),
-		cmocka_unit_test(exec_and_fork),      cmocka_unit_test(unknown_process_is_made),
-		cmocka_unit_test(table_is_bounded),   cmocka_unit_test(secrets),
-		cmocka_unit_test(hostile_arguments),  cmocka_unit_test(args_are_capped),
+		cmocka_unit_test(prompts_are_hidden),
+		cmocka_unit_test(names),
+		cmocka_unit_test(long_names_are_cut),
+		cmocka_unit_test(gone),
+		cmocka_unit_test(pid_reuse),
+		cmocka_unit_test(processor_time),
+		cmocka_unit_test(exec_chains),
+		cmocka_unit_test(tool_calls),
+		cmocka_unit_test(known_agents),
+		cmocka_unit_test(exec_and_fork),
+		cmocka_unit_test(unknown_process_is_made),
+		cmocka_unit_test(table_is_bounded),
+		cmocka_unit_test(secrets),
+		cmocka_unit_test(hostile_arguments),
+		cmocka_unit_test(args_are_capped),
 		cmocka_unit_test(without_memory),
 	};
 

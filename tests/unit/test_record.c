@@ -122,6 +122,12 @@ static void on_exit_(void *ctx, const struct rec_exit *r)
 	      (unsigned long long)r->ts_ns);
 }
 
+static void on_gone(void *ctx, const struct rec_gone *r)
+{
+	PRINT("gone %u/%llu cpu %llu at %llu\n", r->proc.tgid, (unsigned long long)r->proc.start_ns,
+	      (unsigned long long)r->cpu_ns, (unsigned long long)r->ts_ns);
+}
+
 static void on_pos(void *ctx, const struct rec_pos *r)
 {
 	PRINT("%s ", "pos");
@@ -276,6 +282,7 @@ static void open_world(struct world *w)
 							   on_exec,
 							   on_fork,
 							   on_exit_,
+							   on_gone,
 							   on_tick,
 							   on_pos,
 							   on_wire,
@@ -346,6 +353,7 @@ static unsigned samples(struct packet out[32])
 		.start_ns = 5, .exec_id = 2, .ppid = 1, .comm = "python3", .filename_len = 8, .args_len = 11};
 	struct ev_fork f = {.child_start_ns = 6, .child_tgid = 44};
 	struct ev_exit e = {.start_ns = 5, .exec_id = 2, .code = 3, .signal = 9, .cpu_ns = 1000};
+	struct ev_gone gone = {.start_ns = 5, .cpu_ns = 1001};
 	struct ev_lost l = {.stats = {1, 2, 3, 4, 5, 6, 7, 8, 9}};
 	struct ev_head t = {0};
 	struct ev_wire w = {.cookie = 99,
@@ -419,6 +427,7 @@ static unsigned samples(struct packet out[32])
 	out[n++] = packet(EV_PROC, 0, &x, sizeof(x), "/bin/pypython\0-c x", 19);
 	out[n++] = packet(EV_FORK, 0, &f, sizeof(f), NULL, 0);
 	out[n++] = packet(EV_EXIT, 0, &e, sizeof(e), NULL, 0);
+	out[n++] = packet(EV_GONE, 0, &gone, sizeof(gone), NULL, 0);
 	out[n++] = packet(EV_LOST, 0, &l, sizeof(l), NULL, 0);
 	out[n++] = packet(EV_TICK, 0, &t, sizeof(t), NULL, 0);
 	out[n++] = packet(EV_CONN_POS, 0, &c, sizeof(c), NULL, 0);
@@ -457,6 +466,7 @@ static const char golden[] =
 	"proc 42/2/5 ppid 1 at 777 [python3] [/bin/pyp] [ython\\x00-c x\\x00] \n"
 	"fork 42 -> 44/6 at 777\n"
 	"exit 42/2/5 code 3 signal 9 cpu 1000 at 777\n"
+	"gone 42/5 cpu 1001 at 777\n"
 	"tick 777\n"
 	"pos 42/2/5/7f00/9 777 7,8\n"
 	"wire 42/2/5 cookie 99 2:1.2.3.4..0:443 from 10 turn 6 type 23 11-12 13-14 gap 1 1/2 of 3/4 hello ended\n"

@@ -367,6 +367,7 @@ static int attach_tracepoints(struct probes *p)
 		{skel->progs.proc_prepare_exec, &skel->links.proc_prepare_exec},
 		{skel->progs.proc_exec, &skel->links.proc_exec},
 		{skel->progs.proc_exit, &skel->links.proc_exit},
+		{skel->progs.proc_gone, &skel->links.proc_gone},
 		{skel->progs.sock_state, &skel->links.sock_state},
 		{skel->progs.sock_sent, &skel->links.sock_sent},
 		{skel->progs.sock_received, &skel->links.sock_received},

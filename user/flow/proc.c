@@ -587,6 +587,18 @@ void procs_push_exit(struct procs *t, const struct rec_exit *r)
 	tell(t, n);
 }
 
+void procs_push_gone(struct procs *t, const struct rec_gone *r)
+{
+	struct node *n = find(t, r->proc.tgid, r->proc.start_ns);
+
+	if (!n || n->p.end_ns == UNKNOWN_NS || r->ts_ns < n->p.end_ns)
+		return;
+	n->p.end_ns = r->ts_ns;
+	if (r->cpu_ns > n->p.cpu_ns)
+		n->p.cpu_ns = r->cpu_ns;
+	tell(t, n);
+}
+
 void procs_push_cpu(struct procs *t, const struct rec_cpu *r)
 {
 	struct node *n = find(t, r->proc.tgid, r->proc.start_ns);

@@ -28,7 +28,7 @@ struct proc {
 	size_t args_len;
 	char *tool_call_id; /* owned; the tool call that started it, as its environment says; NULL unknown */
 	uint64_t begin_ns;  /* start time of the process, or when first seen */
-	uint64_t end_ns;    /* UNKNOWN_NS: runs */
+	uint64_t end_ns;    /* UNKNOWN_NS: runs. When its parent was told; until then, and if it never is, its exit */
 	int32_t code, signal;
 	uint64_t cpu_ns;
 	uint64_t max_rss_bytes; /* most memory that was resident at once; 0 unknown, or it runs */
@@ -43,7 +43,7 @@ struct proc {
 
 struct proc_sink {
 	void *ctx;
-	/* Known now (born, or there already), another program, or ended. May be NULL. */
+	/* Known now (born, or there already), another program, ended, or gone. May be NULL. */
 	void (*on_change)(void *ctx, const struct proc *p);
 	/* So much processor time it took in that time, and so long its first thread waited for a processor. May be
 	 * NULL. */
@@ -57,6 +57,7 @@ void procs_free(struct procs *t);
 void procs_push_exec(struct procs *t, const struct rec_exec *r);
 void procs_push_fork(struct procs *t, const struct rec_fork *r); /* the child inherits names until it execs */
 void procs_push_exit(struct procs *t, const struct rec_exit *r);
+void procs_push_gone(struct procs *t, const struct rec_gone *r);
 void procs_push_cpu(struct procs *t, const struct rec_cpu *r);
 void procs_push_tool_call(struct procs *t, const struct rec_tool_call *r);
 

@@ -44,14 +44,15 @@ uint32_t record_tgid(const void *bytes, size_t len)
 	return h.tgid;
 }
 
-bool record_of_socket(const void *bytes, size_t len)
+bool record_is_late(const void *bytes, size_t len)
 {
 	struct ev_head h;
 
 	if (len < sizeof(h))
 		return false;
 	memcpy(&h, bytes, sizeof(h));
-	return h.kind == EV_WIRE || h.kind == EV_SOCK || h.kind == EV_ALLOC_WINDOW || h.kind == EV_ALLOC_FREE;
+	return h.kind == EV_GONE || h.kind == EV_WIRE || h.kind == EV_SOCK || h.kind == EV_ALLOC_WINDOW ||
+	       h.kind == EV_ALLOC_FREE;
 }
 
 long record_size(const void *bytes, size_t len)
@@ -555,6 +556,19 @@ static bool push_exit(struct record *r, const uint8_t *p)
 	return true;
 }
 
+static bool push_gone(struct record *r, const uint8_t *p)
+{
+	struct ev_gone e;
+	struct rec_gone g;
+
+	memcpy(&e, p, sizeof(e));
+	g = (struct rec_gone){
+		.proc = {.tgid = e.h.tgid, .start_ns = e.start_ns}, .ts_ns = e.h.ts_ns, .cpu_ns = e.cpu_ns};
+	if (r->sink.on_gone)
+		r->sink.on_gone(r->sink.ctx, &g);
+	return true;
+}
+
 static bool push_sample(struct record *r, const uint8_t *p, size_t len)
 {
 	uint64_t frames[2 * UINT8_MAX];
@@ -723,6 +737,7 @@ static size_t fixed_size(unsigned kind)
 		[EV_EXEC] = sizeof(struct ev_exec),
 		[EV_FORK] = sizeof(struct ev_fork),
 		[EV_EXIT] = sizeof(struct ev_exit),
+		[EV_GONE] = sizeof(struct ev_gone),
 		[EV_PROC] = sizeof(struct ev_exec),
 		[EV_LOST] = sizeof(struct ev_head),
 		[EV_TICK] = sizeof(struct ev_head),
@@ -771,6 +786,8 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 		return push_fork(r, p);
 	case EV_EXIT:
 		return push_exit(r, p);
+	case EV_GONE:
+		return push_gone(r, p);
 	case EV_LOST:
 		return push_lost(r, p, h->size);
 	case EV_TICK:

@@ -234,6 +234,13 @@ struct rec_exit {
 	uint64_t max_rss_bytes; /* 0: unknown */
 };
 
+/* After its exit: nothing is left of it, and its parent is told. */
+struct rec_gone {
+	struct proc_key proc; /* exec_id 0 */
+	uint64_t ts_ns;
+	uint64_t cpu_ns;
+};
+
 /* CPU: it ran for weight_ns, the period of sampling. OFF: blocked for weight_ns, then waited for a processor for
  * queue_ns. QUEUED: pushed off its processor, waited for one; no stack. ALLOC: it allocated `size` bytes; of every byte
  * one in `period` is sampled. FAULT: the last one of `size` page faults. */
@@ -320,6 +327,7 @@ struct record_sink {
 	void (*on_exec)(void *ctx, const struct rec_exec *r); /* EXEC and PROC */
 	void (*on_fork)(void *ctx, const struct rec_fork *r);
 	void (*on_exit)(void *ctx, const struct rec_exit *r);
+	void (*on_gone)(void *ctx, const struct rec_gone *r);
 	void (*on_tick)(void *ctx, uint64_t now_ns);
 	void (*on_pos)(void *ctx, const struct rec_pos *r);
 	void (*on_wire)(void *ctx, const struct rec_wire *r);
@@ -355,8 +363,8 @@ void record_push(struct record *r, const void *bytes, size_t len);
 /* The process that a record is about; 0: told by its socket alone, or no whole record. */
 uint32_t record_tgid(const void *bytes, size_t len);
 
-/* It is about a socket of that process, which may outlive it. */
-bool record_of_socket(const void *bytes, size_t len);
+/* It may come when that process has ended: what is left of it, its sockets, its allocations. */
+bool record_is_late(const void *bytes, size_t len);
 /* Size of the record that begins at `bytes`: 0 when len is too short to tell, -EINVAL when it cannot be one. */
 long record_size(const void *bytes, size_t len);
 

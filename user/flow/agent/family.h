@@ -18,7 +18,7 @@ struct family;
 struct family *family_new(void); /* NULL: ENOMEM */
 void family_free(struct family *f);
 
-/* A process was born, is another program now, or ended. 0 or -ENOMEM (it is not known then). */
+/* A process was born, is another program now, ended, or is gone. 0 or -ENOMEM (it is not known then). */
 int family_push(struct family *f, const struct proc *p);
 
 struct family_member {
