@@ -5,7 +5,9 @@ import json
 import os
 import random
 import shutil
+import socket
 import ssl
+import struct
 import threading
 
 import e2e
@@ -14,6 +16,56 @@ from e2e import BUILD, HERE, Client, Server, Skip
 PLANTED = os.path.join(BUILD, "tests", "planted")
 ROUTES = ("hot", "alloc", "nplus1", "slow", "lock", "model", "relay", "tool", "mixed", "large", "health")
 NPLUS1 = 12  # commands of one request
+
+
+class Lives:
+    """From when to when the kernel says that processes were there: its process connector (CONFIG_PROC_EVENTS), which has
+    nothing to do with tracing. A service's own clocks say less: what they see of a child is when somebody was asked to
+    make it, and when it was noticed that it had ended."""
+
+    LISTEN, FORK, EXIT = 1, 1, 0x80000000
+
+    def __init__(self):
+        try:
+            self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 11)  # NETLINK_CONNECTOR
+            self.socket.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
+            self.socket.bind((0, 1))  # CN_IDX_PROC
+            # A message that is a struct cn_msg from CN_IDX_PROC, of 4 bytes.
+            self.socket.send(struct.pack("=IHHII IIIIHH I", 40, 3, 0, 0, 0, 1, 1, 0, 0, 4, 0, self.LISTEN))
+        except OSError as error:
+            raise Skip(f"this kernel tells nobody of processes: {error}") from None
+        self.socket.settimeout(0.2)
+        self.begin, self.end, self.over = {}, {}, False
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        while not self.over:
+            try:
+                message = self.socket.recv(1024)
+            except OSError:  # none, or there were more than it can hold
+                continue
+            if len(message) < 68:
+                continue
+            # struct proc_event, behind both heads. Of a fork: parent's pid, tgid, child's; of an exit: pid, tgid.
+            what, _, at_ns, pid, tgid, child_pid, child_tgid = struct.unpack_from("=IIQIIII", message, 36)
+            if what == self.FORK and child_pid == child_tgid:
+                self.begin[child_tgid] = at_ns
+            elif what == self.EXIT and pid == tgid:
+                self.end[tgid] = at_ns
+
+    def correct(self, requests):
+        """Requests of a service, each with at most one child, beside which it does nothing. Once."""
+        for t in requests:
+            pid = t["tool_pid"]
+            if pid:
+                e2e.until(lambda pid=pid: pid in self.begin and pid in self.end, 10, f"the kernel told of {pid}")
+                life_ns = self.end[pid] - self.begin[pid]
+                # What the kernel still does after it woke the parent is nothing to wait for.
+                life_ns = min(life_ns, t["tool_end_ns"] - self.begin[pid])
+                t["downstream_ns"] += life_ns - t["tool_ns"]
+                t["tool_ns"] = life_ns
+        self.over = True
+        return requests
 
 
 class Service(Client):

@@ -8,17 +8,16 @@ import subprocess
 
 import e2e
 from e2e import PERFBPF, Perfbpf, case, cases, check_nothing_lost, check_trace, crowd, note
-from planted import NPLUS1, NodeService, Service, drive
+from planted import NPLUS1, Lives, NodeService, Service, drive
 
 COUNT = 20  # requests of each route
 POINTS = 3  # of a hundred
 HZ = 499
 ALLOC_COUNT = 600  # requests of each route with --alloc, which looks at a program now and then
-# What lies between a stamp of the program's and one of the kernel, at both ends of a request, of a child process, and in
-# node of any call, where the event loop is on the way: more where others want the processor.
+# What lies between a stamp of the program's and one of the kernel, at both ends of a request, and in node of a call, where
+# the event loop is on the way: more where others want the processor. Of a child process both are the kernel's.
 EDGE_MS = 0.3
-EDGES_MS = {"tool": 0.3}
-NODE_EDGES_MS = {"tool": 4, "db": 0.1, "model": 0.5, "http": 0.5}
+NODE_EDGES_MS = {"db": 0.1, "model": 0.3}
 THREADED = ("hot", "nplus1", "slow", "lock", "model", "tool", "mixed")
 KINDS = ("db", "model", "tool", "http")
 
@@ -60,11 +59,11 @@ class Truth:
         return POINTS + 100 * 1e6 * self.edges_ms * crowd() / self.wall
 
 
-def truths(service, edges_ms=None):
+def truths(service, lives, edges_ms):
     by_route = collections.defaultdict(list)
-    for t in service.truth():
+    for t in lives.correct(service.truth()):
         by_route[t["route"].split("/")[1]].append(t)
-    return {route: Truth(requests, edges_ms or EDGES_MS) for route, requests in by_route.items()}
+    return {route: Truth(requests, edges_ms) for route, requests in by_route.items()}
 
 
 def check_shares(rows, truth, routes):
@@ -114,11 +113,11 @@ def run(service, names, concurrency, count=COUNT):
 @case
 def threaded():
     """a threaded service, 16 at a time: told by thread"""
-    service = Service()
+    lives, service = Lives(), Service()
     perfbpf = run(service, THREADED, 16)
     check_nothing_lost(perfbpf)
     check_trace(perfbpf)
-    table, truth = report(perfbpf.trace_path, "--by", "op")["op"], truths(service)
+    table, truth = report(perfbpf.trace_path, "--by", "op")["op"], truths(service, lives, {})
     rows, charged = rows_of(table), table["charged"]["request"]
     check_shares(rows, truth, THREADED)
     check_split(rows, truth)
@@ -225,7 +224,7 @@ def overlapping(perfbpf):
 @cases([("one at a time", 1), ("16 at a time", 16)])
 def node(concurrency):
     """a service in node: what overlaps is refused"""
-    service = NodeService()
+    lives, service = Lives(), NodeService()
     names = ("hot", "nplus1", "slow", "model", "tool", "relay", "mixed")
     perfbpf = run(service, names, concurrency, count=8)
     table = report(perfbpf.trace_path, "--by", "op")["op"]
@@ -234,7 +233,7 @@ def node(concurrency):
     if concurrency == 1:
         # A relay asks the process itself.
         assert +beside == {"relay": 8, "health": 8}, beside
-        check_shares(rows, truths(service, NODE_EDGES_MS), [n for n in names if n != "relay"])
+        check_shares(rows, truths(service, lives, NODE_EDGES_MS), [n for n in names if n != "relay"])
         return
     refused = sum(beside.values())
     note(f"{refused} of {sum(r['calls'] for r in rows.values())} requests refused")

@@ -48,38 +48,48 @@ function planted_storm(t) {
 
 // --- downstream: each notes when
 
+// The work may say more exactly from when to when others had it: between that and a promise lies the event loop, and on a
+// busy machine other programs.
 async function part(t, kind, work) {
-	const began = now();
+	const at = { began: Number(now()), ended: 0 };
 	try {
-		return await work();
+		return await work(at);
 	} finally {
-		t.parts.push([kind, Number(began), Number(now())]);
+		t.parts.push([kind, at.began, at.ended || Number(now())]);
 	}
 }
 
 // One connection for all, commands in the order of their answers.
 const database = { waiting: [], socket: null };
 
-function command(name, key) {
+function command(at, name, key) {
 	return new Promise((resolve, reject) => {
 		if (!database.socket) {
 			database.socket = net.connect(config.database_port, "127.0.0.1");
 			database.socket.setNoDelay(true);
 			let text = "";
 			database.socket.on("data", (data) => {
+				const ended = Number(now());
 				text += data;
 				for (let m; (m = text.match(/^(\$5\r\nvalue\r\n|\*2\r\n\$1\r\na\r\n\$1\r\nb\r\n)/)); text = text.slice(m[0].length))
-					database.waiting.shift()();
+					database.waiting.shift()(ended);
 			});
 			database.socket.on("error", reject);
 		}
-		database.waiting.push(resolve);
+		database.waiting.push((ended) => resolve((at.ended = ended)));
+		at.began = Number(now());
 		database.socket.write(`*2\r\n$${name.length}\r\n${name}\r\n$${key.length}\r\n${key}\r\n`);
 	});
 }
 
-function exchange(by, port, options, body) {
+function exchange(at, by, port, options, body) {
 	return new Promise((resolve, reject) => {
+		if (by === http)
+			options.createConnection = () => {
+				const socket = net.connect(port, "127.0.0.1");
+				socket.on("connect", () => (at.began = Number(now()))); // the request is written next
+				return socket.on("data", () => (at.ended = Number(now())));
+			};
 		const request = by.request({ host: "127.0.0.1", port, agent: false, ...options }, (response) => {
 			response.resume();
 			response.on("end", resolve);
@@ -90,37 +100,42 @@ function exchange(by, port, options, body) {
 }
 
 async function nplus1(t, number) {
-	for (let i = 0; i < 12; i++) await part(t, "db", () => command("GET", `item:${number}:${i}`));
+	for (let i = 0; i < 12; i++) await part(t, "db", (at) => command(at, "GET", `item:${number}:${i}`));
 }
 
-function call_model(number) {
+function call_model(at, number) {
 	const body = JSON.stringify({ model: "gpt-planted", stream: true, max_tokens: 100, messages: [{ role: "user", content: "hello" }] });
 	const path = `/planted-${number}/v1/chat/completions?delay_ms=20&gap_ms=2&tokens=5`;
 	const headers = { "content-type": "application/json", "content-length": body.length };
-	return exchange(http, config.model_port, { method: "POST", path, headers }, body);
+	return exchange(at, http, config.model_port, { method: "POST", path, headers }, body);
 }
 
-const tool = () => new Promise((resolve, reject) => execFile("sleep", ["0.02"], (error) => (error ? reject(error) : resolve())));
+const tool = (t) =>
+	new Promise((resolve, reject) => {
+		const child = execFile("sleep", ["0.02"], (error) => (error ? reject(error) : resolve()));
+		t.tool_pid = child.pid;
+		child.on("exit", () => (t.tool_end_ns = Number(now())));
+	});
 
 const routes = {
 	hot: (t) => hot(t, 5),
 	alloc: planted_storm,
 	nplus1,
-	slow: (t, number) => part(t, "db", () => command("HGETALL", number)),
+	slow: (t, number) => part(t, "db", (at) => command(at, "HGETALL", number)),
 	// There is no lock to wait for: the whole process stands still.
 	lock: (t) => {
 		const began = now();
 		Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 15);
 		t.lock_ns += Number(now() - began);
 	},
-	model: (t, number) => part(t, "model", () => call_model(number)),
-	relay: (t, number) => part(t, "http", () => exchange(config.tls ? https : http, config.own_port, { path: `/health/90000${number}`, rejectUnauthorized: false })),
-	tool: (t) => part(t, "tool", tool),
+	model: (t, number) => part(t, "model", (at) => call_model(at, number)),
+	relay: (t, number) => part(t, "http", (at) => exchange(at, config.tls ? https : http, config.own_port, { path: `/health/90000${number}`, rejectUnauthorized: false })),
+	tool: (t) => part(t, "tool", () => tool(t)),
 	mixed: async (t, number) => {
 		hot(t, 3);
 		await nplus1(t, number);
-		await part(t, "db", () => command("HGETALL", number));
-		await part(t, "tool", tool);
+		await part(t, "db", (at) => command(at, "HGETALL", number));
+		await part(t, "tool", () => tool(t));
 	},
 	large: () => {},
 	health: () => {},
@@ -150,6 +165,8 @@ function tell(t, request, name, status, cpu) {
 		cpu_ns: (spent.user + spent.system) * 1000, // of the whole process
 		hot_ns: t.hot_ns,
 		lock_ns: t.lock_ns,
+		tool_pid: t.tool_pid,
+		tool_end_ns: t.tool_end_ns,
 		downstream_ns: union_ns(t.parts),
 		alloc_count: t.alloc_count,
 		alloc_bytes: t.alloc_bytes,
@@ -165,7 +182,7 @@ function tell(t, request, name, status, cpu) {
 const large = Buffer.alloc(4 << 20, "x");
 
 async function serve(request, response) {
-	const t = { begin_ns: Number(now()), hot_ns: 0, lock_ns: 0, alloc_count: 0, alloc_bytes: 0, parts: [] };
+	const t = { begin_ns: Number(now()), hot_ns: 0, lock_ns: 0, tool_pid: 0, tool_end_ns: 0, alloc_count: 0, alloc_bytes: 0, parts: [] };
 	const cpu = process.cpuUsage();
 	const [, name, number] = request.url.split(/[/?]/);
 	let status = 404;

@@ -218,6 +218,8 @@ bool cost_tool(struct truth *t, const char *seconds)
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return false;
 	t->tool++;
+	t->tool_pid = pid;
+	t->tool_end_ns = now_ns(CLOCK_MONOTONIC);
 	t->tool_ns += now_ns(CLOCK_BOOTTIME) - began;
 	return status == 0;
 }

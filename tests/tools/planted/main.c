@@ -141,11 +141,12 @@ static void tell(const struct truth *t, const char *method, const char *path, co
 		"{\"method\":\"%s\",\"path\":\"%s\",\"route\":\"%s\",\"status\":%d,\"tid\":%ld,\"begin_ns\":%" PRIu64
 		",\"end_ns\":%" PRIu64 ",\"cpu_ns\":%" PRIu64 ",\"hot_ns\":%" PRIu64 ",\"lock_ns\":%" PRIu64
 		",\"db\":%u,\"db_ns\":%" PRIu64 ",\"model\":%u,\"model_ns\":%" PRIu64
-		",\"tool\":%u,\"tool_ns\":%" PRIu64 ",\"http\":%u,\"http_ns\":%" PRIu64 ",\"downstream_ns\":%" PRIu64
-		",\"alloc_count\":%" PRIu64 ",\"alloc_bytes\":%" PRIu64 "}\n",
+		",\"tool\":%u,\"tool_pid\":%d,\"tool_end_ns\":%" PRIu64 ",\"tool_ns\":%" PRIu64
+		",\"http\":%u,\"http_ns\":%" PRIu64 ",\"downstream_ns\":%" PRIu64 ",\"alloc_count\":%" PRIu64
+		",\"alloc_bytes\":%" PRIu64 "}\n",
 		method, path, route, status, syscall(SYS_gettid), t->begin_ns, t->end_ns, t->cpu_ns, t->hot_ns,
-		t->lock_ns, t->db, t->db_ns, t->model, t->model_ns, t->tool, t->tool_ns, t->http, t->http_ns,
-		t->db_ns + t->model_ns + t->tool_ns + t->http_ns, t->alloc_count, t->alloc_bytes);
+		t->lock_ns, t->db, t->db_ns, t->model, t->model_ns, t->tool, t->tool_pid, t->tool_end_ns, t->tool_ns,
+		t->http, t->http_ns, t->db_ns + t->model_ns + t->tool_ns + t->http_ns, t->alloc_count, t->alloc_bytes);
 
 	if (truth_fd >= 0 && len > 0 && (size_t)len < sizeof(line) && write(truth_fd, line, (size_t)len) != len)
 		abort();

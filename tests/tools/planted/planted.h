@@ -18,6 +18,8 @@ struct truth {
 		end_ns;	 /* CLOCK_BOOTTIME: its first byte was read, the answer is written (of long ones: was) */
 	uint64_t cpu_ns; /* of its thread */
 	unsigned db, model, tool, http;
+	int tool_pid;	      /* the latest child, 0: none */
+	uint64_t tool_end_ns; /* CLOCK_MONOTONIC: when it was known to have ended */
 	uint64_t db_ns, model_ns, tool_ns, http_ns;
 	uint64_t lock_ns; /* from wanting the lock to having it */
 	uint64_t hot_ns;  /* processor time of planted_hot() */
