@@ -141,7 +141,8 @@ def functions():
     assert [r["name"] for r in tables["op"]["rows"]] == ["GET /hot/:id @ planted"] and "model" not in tables, tables
     table = tables["op-function"]
     assert table["operation"] == "GET /hot/:id @ planted", table["operation"]
-    samples = {r["function"]: r["self_samples"] for r in table["rows"]}
+    # Of the program: a sample may find it in the kernel, where others want the processor more often than not.
+    samples = {r["function"]: r["self_samples"] for r in table["rows"] if r["file"] != "[kernel]"}
     mine = sum(samples.get("planted_" + name, 0) for name in ("hot", "warm", "cold"))
     assert mine >= 0.9 * sum(samples.values()) and mine > 50, samples
     assert table["rows"][0]["function"].startswith("planted_"), table["rows"][:3]
@@ -193,8 +194,10 @@ def allocations():
     late = report(perfbpf.trace_path, "--by", "alloc", "--last", last)["alloc"]["rows"]
     assert innermost(late[0]) == "planted_storm" and late[0]["bytes"] > 0, late[:3]
     assert late[0]["error_bytes"] is None and late[0]["samples"] < all_of_it["rows"][0]["samples"], late[0]
-    few = report(perfbpf.trace_path, "--by", "op-alloc", "--op", "^/alloc/7$")["op-alloc"]
-    assert few["rows"] == [] and few["too_few"], few
+    # Of one request there are few, but of one that a window fell on.
+    ones = [report(perfbpf.trace_path, "--by", "op-alloc", "--op", f"^/alloc/{n}$")["op-alloc"] for n in (7, 8, 9)]
+    assert all(t["too_few"] == (not t["rows"]) == (t["operation_samples"] < 20) for t in ones), ones
+    assert any(t["too_few"] for t in ones), ones
 
 
 @case
