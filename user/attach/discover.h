@@ -77,7 +77,7 @@ struct discover_result discover_system(struct discover *d);
 /* A child maps what its parent maps; a process that ended, or that executes another program, maps nothing any more. */
 void discover_fork(struct discover *d, pid_t parent, pid_t child);
 void discover_forget(struct discover *d, pid_t pid);
-/* From now on nothing is removed: not every fork may be known. */
+/* From now on nothing is removed: any process may map any file. */
 void discover_keep(struct discover *d);
 /* Removes the probes of at most one file, one that nobody has mapped for idle_ns: it takes some 10 ms. */
 void discover_tick(struct discover *d, uint64_t now_ns, uint64_t idle_ns);
