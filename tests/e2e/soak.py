@@ -154,6 +154,17 @@ def run(minutes):
     return perfbpf, samples
 
 
+def table(samples):
+    """What it held on its way: the medians around some moments."""
+    end = samples[-1]["seconds"]
+    print("# minutes  anonymous KiB  descriptors  links  maps  entries")
+    for share in (1 / 12, 1 / 4, 1 / 2, 3 / 4, 1):
+        near = sorted(samples, key=lambda s: abs(s["seconds"] - share * end))[:5]
+        middle = {key: sorted(s[key] for s in near)[len(near) // 2] for key in BOUNDS}
+        print(f"# {share * end / 60:7.1f}  {middle['anon_kib']:13}  {middle['fds']:11}  {middle['links']:5}"
+              f"  {middle['maps']:4}  {middle['entries']:7}")
+
+
 def still_there(ids):
     left = []
     for kind, numbers in ids.items():
@@ -183,6 +194,7 @@ def main():
             values = [s[key] for s in fitted]
             print(f"{'ok' if good else 'not ok'} {number} - {key} of {fitted[-1]['seconds'] / 60:.1f} minutes: "
                   f"{min(values)} to {max(values)}, {slope:+.2f} a minute, {total:+.1f} in all, at most {bound}", flush=True)
+        table(samples)
         calls = perfbpf.trace()["metadata"]["call_count"]
         left = still_there(samples[-1]["ids"]) if BPFTOOL else []
         print(f"{'not ok' if left else 'ok'} {number + 1} - nothing of it is left in the kernel {left or ''}")
