@@ -89,6 +89,44 @@ static void first_instructions(void **state)
 	elf_unmap(&e);
 }
 
+enum { RDX = 2, RSI = 6, RDI = 7, R8 = 8 };
+
+/* The first argument, and the third. */
+static void arguments_that_move(void **state)
+{
+	static const struct {
+		const char *name;
+		int at; /* bytes behind the entry */
+		enum site_class class;
+		uint8_t first;
+	} cases[] = {
+		{"push_rbx", 0, SITE_EMULATED, RDI},	{"xor_r8", 3, SITE_EMULATED, RDI},
+		{"size_moved", 5, SITE_EMULATED, RSI},	{"size_moved_on", 10, SITE_EMULATED, R8},
+		{"size_halved", 0, SITE_STEPPED, RDI},	{"size_kept", 0, SITE_STEPPED, RDI},
+		{"size_swapped", 0, SITE_STEPPED, RDI}, {"size_of_segment", 0, SITE_STEPPED, RDI},
+		{"pop_push", 0, SITE_STEPPED, RDI},	{"sub_je", 0, SITE_STEPPED, RDI},
+		{"cdq_push", 0, SITE_STEPPED, RDI},
+	};
+	uint8_t no_code[1] = {1};
+	struct site site;
+	struct elf e;
+
+	(void)state;
+	open_shape(&e, "sites");
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct elf_symbol s = symbol(&e, cases[i].name);
+		uint8_t registers[2] = {1, 3};
+
+		assert_int_equal(site_resolve_arguments(&e, s.off, registers, 2, &site), 0);
+		if ((int)(site.off - s.off) != cases[i].at || site.class != cases[i].class ||
+		    registers[0] != cases[i].first || registers[1] != RDX)
+			fail_msg("%s: +%d %s '%s' %u %u", cases[i].name, (int)(site.off - s.off),
+				 site_class_name(site.class), site.insn, registers[0], registers[1]);
+	}
+	assert_int_equal(site_resolve_arguments(&e, symbol(&e, "undecodable").off, no_code, 1, &site), -EINVAL);
+	elf_unmap(&e);
+}
+
 static void five_byte_nop_where_the_kernel_optimizes_it(void **state)
 {
 	struct site site;
@@ -300,6 +338,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(first_instructions),
+		cmocka_unit_test(arguments_that_move),
 		cmocka_unit_test(five_byte_nop_where_the_kernel_optimizes_it),
 		cmocka_unit_test(what_is_no_code_is_refused),
 		cmocka_unit_test(class_names),

@@ -75,8 +75,35 @@ static bool comes_back(struct decoder *d, uint64_t func_off, uint64_t site_off)
 	return back;
 }
 
-/* Rule 1: d stands on the site when true. */
-static bool straight_line_site(struct decoder *d, uint64_t func_off, uint32_t keep, enum site_class *class)
+/* Values of the entry, each in all the registers of a mask. */
+struct values {
+	uint32_t in[SITE_ARGUMENTS_MAX];
+	unsigned count;
+};
+
+/* After the decoded instruction. False: one of them is in no register any more. */
+static bool follow_values(const struct decoder *d, struct values *v)
+{
+	const cs_x86_op *to = d->insn->detail->x86.operands, *from = to + 1;
+	bool moved = d->insn->id == X86_INS_MOV && to->type == X86_OP_REG && from->type == X86_OP_REG &&
+		     to->size == 8 && reg_number(to->reg) >= 0 && reg_number(from->reg) >= 0;
+	uint32_t written = written_regs(d);
+
+	for (unsigned i = 0; i < v->count; i++) {
+		bool copied = moved && v->in[i] & 1u << reg_number(from->reg);
+
+		v->in[i] &= ~written;
+		if (copied)
+			v->in[i] |= 1u << reg_number(to->reg);
+		if (!v->in[i])
+			return false;
+	}
+	return true;
+}
+
+/* Rule 1: d stands on the site when true. keep: registers that are not written before it. */
+static bool straight_line_site(struct decoder *d, uint64_t func_off, uint32_t keep, struct values *v,
+			       enum site_class *class)
 {
 	uint64_t off = func_off;
 	int64_t target;
@@ -88,7 +115,7 @@ static bool straight_line_site(struct decoder *d, uint64_t func_off, uint32_t ke
 			*class = nop5 ? SITE_NOP5 : SITE_EMULATED;
 			return !comes_back(d, func_off, off) && decode_insn(d, off);
 		}
-		if (flow_of(d, &target) != FLOW_NEXT || written_regs(d) & keep)
+		if (flow_of(d, &target) != FLOW_NEXT || written_regs(d) & keep || !follow_values(d, v))
 			return false;
 		off += d->insn->size;
 	}
@@ -100,8 +127,10 @@ static bool is_code(const struct elf *e, uint64_t off)
 	return code_offset(e, elf_vaddr_of(e, off)) == (int64_t)off && elf_at(e, off, 4);
 }
 
-int site_resolve_keeping(const struct elf *e, uint64_t func_off, uint32_t keep, struct site *out)
+/* v: at the entry, then at the site. */
+static int resolve(const struct elf *e, uint64_t func_off, uint32_t keep, struct values *v, struct site *out)
 {
+	const struct values at_entry = *v;
 	enum site_class class = SITE_STEPPED;
 	struct decoder d;
 	int err;
@@ -114,13 +143,39 @@ int site_resolve_keeping(const struct elf *e, uint64_t func_off, uint32_t keep, 
 	err = decoder_open(&d, e);
 	if (err)
 		return err;
-	if (straight_line_site(&d, func_off, keep, &class))
+	if (straight_line_site(&d, func_off, keep, v, &class)) {
 		fill(&d, func_off, class, 1, out);
-	else if (decode_insn(&d, func_off))
+	} else if (decode_insn(&d, func_off)) {
 		fill(&d, func_off, SITE_STEPPED, 3, out);
-	else
+		*v = at_entry;
+	} else {
 		err = -EINVAL;
+	}
 	decoder_close(&d);
+	return err;
+}
+
+int site_resolve_keeping(const struct elf *e, uint64_t func_off, uint32_t keep, struct site *out)
+{
+	struct values none = {.count = 0};
+
+	return resolve(e, func_off, keep, &none, out);
+}
+
+/* What a call need not keep: others are pushed before they are written. */
+#define SCRATCH_REGS (ARGUMENT_REGS | 1u << RAX | 1u << R10 | 1u << R11)
+
+int site_resolve_arguments(const struct elf *e, uint64_t func_off, uint8_t *registers, unsigned count, struct site *out)
+{
+	static const uint8_t argument_regs[] = {RDI, RSI, RDX, RCX, R8, R9};
+	struct values v = {.count = count};
+	int err;
+
+	for (unsigned i = 0; i < count; i++)
+		v.in[i] = 1u << argument_regs[registers[i] - 1];
+	err = resolve(e, func_off, 1u << RSP | (0xffff & ~SCRATCH_REGS), &v, out);
+	for (unsigned i = 0; i < count && !err; i++)
+		registers[i] = e->machine == EM_X86_64 ? (uint8_t)__builtin_ctz(v.in[i]) : registers[i] - 1;
 	return err;
 }
 

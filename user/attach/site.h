@@ -36,6 +36,14 @@ int site_resolve(const struct elf *e, uint64_t func_off, bool has_return, struct
 /* Rules 1 and 3 for code that takes its arguments elsewhere: the general registers of the mask (bit n: number n of the
  * instruction set, 4 is rsp) still have the entry's values at the site. 0; -EINVAL; -ENOMEM. */
 int site_resolve_keeping(const struct elf *e, uint64_t func_off, uint32_t keep, struct site *out);
+/*
+ * Rules 1 and 3 for code whose arguments are read in whatever register they are: registers[i] is the number of an
+ * argument, from 1, and then of the register (of the instruction set, as above) that holds it at the site. rsp is the
+ * entry's there. On other machines the numbers are those of the registers of arguments, from 0. 0; -EINVAL; -ENOMEM.
+ */
+#define SITE_ARGUMENTS_MAX 3
+int site_resolve_arguments(const struct elf *e, uint64_t func_off, uint8_t *registers, unsigned count,
+			   struct site *out);
 /* The instruction at an offset that the caller arrived at by decoding. 0; -EINVAL; -ENOMEM. */
 int site_at(const struct elf *e, uint64_t func_off, uint64_t off, struct site *out);
 

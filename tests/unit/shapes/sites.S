@@ -89,6 +89,41 @@
 	pushq %rbx
 	ret
 	END xor_r8
+	FUNC size_moved
+	movq %rdi, %rsi
+	xorl %edi, %edi
+	je 1f
+1:	ret
+	END size_moved
+	FUNC size_moved_on
+	movq %rdi, %rax
+	movq %rax, %r8
+	xorl %edi, %edi
+	xorl %eax, %eax
+	pushq %rbx
+	ret
+	END size_moved_on
+	FUNC size_halved
+	movl %edi, %esi
+	xorl %edi, %edi
+	je 1f
+1:	ret
+	END size_halved
+	FUNC size_kept
+	movq %rdi, %rbx
+	je 1f
+1:	ret
+	END size_kept
+	FUNC size_swapped
+	xchgq %rdi, %rsi
+	je 1f
+1:	ret
+	END size_swapped
+	FUNC size_of_segment
+	movq %fs, %rdi
+	je 1f
+1:	ret
+	END size_of_segment
 	FUNC mul_push
 	mulq %rax
 	pushq %rbx
