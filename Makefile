@@ -316,11 +316,22 @@ $(FUNCTARGETS): tests/tools/functarget.c $(STAMP)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O2 $(FUNCTARGET_FLAGS_$(@F)) -o $@ $< -lpthread
 $(O)/tests/unit/funcfind $(O)/san/tests/unit/funcfind: | $(FUNCTARGETS)
-# Planted allocations, and an allocator that counts.
-ALLOCLOADS := $(O)/tests/allocload $(O)/tests/countalloc.so
-$(O)/tests/allocload: tests/tools/allocload.c $(STAMP)
+# Planted allocations, with every allocator that there is (a preloaded one needs no program of its own), and one that counts.
+has_archive = $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a))
+HAVE_CXX := $(call has_archive,stdc++)
+ALLOC_LIBRARIES := $(if $(HAVE_CXX),cxx static $(foreach l,jemalloc tcmalloc_minimal,$(if $(call has_archive,$(l)),$(l)))) \
+		   $(if $(shell command -v musl-gcc),musl musl-static)
+ALLOC_NEW := -DLINKED_NEW
+ALLOC_FLAGS_cxx := $(ALLOC_NEW) -lstdc++
+ALLOC_FLAGS_static := $(ALLOC_NEW) -static -lstdc++
+ALLOC_FLAGS_jemalloc := $(ALLOC_NEW) -l:libjemalloc.a -lstdc++ -lm
+ALLOC_FLAGS_tcmalloc_minimal := $(ALLOC_NEW) -l:libtcmalloc_minimal.a -lstdc++ -lm
+ALLOC_FLAGS_musl-static := -static
+ALLOCLOADS := $(O)/tests/allocload $(ALLOC_LIBRARIES:%=$(O)/tests/allocload-%) $(O)/tests/countalloc.so
+$(filter $(O)/tests/allocload%,$(ALLOCLOADS)): tests/tools/allocload.c $(STAMP)
 	@mkdir -p $(@D)
-	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -o $@ $< -ldl -lpthread
+	$(call say,CC,$@)$(if $(findstring -musl,$@),musl-gcc,$(CC)) $(CPPFLAGS) $(ALL_CFLAGS) -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls \
+		-o $@ $< $(ALLOC_FLAGS_$(patsubst allocload-%,%,$(@F))) -ldl -lpthread
 $(O)/tests/countalloc.so: tests/tools/countalloc.c $(STAMP)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -fno-builtin -fno-omit-frame-pointer -fPIC -shared -o $@ $< -ldl

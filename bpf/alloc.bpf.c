@@ -54,14 +54,36 @@ static __always_inline struct alloc_sums *sums_here(void)
 	return &alloc_sums[bpf_get_smp_processor_id() & (LIMIT_ALLOC_SLOTS - 1)];
 }
 
-/* Arguments 1 to 3; 0: none. */
-static __always_inline __u64 argument(struct pt_regs *ctx, __u32 n)
+/* By a number of the cookie; 0: none. */
+static __always_inline __u64 register_of(struct pt_regs *ctx, __u32 n)
 {
-	__u64 first = PT_REGS_PARM1(ctx), second = PT_REGS_PARM2(ctx), third = PT_REGS_PARM3(ctx);
+	__u64 value = 0;
 
-	/* Read at constant places, as the verifier wants it. */
-	asm volatile("" : "+r"(first), "+r"(second), "+r"(third));
-	return n == 1 ? first : n == 2 ? second : n == 3 ? third : 0;
+	/* Read at constant places, as the verifier wants it; what a compiler makes one load of is refused. */
+#define CASE(number, place)                                                                                            \
+	case number:                                                                                                   \
+		value = (place);                                                                                       \
+		asm volatile("" : "+r"(value));                                                                        \
+		break
+	switch (n) {
+#if defined(__TARGET_ARCH_x86)
+		CASE(1 + 0, ctx->ax);
+		CASE(1 + 1, ctx->cx);
+		CASE(1 + 2, ctx->dx);
+		CASE(1 + 6, ctx->si);
+		CASE(1 + 7, ctx->di);
+		CASE(1 + 8, ctx->r8);
+		CASE(1 + 9, ctx->r9);
+		CASE(1 + 10, ctx->r10);
+		CASE(1 + 11, ctx->r11);
+#else
+		CASE(1, PT_REGS_PARM1(ctx));
+		CASE(2, PT_REGS_PARM2(ctx));
+		CASE(3, PT_REGS_PARM3(ctx));
+#endif
+	}
+#undef CASE
+	return value;
 }
 
 /* -ln(u / 2^32) of a random u, in 65536ths: log2 by its highest bit, and a parabola for the bits below it. */
@@ -184,22 +206,20 @@ static __always_inline void follow(struct alloc_sums *sums, struct task_struct *
 /* The registers that matter, read at constant places, as the verifier wants it. */
 struct alloc_call {
 	__u64 sp, ip, size;
-	__u64 at;  /* where the address will be; 0: it is returned */
 	__u64 ret; /* return address; 0: not known */
 };
 
 static __always_inline void read_call(struct pt_regs *ctx, __u64 cookie, struct alloc_call *call)
 {
-	__u64 sp = PT_REGS_SP(ctx), ip = PT_REGS_IP(ctx), first = PT_REGS_PARM1(ctx);
+	__u64 sp = PT_REGS_SP(ctx), ip = PT_REGS_IP(ctx);
 
-	asm volatile("" : "+r"(sp), "+r"(ip), "+r"(first));
+	asm volatile("" : "+r"(sp), "+r"(ip));
 	call->sp = sp;
 	call->ip = ip;
-	call->size = argument(ctx, ALLOC_COOKIE_SIZE(cookie));
+	call->size = register_of(ctx, ALLOC_COOKIE_SIZE(cookie));
 	if (ALLOC_COOKIE_TIMES(cookie))
-		call->size *= argument(ctx, ALLOC_COOKIE_TIMES(cookie));
-	call->at = ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_AT ? first : 0;
-	/* On x86 the stack holds it, while nothing else was pushed; elsewhere a register does. */
+		call->size *= register_of(ctx, ALLOC_COOKIE_TIMES(cookie));
+		/* On x86 the stack holds it, while nothing else was pushed; elsewhere a register does. */
 #if defined(__TARGET_ARCH_x86)
 	if (bpf_probe_read_user(&call->ret, sizeof(call->ret), (void *)sp))
 		call->ret = 0;
@@ -217,9 +237,17 @@ static __always_inline bool is_handed_on(const struct alloc_thread *t, const str
 	return call->ret == t->ret ? call->sp == t->sp : call->ret > t->ip && call->ret - t->ip < LIMIT_ALLOC_FRAME;
 }
 
-/* True: its return is wanted. */
+static __always_inline void note_library(struct alloc_sums *sums, __u64 cookie)
+{
+	__u64 bit = 1ull << (ALLOC_COOKIE_LIBRARY(cookie) & 31);
+
+	if (!(sums->libraries & bit))
+		__sync_fetch_and_or(&sums->libraries, bit);
+}
+
+/* address: that is taken back; of ALLOC_ROLE_AT where it will be. True: its return is wanted. */
 static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task, struct alloc_sums *sums, __u64 cookie,
-				  bool returns)
+				  __u64 address, bool returns)
 {
 	struct alloc_thread *t = bpf_task_storage_get(&alloc_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct alloc_call call;
@@ -252,7 +280,7 @@ static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task,
 	}
 	t->sampled_sp = call.sp;
 	t->sampled_size = call.size;
-	t->at = call.at;
+	t->at = ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_AT ? address : 0;
 	return true;
 }
 
@@ -261,22 +289,26 @@ static __always_inline int alloc_enter(struct pt_regs *ctx, bool returns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct alloc_sums *sums = sums_here();
-	__u64 cookie;
+	__u64 cookie, address;
 
 	if (task->tgid != (int)alloc_process)
 		return 1;
 	cookie = bpf_get_attach_cookie(ctx);
 	if (ALLOC_COOKIE_SLOW(cookie))
 		__sync_fetch_and_add(&sums->slow_hits, 1);
+	else if (ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_FREE)
+		__sync_fetch_and_add(&sums->takes, 1);
 	else
 		__sync_fetch_and_add(&sums->hits, 1);
 	if (!alloc_open)
 		return 1;
+	address = register_of(ctx, ALLOC_COOKIE_ADDRESS(cookie));
 	if (ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_FREE || ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_RENEW)
-		forget(task, PT_REGS_PARM1(ctx));
+		forget(task, address);
 	if (ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_FREE)
 		return 1;
-	return asked(ctx, task, sums, cookie, returns) ? 0 : 1;
+	note_library(sums, cookie);
+	return asked(ctx, task, sums, cookie, address, returns) ? 0 : 1;
 }
 
 #if defined(__TARGET_ARCH_x86)

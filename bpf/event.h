@@ -306,7 +306,8 @@ struct ev_sampling {
 /*
  * Allocations of a process were looked at for a while, and everything that was seen of them. Samples of it come before
  * it. Processor time is that of the process; what traps took of it is hits * hit_ns + slow_hits * slow_ns + samples *
- * sample_ns. Without a window (h.ts_ns is begin_ns): how much processor time it has taken by now, or at its end.
+ * sample_ns + takes * take_ns. Without a window (h.ts_ns is begin_ns): how much processor time it has taken by now, or
+ * at its end.
  */
 struct ev_alloc_window {
 	struct ev_head h; /* ts_ns: its end */
@@ -323,6 +324,10 @@ struct ev_alloc_window {
 	__u64 unfollowed; /* samples whose end could not be looked for: no room */
 	__u32 exec_id;
 	__u32 follows; /* 1: addresses of its samples are known, and their end */
+	/* Not in what an earlier version wrote. */
+	__u64 takes; /* functions that take memory back were called; not in hits */
+	__u32 take_ns;
+	__u32 libraries; /* bit n: enum alloc_library n handed out memory */
 };
 
 struct ev_alloc_free {
@@ -529,24 +534,41 @@ enum tls_abi {
 #define FUNC_ROLE_ENTRY 2 /* its entry; it has FUNC_ROLE_END too */
 #define FUNC_ROLE_END	3 /* a RET of it, or a jump into another function */
 /*
- * Attach cookies of alloc.bpf.c: the function's role, which arguments say how much (1 to 6, 0: none; their product),
- * and whether a hit is single-stepped. ALLOC_ROLE_AT: argument 1 says where the address will be.
+ * Attach cookies of alloc.bpf.c: the function's role; which registers say how much (their product), and the address
+ * (that it takes back, of ALLOC_ROLE_AT where it will put it): 1 + its number in the instruction set, of x86-64 one
+ * that calls do not keep, of others one that arguments are in; 0: none. Then which allocator it belongs to, and whether
+ * a hit is single-stepped.
  */
 enum alloc_role { ALLOC_ROLE_NEW = 1, ALLOC_ROLE_RENEW = 2, ALLOC_ROLE_AT = 3, ALLOC_ROLE_FREE = 4 };
-#define ALLOC_COOKIE(role, size, times, slow)                                                                          \
-	((__u64)(role) | ((__u64)(size) << 8) | ((__u64)(times) << 16) | ((__u64)(slow) << 24))
-#define ALLOC_COOKIE_ROLE(c)  ((__u32)((c)&0xff))
-#define ALLOC_COOKIE_SIZE(c)  ((__u32)(((c) >> 8) & 0xff))
-#define ALLOC_COOKIE_TIMES(c) ((__u32)(((c) >> 16) & 0xff))
-#define ALLOC_COOKIE_SLOW(c)  ((__u32)(((c) >> 24) & 1))
+enum alloc_library {
+	ALLOC_OTHER,
+	ALLOC_GLIBC,
+	ALLOC_MUSL,
+	ALLOC_JEMALLOC,
+	ALLOC_MIMALLOC,
+	ALLOC_TCMALLOC,
+	ALLOC_NEW, /* operator new of a C++ library that hands on */
+	ALLOC_LIBRARIES,
+};
+#define ALLOC_COOKIE(role, size, times, address, library, slow)                                                        \
+	((__u64)(role) | ((__u64)(size) << 8) | ((__u64)(times) << 16) | ((__u64)(address) << 24) |                    \
+	 ((__u64)(library) << 32) | ((__u64)(slow) << 40))
+#define ALLOC_COOKIE_ROLE(c)	((__u32)((c)&0xff))
+#define ALLOC_COOKIE_SIZE(c)	((__u32)(((c) >> 8) & 0xff))
+#define ALLOC_COOKIE_TIMES(c)	((__u32)(((c) >> 16) & 0xff))
+#define ALLOC_COOKIE_ADDRESS(c) ((__u32)(((c) >> 24) & 0xff))
+#define ALLOC_COOKIE_LIBRARY(c) ((__u32)(((c) >> 32) & 0xff))
+#define ALLOC_COOKIE_SLOW(c)	((__u32)(((c) >> 40) & 1))
 
 /* What alloc.bpf.c counts: sums that only grow, in the slot of the processor. */
 struct alloc_sums {
-	__u64 hits, slow_hits; /* of its process, also just outside of the window */
+	__u64 hits, slow_hits; /* of its process, also just outside of the window; see takes */
 	__u64 count, bytes;
 	__u64 samples, unfollowed;
-	__s64 left; /* bytes up to the next sample: user space draws the first of a window */
-	__u64 pad;
+	__s64 left;	 /* bytes up to the next sample: user space draws the first of a window */
+	__u64 takes;	 /* hits that are not slow, of functions that take memory back */
+	__u64 libraries; /* bit n: enum alloc_library n handed out memory */
+	__u64 pad[7];
 };
 
 #define SQLITE_ROLE_PREPARE	       1
@@ -723,9 +745,9 @@ EV_ASSERT(sizeof(struct ev_gone) == 40);
 EV_ASSERT(sizeof(struct ev_sample) == 80);
 EV_ASSERT(sizeof(struct ev_frame) == 56);
 EV_ASSERT(sizeof(struct ev_sampling) == 56);
-EV_ASSERT(sizeof(struct ev_alloc_window) == 144);
+EV_ASSERT(sizeof(struct ev_alloc_window) == 160);
 EV_ASSERT(sizeof(struct ev_alloc_free) == 48);
-EV_ASSERT(sizeof(struct alloc_sums) == 64);
+EV_ASSERT(sizeof(struct alloc_sums) == 128);
 EV_ASSERT(sizeof(struct config) == 32);
 EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct go_key) == 16);

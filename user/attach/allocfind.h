@@ -8,6 +8,9 @@
  * tcmalloc that stand in for them), what these have under names of their own (je_, _rjem_, mi_, tc_; mallocx, rallocx,
  * dallocx, sdallocx), and operator new and delete. Which of them hand on to which is seen when they run
  * (bpf/alloc.bpf.c).
+ *
+ * Whose they are is told by their names too: by a prefix, or another name of the same function; jemalloc by mallocx,
+ * the C libraries by functions that only they have.
  */
 
 #include "elf.h"
@@ -22,9 +25,10 @@ struct alloc_func {
 struct alloc_find {
 	struct alloc_func funcs[ALLOCFIND_MAX];
 	unsigned count;
-	unsigned slow;	   /* of them are single-stepped */
-	unsigned refused;  /* functions that cannot be decoded, or were too many */
-	bool gives, takes; /* it hands out memory; it takes it back */
+	unsigned slow;	    /* of them are single-stepped */
+	uint32_t libraries; /* bit n: enum alloc_library n is in here */
+	unsigned refused;   /* functions that cannot be decoded, or were too many */
+	bool gives, takes;  /* it hands out memory; it takes it back */
 };
 
 /* 0; -ENOENT: none here; -EIO: the file became shorter. */

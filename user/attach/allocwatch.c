@@ -183,20 +183,18 @@ static void tell(struct allocwatch *w, const struct process *p, const struct all
 		.unfollowed = r->in.unfollowed,
 		.exec_id = p->exec_id,
 		.follows = w->follows,
+		.takes = r->in.takes,
+		.take_ns = r->costs.take,
+		.libraries = r->libraries,
 	};
 
 	w->cfg.on_record(w->cfg.ctx, &ev, sizeof(ev));
 }
 
-static uint64_t cost_of(const struct alloc_costs *c, const struct allocwindow_sums *s)
-{
-	return s->hits * c->hit + s->slow_hits * c->slow + s->samples * c->sample;
-}
-
 /* How long the next window is, and when, by what this one cost. */
 static void plan(struct process *p, const struct allocwindow_result *r, uint64_t now_ns)
 {
-	uint64_t in_ns = cost_of(&r->costs, &r->in), all_ns = cost_of(&r->costs, &r->all);
+	uint64_t in_ns = allocwindow_cost(&r->costs, &r->in), all_ns = allocwindow_cost(&r->costs, &r->all);
 	uint64_t length_ns = r->end_ns - r->begin_ns, next_ns = 4 * length_ns;
 
 	if (in_ns && length_ns * ALLOCWATCH_WINDOW_COST_NS / in_ns < next_ns)

@@ -29,6 +29,7 @@
 #define MEASURE_ROUNDS	 5	      /* the middle one counts */
 #define MEASURE_HITS	 400
 #define MEASURE_SLOW	 20
+#define MEASURE_WORK	 500 /* steps of four cycles */
 #define MEASURE_SAMPLES	 20
 #define MOMENT_TRIES	 20
 #define MOMENT_NS	 20000u /* reading the sums and one clock takes less, unless somebody else runs in between */
@@ -70,6 +71,7 @@ static struct allocwindow_sums read_sums(const struct allocwindow *w)
 		sum.bytes += s->bytes;
 		sum.samples += s->samples;
 		sum.unfollowed += s->unfollowed;
+		sum.takes += s->takes;
 	}
 	return sum;
 }
@@ -83,12 +85,13 @@ static struct allocwindow_sums between(struct allocwindow_sums a, struct allocwi
 		.bytes = b.bytes - a.bytes,
 		.samples = b.samples - a.samples,
 		.unfollowed = b.unfollowed - a.unfollowed,
+		.takes = b.takes - a.takes,
 	};
 }
 
-static uint64_t cost_of(const struct alloc_costs *c, const struct allocwindow_sums *s)
+uint64_t allocwindow_cost(const struct alloc_costs *c, const struct allocwindow_sums *s)
 {
-	return s->hits * c->hit + s->slow_hits * c->slow + s->samples * c->sample;
+	return s->hits * c->hit + s->slow_hits * c->slow + s->samples * c->sample + s->takes * c->take;
 }
 
 static void set(uint32_t *variable, uint32_t value)
@@ -103,6 +106,15 @@ static double draw(struct allocwindow *w)
 	w->random ^= w->random >> 7;
 	w->random ^= w->random << 17;
 	return ((double)(w->random >> 11) + 1) / 9007199254740992.0;
+}
+
+static uint32_t read_libraries(const struct allocwindow *w)
+{
+	uint64_t libraries = 0;
+
+	for (unsigned i = 0; i < LIMIT_ALLOC_SLOTS; i++)
+		libraries |= ((const volatile struct alloc_sums *)w->kernel.sums)[i].libraries;
+	return (uint32_t)libraries;
 }
 
 /* left: bytes up to the first sample of each processor; < 0: drawn. */
@@ -174,12 +186,17 @@ static void detach(struct allocwindow *w, const int *links, unsigned count)
  * (attach/site.h). */
 void allocwindow_fast(uint64_t size);
 void allocwindow_slow(uint64_t size);
+void allocwindow_take(uint64_t address);
 #if defined(__x86_64__)
 __asm__(".text\n.globl allocwindow_fast\n.type allocwindow_fast,@function\nallocwindow_fast: push %rbp\npop %rbp\nret\n"
-	".globl allocwindow_slow\n.type allocwindow_slow,@function\nallocwindow_slow: sub $8,%rsp\nadd $8,%rsp\nret\n");
+	".globl allocwindow_slow\n.type allocwindow_slow,@function\nallocwindow_slow: sub $8,%rsp\nadd $8,%rsp\nret\n"
+	".globl allocwindow_take\n.type allocwindow_take,@function\nallocwindow_take: push %rbp\npop %rbp\nret\n");
+#define FIRST_REGISTER (1 + 7) /* %rdi, see ALLOC_COOKIE() */
 #else
 __asm__(".text\n.globl allocwindow_fast\n.type allocwindow_fast,@function\nallocwindow_fast: nop\nret\n"
-	".globl allocwindow_slow\n.type allocwindow_slow,@function\nallocwindow_slow: add x1, x1, #1\nret\n");
+	".globl allocwindow_slow\n.type allocwindow_slow,@function\nallocwindow_slow: add x1, x1, #1\nret\n"
+	".globl allocwindow_take\n.type allocwindow_take,@function\nallocwindow_take: nop\nret\n");
+#define FIRST_REGISTER 1
 #endif
 
 /* Where in its file code of ours is; the program itself comes first. */
@@ -215,42 +232,71 @@ static int compare_u32(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static uint32_t measure(void (*fn)(uint64_t size), unsigned hits)
+/* What a program does in between, about an instruction a cycle: what of it is on its way has to end before a trap can
+ * begin, which is a good part of what a trap takes. */
+static void work(void)
+{
+	uint64_t x = 1;
+
+	for (unsigned i = 0; i < MEASURE_WORK; i++) {
+		x = x * 6364136223846793005u + 1442695040888963407u;
+		__asm__ volatile("" : "+r"(x));
+	}
+}
+
+static void nothing(uint64_t unused)
+{
+	(void)unused;
+}
+
+/* ns a call, with work before each or not. */
+static uint32_t measure(void (*fn)(uint64_t size), bool works, unsigned hits)
 {
 	uint32_t rounds[MEASURE_ROUNDS];
 
 	for (unsigned r = 0; r < MEASURE_ROUNDS; r++) {
 		uint64_t began = thread_cpu_ns();
 
-		for (unsigned i = 0; i < hits; i++)
+		for (unsigned i = 0; i < hits; i++) {
+			if (works)
+				work();
 			fn(64);
+		}
 		rounds[r] = (uint32_t)((thread_cpu_ns() - began) / hits);
 	}
 	qsort(rounds, MEASURE_ROUNDS, sizeof(rounds[0]), compare_u32);
 	return rounds[MEASURE_ROUNDS / 2];
 }
 
+static uint32_t more(uint32_t a, uint32_t b)
+{
+	return a > b ? a - b : 0;
+}
+
 /* A probe on functions of our own: a link, or -errno. */
 static int attach_own(const struct allocwindow *w)
 {
-	uint64_t fast = (uintptr_t)allocwindow_fast, slow = (uintptr_t)allocwindow_slow;
-	struct alloc_func funcs[2];
-	int fd, link = -ENOENT;
+	uint64_t fast = (uintptr_t)allocwindow_fast, slow = (uintptr_t)allocwindow_slow,
+		 take_back = (uintptr_t)allocwindow_take;
+	struct alloc_func funcs[3];
+	int fd, link;
 
-	if (dl_iterate_phdr(on_object, &fast) != 1 || dl_iterate_phdr(on_object, &slow) != 1)
+	if (dl_iterate_phdr(on_object, &fast) != 1 || dl_iterate_phdr(on_object, &slow) != 1 ||
+	    dl_iterate_phdr(on_object, &take_back) != 1)
 		return -ENOENT;
 	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	funcs[0] = (struct alloc_func){fast, ALLOC_COOKIE(ALLOC_ROLE_NEW, 1, 0, 0)};
-	funcs[1] = (struct alloc_func){slow, ALLOC_COOKIE(ALLOC_ROLE_NEW, 1, 0, 1)};
-	link = attach(w, fd, funcs, 2, getpid(), false);
+	funcs[0] = (struct alloc_func){fast, ALLOC_COOKIE(ALLOC_ROLE_NEW, FIRST_REGISTER, 0, 0, ALLOC_OTHER, 0)};
+	funcs[1] = (struct alloc_func){slow, ALLOC_COOKIE(ALLOC_ROLE_NEW, FIRST_REGISTER, 0, 0, ALLOC_OTHER, 1)};
+	funcs[2] = (struct alloc_func){take_back, ALLOC_COOKIE(ALLOC_ROLE_FREE, 0, 0, FIRST_REGISTER, ALLOC_OTHER, 0)};
+	link = attach(w, fd, funcs, 3, getpid(), true);
 	close(fd);
 	return link;
 }
 
 /* Measurements scatter more than what they measure. */
-static void take(uint32_t *cost, uint32_t measured)
+static void average(uint32_t *cost, uint32_t measured)
 {
 	*cost = *cost ? (COST_WEIGHT * *cost + measured) / (COST_WEIGHT + 1) : measured;
 }
@@ -258,18 +304,19 @@ static void take(uint32_t *cost, uint32_t measured)
 /* With probes on them. */
 static void measure_costs(struct allocwindow *w)
 {
-	uint32_t hit, sample;
+	uint32_t hit, working = measure(nothing, true, MEASURE_HITS);
 
 	set(w->kernel.process, (uint32_t)getpid());
 	set(w->kernel.follows, 1);
 	prepare_sums(w, 1, NEVER);
 	set(w->kernel.open, 1);
-	hit = measure(allocwindow_fast, MEASURE_HITS);
-	take(&w->costs.hit, hit);
-	take(&w->costs.slow, measure(allocwindow_slow, MEASURE_SLOW));
+	average(&w->costs.hit, more(measure(allocwindow_fast, true, MEASURE_HITS), working));
+	average(&w->costs.slow, measure(allocwindow_slow, false, MEASURE_SLOW));
+	/* Programs often free right before they allocate: nothing is on its way then. */
+	average(&w->costs.take, measure(allocwindow_take, false, MEASURE_HITS));
+	hit = measure(allocwindow_fast, false, MEASURE_HITS);
 	prepare_sums(w, 1, 0);
-	sample = measure(allocwindow_fast, MEASURE_SAMPLES);
-	take(&w->costs.sample, sample > hit ? sample - hit : 0);
+	average(&w->costs.sample, more(measure(allocwindow_fast, false, MEASURE_SAMPLES), hit));
 	set(w->kernel.open, 0);
 	set(w->kernel.process, 0);
 }
@@ -381,13 +428,15 @@ static void look_on(struct allocwindow *w, const struct allocwindow_job *job, co
 
 	open_clocks(&clocks, job->pid);
 	prepare_sums(w, job->period, -1);
+	for (unsigned i = 0; i < LIMIT_ALLOC_SLOTS; i++)
+		w->kernel.sums[i].libraries = 0;
 	set(w->kernel.open, 1);
 	begin = read_moment(w, &clocks);
 	do {
 		nanosleep(&nap, NULL);
 		in = between(begin.sums, read_sums(w));
 	} while (!is_stopped(w) && clock_boot_ns() - begin.ns < job->length_ns &&
-		 cost_of(&w->costs, &in) < job->cost_ns);
+		 allocwindow_cost(&w->costs, &in) < job->cost_ns);
 	link = attach_own(w); /* see the header: the next change of probes does not wait */
 	end = read_moment(w, &clocks);
 	set(w->kernel.open, 0);
@@ -399,6 +448,7 @@ static void look_on(struct allocwindow *w, const struct allocwindow_job *job, co
 	if (end.cpu_ns < begin.cpu_ns) /* it ended, and its clock with it */
 		r->err = -ESRCH;
 	r->in = between(begin.sums, end.sums);
+	r->libraries = read_libraries(w);
 	r->all = between(start, read_sums(w));
 	/* What a trap costs now is what it cost then, on a machine whose load changes. */
 	if (link < 0)

@@ -30,6 +30,7 @@
 
 struct alloc_costs { /* ns of processor time a hit; 0: not known yet */
 	uint32_t hit, slow, sample;
+	uint32_t take; /* of a function that takes memory back */
 };
 
 struct allocwindow_kernel {
@@ -58,8 +59,10 @@ struct allocwindow_job {
 };
 
 struct allocwindow_sums {
-	uint64_t hits, slow_hits, count, bytes, samples, unfollowed;
+	uint64_t hits, slow_hits, count, bytes, samples, unfollowed, takes;
 };
+
+uint64_t allocwindow_cost(const struct alloc_costs *c, const struct allocwindow_sums *s);
 
 struct allocwindow_result {
 	int err; /* -errno: nothing was probed */
@@ -67,6 +70,7 @@ struct allocwindow_result {
 	struct allocwindow_sums in;  /* of the window */
 	struct allocwindow_sums all; /* and of the time that it took to set and remove the probes */
 	struct alloc_costs costs;    /* as they are known now */
+	uint32_t libraries;	     /* bit n: enum alloc_library n handed out memory in it */
 };
 
 struct allocwindow;

@@ -78,7 +78,8 @@ struct allocator {
 	double open_all;				   /* of the window that is open */
 	double sum[OF_COUNT], product[OF_COUNT][OF_COUNT]; /* product: [i][j] with i <= j */
 	bool follows;
-	uint32_t row; /* in the file that is being written */
+	uint32_t allocators; /* bit n: enum rec_allocator n handed out memory */
+	uint32_t row;	     /* in the file that is being written */
 	UT_hash_handle hh;
 };
 

@@ -201,6 +201,19 @@ static void put_number(struct json *j, const char *key, double n)
 		json_uint(j, key, n < 0 ? 0 : n > 9e15 ? (uint64_t)9e15 : (uint64_t)(n + 0.5));
 }
 
+/* Whose functions handed out memory. */
+static void put_allocators(struct json *j, uint32_t allocators)
+{
+	static const char *const names[REC_ALLOCATORS] = {"other",    "glibc",	  "musl",	 "jemalloc",
+							  "mimalloc", "tcmalloc", "operator new"};
+
+	json_array(j, "allocators");
+	for (int i = REC_ALLOCATORS - 1; i >= 0; i--)
+		if (allocators & 1u << i)
+			json_string(j, NULL, sv_of(names[i]));
+	json_end_array(j);
+}
+
 static void put_allocator(struct writing *w, struct json *j, const struct allocator *a)
 {
 	struct proc_key key = {.tgid = a->key.tgid, .start_ns = a->key.start_ns, .exec_id = a->exec_id};
@@ -214,6 +227,7 @@ static void put_allocator(struct writing *w, struct json *j, const struct alloca
 	json_uint(j, "windows", a->windows);
 	json_uint(j, "window_ns", a->window_ns);
 	json_double(j, "share", profile_alloc_share(a), 6);
+	put_allocators(j, a->allocators);
 	put_number(j, "seen_bytes", a->sum[OF_EXACT]);
 	put_number(j, "seen_count", (double)a->count);
 	put_number(j, "bytes", e.bytes);

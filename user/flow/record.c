@@ -27,6 +27,8 @@ _Static_assert(REC_SAMPLE_CPU == EV_SAMPLE_CPU && REC_SAMPLE_FAULT == EV_SAMPLE_
 	       "enum rec_sample_what follows the ABI");
 _Static_assert(REC_FRAME_NATIVE == EV_FRAME_NATIVE && REC_FRAME_NOWHERE == EV_FRAME_NOWHERE,
 	       "enum rec_frame_source follows the ABI");
+_Static_assert((int)REC_ALLOCATOR_NEW == ALLOC_NEW && (int)REC_ALLOCATORS == ALLOC_LIBRARIES,
+	       "enum rec_allocator follows the ABI");
 _Static_assert(DIR_TX == EV_DIR_TX && DIR_RX == EV_DIR_RX, "enum dir follows the ABI");
 
 void record_init(struct record *r, struct lost *lost, const struct record_sink *sink)
@@ -650,16 +652,19 @@ static bool push_sampling(struct record *r, const uint8_t *p, size_t len)
 	return true;
 }
 
-static bool push_alloc_window(struct record *r, const uint8_t *p)
+/* Up to follows, as an earlier version wrote it. */
+#define ALLOC_WINDOW_BYTES_MIN offsetof(struct ev_alloc_window, takes)
+
+static bool push_alloc_window(struct record *r, const uint8_t *p, size_t len)
 {
-	struct ev_alloc_window e;
+	struct ev_alloc_window e = {0};
 	struct rec_alloc_window w;
 	double traps;
 
-	memcpy(&e, p, sizeof(e));
+	memcpy(&e, p, len < sizeof(e) ? len : sizeof(e));
 	if (e.h.ts_ns < e.begin_ns || e.cpu_ns < e.since_cpu_ns || e.cpu_ns > POS_MAX || e.window_cpu_ns > POS_MAX ||
 	    e.bytes > POS_MAX || e.count > UINT32_MAX || e.hits > UINT32_MAX || e.slow_hits > UINT32_MAX ||
-	    e.samples > UINT32_MAX || e.all_traps_ns > POS_MAX)
+	    e.samples > UINT32_MAX || e.takes > UINT32_MAX || e.all_traps_ns > POS_MAX)
 		return false;
 	w = (struct rec_alloc_window){
 		.proc = {.tgid = e.h.tgid, .exec_id = e.exec_id, .start_ns = e.start_ns},
@@ -673,8 +678,10 @@ static bool push_alloc_window(struct record *r, const uint8_t *p)
 		.count = e.count,
 		.unfollowed = e.unfollowed,
 		.follows = e.follows != 0,
+		.allocators = e.libraries,
 	};
-	traps = (double)e.hits * e.hit_ns + (double)e.slow_hits * e.slow_ns + (double)e.samples * e.sample_ns;
+	traps = (double)e.hits * e.hit_ns + (double)e.slow_hits * e.slow_ns + (double)e.samples * e.sample_ns +
+		(double)e.takes * e.take_ns;
 	w.window_traps_ns = traps < (double)POS_MAX ? (uint64_t)traps : POS_MAX;
 	if (r->sink.on_alloc_window)
 		r->sink.on_alloc_window(r->sink.ctx, &w);
@@ -750,7 +757,7 @@ static size_t fixed_size(unsigned kind)
 		[EV_FRAME] = sizeof(struct ev_frame),
 		[EV_SAMPLING] = SAMPLING_BYTES_MIN,
 		[EV_ALLOC_FREE] = sizeof(struct ev_alloc_free),
-		[EV_ALLOC_WINDOW] = sizeof(struct ev_alloc_window),
+		[EV_ALLOC_WINDOW] = ALLOC_WINDOW_BYTES_MIN,
 		[EV_DNS] = sizeof(struct ev_dns),
 		[EV_CPU] = sizeof(struct ev_cpu),
 		[EV_SQLITE_TEXT] = sizeof(struct ev_sqlite_text),
@@ -821,7 +828,7 @@ static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p
 	case EV_SAMPLING:
 		return push_sampling(r, p, h->size);
 	case EV_ALLOC_WINDOW:
-		return push_alloc_window(r, p);
+		return push_alloc_window(r, p, h->size);
 	case EV_ALLOC_FREE:
 		return push_alloc_free(r, p);
 	}

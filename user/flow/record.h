@@ -286,6 +286,18 @@ struct rec_frame {
 	struct sv module; /* name of the file; empty: not known */
 };
 
+/* Whose functions handed out memory. */
+enum rec_allocator {
+	REC_ALLOCATOR_OTHER,
+	REC_ALLOCATOR_GLIBC,
+	REC_ALLOCATOR_MUSL,
+	REC_ALLOCATOR_JEMALLOC,
+	REC_ALLOCATOR_MIMALLOC,
+	REC_ALLOCATOR_TCMALLOC,
+	REC_ALLOCATOR_NEW, /* a C++ library's operator new, which hands on */
+	REC_ALLOCATORS,
+};
+
 /* Allocations of a process were looked at from begin_ns to ts_ns; its samples came before. Without a window the two are
  * the same: how much processor time the process has taken. */
 struct rec_alloc_window {
@@ -298,6 +310,7 @@ struct rec_alloc_window {
 	uint64_t bytes, count;	       /* all that was asked for */
 	uint64_t unfollowed;	       /* samples whose end is not told */
 	bool follows;		       /* the end of samples is told */
+	uint32_t allocators;	       /* bit n: enum rec_allocator n handed out memory */
 };
 
 /* What a sample told of was freed, or is known to have been. */

@@ -85,6 +85,16 @@ static void memory_json(const struct report_context *c, size_t at, struct json *
 	report_stack_json(c->r, &c->r->memory[at].stack, j);
 }
 
+static int put_libraries(const struct report_allocator *a, struct buf *out)
+{
+	char name[24];
+	int err = 0;
+
+	for (unsigned i = 0; i < REPORT_LIBRARIES_MAX && a->libraries[i][0] && !err; i++)
+		err = buf_printf(out, "%s%s", i ? ", " : " of ", log_safe(name, sizeof(name), sv_of(a->libraries[i])));
+	return err;
+}
+
 /* What share of each process was looked at, and how sure that makes its sum. */
 static int alloc_foot(const struct report_context *c, struct buf *out)
 {
@@ -94,14 +104,16 @@ static int alloc_foot(const struct report_context *c, struct buf *out)
 	for (size_t i = 0; i < c->r->allocator_count && i < c->v->top && !err; i++) {
 		const struct report_allocator *a = &c->r->allocators[i];
 
-		err = buf_printf(out,
-				 "  %s[%u]: %s bytes ± %s (95 %%) in %s allocations, by %.0f windows on %s of its own "
-				 "processor time\n",
+		err = buf_printf(out, "  %s[%u]: %s bytes ± %s (95 %%) in %s allocations",
 				 log_safe(name, sizeof(name), sv_of(a->name)), a->pid,
 				 format_count(bytes, isnan(a->bytes) ? -1 : (int64_t)a->bytes),
 				 format_count(error, isnan(a->error) ? -1 : (int64_t)a->error),
-				 format_count(count, isnan(a->count) ? -1 : (int64_t)a->count), a->windows,
-				 format_percent(share, a->share));
+				 format_count(count, isnan(a->count) ? -1 : (int64_t)a->count));
+		if (!err)
+			err = put_libraries(a, out);
+		if (!err)
+			err = buf_printf(out, ", by %.0f windows on %s of its own processor time\n", a->windows,
+					 format_percent(share, a->share));
 	}
 	return err ? err
 		   : buf_puts(out, "  kept: not seen freed in a window; what is freed outside of them is not known. "
@@ -133,6 +145,10 @@ static void alloc_foot_json(const struct report_context *c, struct json *j)
 		json_object(j, NULL);
 		json_uint(j, "pid", a->pid);
 		json_string(j, "process", sv_of(a->name));
+		json_array(j, "allocators");
+		for (unsigned k = 0; k < REPORT_LIBRARIES_MAX && a->libraries[k][0]; k++)
+			json_string(j, NULL, sv_of(a->libraries[k]));
+		json_end_array(j);
 		json_double(j, "bytes", a->bytes, 0);
 		json_double(j, "error_bytes", a->error, 0);
 		json_double(j, "count", a->count, 0);

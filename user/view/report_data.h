@@ -86,11 +86,14 @@ struct report_memory {
 	double bytes, error, count, kept_bytes, kept_count;
 };
 
+#define REPORT_LIBRARIES_MAX 8
+
 /* A process that allocates. */
 struct report_allocator {
 	uint32_t pid;
-	char name[64]; /* captured text, may be cut */
-	double share;  /* of its own processor time that was looked at */
+	char name[64];				  /* captured text, may be cut */
+	char libraries[REPORT_LIBRARIES_MAX][16]; /* whose functions handed out memory; "": no more */
+	double share;				  /* of its own processor time that was looked at */
 	double bytes, error, count, windows;
 	double window_us; /* when its last window ended */
 	uint32_t first;	  /* the first one of the same pid */

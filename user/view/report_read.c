@@ -79,6 +79,19 @@ static cJSON *parse(struct sv line, cJSON_bool (*is)(const cJSON *item))
 
 /* --- the profile ------------------------------------------------------------------------------------------------- */
 
+static void read_libraries(struct report_allocator *a, const cJSON *list)
+{
+	const cJSON *item;
+	unsigned count = 0;
+
+	cJSON_ArrayForEach (item, list) {
+		struct sv name = text(item);
+
+		if (count < REPORT_LIBRARIES_MAX && name.len && name.len < sizeof(a->libraries[0]))
+			memcpy(a->libraries[count++], name.ptr, name.len);
+	}
+}
+
 static int add_allocators(struct report *r, const cJSON *list)
 {
 	const cJSON *item;
@@ -100,6 +113,7 @@ static int add_allocators(struct report *r, const cJSON *list)
 			a.bytes = a.count = NAN;
 		if (name.len)
 			snprintf(a.name, sizeof(a.name), "%.*s", (int)(name.len < 63 ? name.len : 63), name.ptr);
+		read_libraries(&a, json_get(item, "allocators"));
 		if (!array_grow(&r->allocators, r->allocator_count, &r->allocator_room, sizeof(a)))
 			return -ENOMEM;
 		r->allocators[r->allocator_count++] = a;
