@@ -22,10 +22,10 @@ ROUND = {"storm": 6400, "steady": 3200, "grow": 800, "made": 800, "keep": 100}
 class Load(Client):
     """truth: bytes, count, freed by the allocator that counts; bytes by function by the program's own account."""
 
-    def __init__(self, preload=None, seconds=SECONDS):
+    def __init__(self, preload=None, seconds=SECONDS, program=LOAD):
         self.truth_path = os.path.join(directory(), "truth")
         env = {"COUNTALLOC": self.truth_path, **({"LD_PRELOAD": preload} if preload else {})}
-        super().__init__([LOAD, str(seconds), SPIN], env=env)
+        super().__init__([program, str(seconds), SPIN], env=env)
         self.truth, self.by_name = {}, {}
 
     def finish(self, seconds=180):
@@ -52,11 +52,11 @@ def profile_of(perfbpf):
     return perfbpf.trace()["otherData"]["profile"]
 
 
-def by_function(profile, kind="alloc"):
+def by_function(profile, kind="alloc", pid=None):
     """{function: [bytes, error, count, kept bytes]} of stacks that it is the innermost function of."""
     sums = {}
     for row in profile["memory"]:
-        if row[0] != kind or not row[9]:
+        if row[0] != kind or not row[9] or pid not in (None, profile["threads"][row[1]][0]):
             continue
         sums.setdefault(profile["frames"][row[9][0]][0], [0, 0, 0, 0])
         for i, at in enumerate((2, 3, 4, 6)):
@@ -118,18 +118,67 @@ def counted():
         report(perfbpf.trace_path, "--by", "alloc", "--json").split('"tables"')[1]
 
 
+def preloads():
+    """(allocator, its file) of those that stand in for the C library's."""
+    for name, pattern in (("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.[0-9]"),
+                          ("tcmalloc", "libtcmalloc_minimal.so.4")):
+        found = sorted(glob.glob(f"/usr/lib/*/{pattern}") + glob.glob(f"/usr/lib64/{pattern}"))
+        if found:
+            yield name, found[0]
+
+
+def variants():
+    """name: (the program, what is preloaded, whose functions hand out memory)."""
+    hands_on = {"operator new"}
+    linked = {
+        "cxx": {"glibc"} | hands_on,
+        "static": {"glibc"},  # operator new is in the same file
+        "jemalloc": {"jemalloc"},
+        "tcmalloc_minimal": {"tcmalloc"},
+        "musl": {"musl"},
+        "musl-static": {"musl"},
+    }
+    found = {name: (f"{LOAD}-{name}", None, whose) for name, whose in linked.items()}
+    for name, library in preloads():
+        # jemalloc's and tcmalloc's operator new are the program's; libstdc++'s, which is asked for by its name, hands on.
+        found[f"preloaded {name}"] = (LOAD, library, {name} | hands_on)
+        found[f"preloaded {name}, C++"] = (f"{LOAD}-cxx", library, {name})
+    return {name: v for name, v in found.items() if os.access(v[0], os.R_OK)}
+
+
+def check_variant(name, load, profile, allocators):
+    process = next(p for p in profile["alloc"]["processes"] if p["pid"] == load.pid)
+    functions = by_function(profile, pid=load.pid)
+    want = sum(load.by_name.values())
+    assert set(process["allocators"]) == allocators, f"{name}: {process['allocators']}"
+    error = process["error_bytes"] if process["error_bytes"] is not None else 0.5 * process["bytes"]
+    assert_near(f"{name}, {process['windows']} windows", process["bytes"], want, max(error, 0.05 * want))
+    each = want / load.by_name["keep"] * ROUND["keep"] / (12 + 1 / 64)
+    assert abs(process["bytes"] / process["count"] / each - 1) < 0.02, f"{name}: {each} bytes each: {process}"
+    assert not [f for f in functions if f.startswith("operator new") and functions[f][0] > 0.02 * process["bytes"]], \
+        f"{name}: counted twice: {functions}"
+    assert max(functions, key=lambda f: functions[f][0]) == "storm", f"{name}: {functions}"
+    assert functions["storm"][3] < 0.05 * functions["storm"][0], f"{name}: freed at once, and kept: {functions}"
+
+
 @case
-def jemalloc():
-    """an allocator that stands in for the C library's"""
-    found = glob.glob("/usr/lib/*/libjemalloc.so.2") + glob.glob("/usr/lib64/libjemalloc.so.2")
-    if not found:
-        raise Skip("no jemalloc")
-    load, perfbpf = run(preload=found[0])
-    functions = by_function(profile_of(perfbpf))
-    assert_near("storm", functions["storm"][0], load.by_name["storm"], functions["storm"][1] or functions["storm"][0])
-    # Its own operator new, which hands on to nobody: seen, and once. There are few samples of it.
-    note(f"made: {functions['made'][0] / 1e6:.1f} MB, in truth {load.by_name['made'] / 1e6:.1f}")
-    assert 0.3 < functions["made"][0] / load.by_name["made"] < 3, functions["made"]
+def allocators():
+    """every allocator, preloaded, linked, static: as much as the program says, once, and whose it is"""
+    loads = {name: Load(preload, SECONDS / 3, program) for name, (program, preload, _) in variants().items()}
+    if len(loads) < 2:
+        raise Skip("no other allocator")
+    perfbpf = Perfbpf("--alloc", *[w for load in loads.values() for w in ("-p", load.pid)], calls=False)
+    for load in loads.values():
+        load.go()
+    for load in loads.values():
+        assert load.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    assert not perfbpf.lost(), perfbpf.lost()
+    profile = profile_of(perfbpf)
+    for name, (_, _, whose) in variants().items():
+        check_variant(name, loads[name], profile, whose)
+    assert " allocations of operator new, mimalloc, by " in report(perfbpf.trace_path, "--by", "alloc") or \
+        "preloaded mimalloc" not in loads
 
 
 @case

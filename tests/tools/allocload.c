@@ -8,6 +8,9 @@
  * Each round: storm() 8 times 800 bytes, which are freed at once; steady() 2 calloc() of 1,600 bytes, freed a round
  * later; grow() a realloc() of 400 to 1,200 bytes; made() 800 bytes by operator new; and every 64th, keep() 6,400 bytes
  * that stay. SPIN: work between allocations. By LD_PRELOAD, countalloc tells what really was allocated.
+ *
+ * Operator new is that of libstdc++, as it is found when the program runs; with LINKED_NEW, the one that it is linked
+ * with. Without either, made() calls malloc().
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -45,6 +48,10 @@ static void work(void)
 }
 
 #define PLANTED __attribute__((noinline))
+#ifdef LINKED_NEW
+void *_Znwm(size_t size);
+void _ZdlPv(void *p);
+#endif
 void storm(void);
 void steady(void *kept[2]);
 void *grow(void *p, uint64_t round);
@@ -89,6 +96,23 @@ PLANTED void keep(void)
 	work();
 }
 
+static void find_new(void)
+{
+#ifdef LINKED_NEW
+	new_bytes = _Znwm;
+	delete_bytes = _ZdlPv;
+#else
+	void *cxx = dlopen("libstdc++.so.6", RTLD_NOW);
+
+	*(void **)&new_bytes = cxx ? dlsym(cxx, "_Znwm") : NULL;
+	*(void **)&delete_bytes = cxx ? dlsym(cxx, "_ZdlPv") : NULL;
+	if (!new_bytes || !delete_bytes) {
+		new_bytes = malloc;
+		delete_bytes = free;
+	}
+#endif
+}
+
 static void *run(void *arg)
 {
 	uint64_t end = cpu_ns() + (uint64_t)(seconds * 1e9), round = 0;
@@ -114,7 +138,6 @@ int main(int argc, char **argv)
 	unsigned threads = argc > 3 ? (unsigned)atoi(argv[3]) : 1;
 	uint64_t rounds[THREADS_MAX], all = 0;
 	pthread_t list[THREADS_MAX];
-	void *cxx = dlopen("libstdc++.so.6", RTLD_NOW);
 	char line[8];
 
 	seconds = argc > 1 ? strtod(argv[1], NULL) : 1;
@@ -122,12 +145,7 @@ int main(int argc, char **argv)
 		spin = (unsigned)atoi(argv[2]);
 	if (threads > THREADS_MAX)
 		return 2;
-	*(void **)&new_bytes = cxx ? dlsym(cxx, "_Znwm") : NULL;
-	*(void **)&delete_bytes = cxx ? dlsym(cxx, "_ZdlPv") : NULL;
-	if (!new_bytes || !delete_bytes) {
-		new_bytes = malloc;
-		delete_bytes = free;
-	}
+	find_new();
 	printf("pid %d\n", getpid());
 	fflush(stdout);
 	if (!fgets(line, sizeof(line), stdin))

@@ -391,7 +391,8 @@ static void push_window(struct sim *s, double own_ms, unsigned times, double tra
 				     .window_cpu_ns = (uint64_t)(own_ms * MS + trap * (double)traps_ns),
 				     .bytes = times * 1100ull,
 				     .count = times * 2ull,
-				     .follows = true};
+				     .follows = true,
+				     .allocators = 1u << REC_ALLOCATOR_NEW | 1u << REC_ALLOCATOR_MUSL | 1u << 31};
 
 	for (unsigned i = 0; i < times; i++) {
 		if (chance(s) < 1 - exp(-1000.0 / 20000)) {
@@ -488,7 +489,7 @@ static double sum_of(const cJSON *table, int every, int at, int of, double is)
 static void allocated_when(void **state)
 {
 	struct lost lost = {0};
-	const cJSON *times, *windows, *alloc;
+	const cJSON *times, *windows, *alloc, *names;
 	double factor, own;
 	struct sim s;
 	cJSON *doc;
@@ -506,6 +507,10 @@ static void allocated_when(void **state)
 		assert_true(fabs(factor * sum_of(times, 5, 4, 2, row) / cell(doc, row, 4) - 1) < 0.001);
 	}
 	alloc = cJSON_GetObjectItem(doc, "alloc");
+	names = cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(alloc, "processes"), 0), "allocators");
+	assert_int_equal(cJSON_GetArraySize(names), 2);
+	assert_string_equal(cJSON_GetArrayItem(names, 0)->valuestring, "operator new");
+	assert_string_equal(cJSON_GetArrayItem(names, 1)->valuestring, "musl");
 	assert_null(cJSON_GetObjectItem(alloc, "samples_without_time"));
 	assert_null(cJSON_GetObjectItem(alloc, "timeline_from_us"));
 	cJSON_Delete(doc);

@@ -249,12 +249,12 @@ static void on_sampling(void *ctx, const struct rec_sampling *r)
 static void on_alloc_window(void *ctx, const struct rec_alloc_window *r)
 {
 	PRINT("window %u/%u/%llu %llu-%llu cpu %llu-%llu, %llu of it, traps %llu of %llu, bytes %llu in %llu, not "
-	      "%llu%s\n",
+	      "%llu%s, by %x\n",
 	      r->proc.tgid, r->proc.exec_id, (unsigned long long)r->proc.start_ns, (unsigned long long)r->begin_ns,
 	      (unsigned long long)r->ts_ns, (unsigned long long)r->since_cpu_ns, (unsigned long long)r->cpu_ns,
 	      (unsigned long long)r->window_cpu_ns, (unsigned long long)r->window_traps_ns,
 	      (unsigned long long)r->all_traps_ns, (unsigned long long)r->bytes, (unsigned long long)r->count,
-	      (unsigned long long)r->unfollowed, r->follows ? " follows" : "");
+	      (unsigned long long)r->unfollowed, r->follows ? " follows" : "", r->allocators);
 }
 
 static void on_alloc_free(void *ctx, const struct rec_alloc_free *r)
@@ -412,7 +412,10 @@ static unsigned samples(struct packet out[32])
 					 .period = 1000,
 					 .unfollowed = 6,
 					 .exec_id = 2,
-					 .follows = 1};
+					 .follows = 1,
+					 .takes = 2,
+					 .take_ns = 10,
+					 .libraries = 1 << ALLOC_JEMALLOC};
 	struct ev_alloc_free freed = {.start_ns = 5, .addr = 0x7f10, .exec_id = 2};
 	unsigned n = 0;
 
@@ -482,7 +485,7 @@ static const char golden[] =
 	"sqlite run 42/2/5 9f0 771-777 tid 43 rows 4 result 101\n"
 	"call of 3 in 42/2/5 771-777 tid 43 depth 1\n"
 	"function 3 state 4 calls 70 untold 60 [a:f] \n"
-	"window 42/2/5 700-777 cpu 100-900, 77 of it, traps 37 of 50, bytes 4096 in 4, not 6 follows\n"
+	"window 42/2/5 700-777 cpu 100-900, 77 of it, traps 57 of 50, bytes 4096 in 4, not 6 follows, by 8\n"
 	"freed 42/2/5 7f10\n";
 
 static void every_kind(void **state)
@@ -734,7 +737,7 @@ static void shrunk(void **state)
 		struct world w;
 
 		memcpy(&h, all[i].bytes, sizeof(h));
-		if (h.kind == EV_SAMPLING) /* grew: see earlier_sampling() */
+		if (h.kind == EV_SAMPLING || h.kind == EV_ALLOC_WINDOW) /* grew: see earlier() */
 			continue;
 		open_world(&w);
 		for (h.size = sizeof(h); h.size < all[i].len; h.size += 8) {
@@ -747,20 +750,26 @@ static void shrunk(void **state)
 	}
 }
 
-/* As it was before there was --alloc. */
-static void earlier_sampling(void **state)
+/* As it was before there was --alloc, and before it was told what functions that free take, and whose they are. */
+static void earlier(void **state)
 {
 	struct ev_sampling sampling = {.period_ns = 7, .off_cpu_min_ns = 8, .alloc_bytes = 9};
+	struct ev_alloc_window window = {.hits = 2, .hit_ns = 3, .takes = 5, .take_ns = 7, .libraries = 9};
 	struct packet p = packet(EV_SAMPLING, 0, &sampling, offsetof(struct ev_sampling, alloc_bytes), NULL, 0);
 	struct packet less = packet(EV_SAMPLING, 0, &sampling, offsetof(struct ev_sampling, off_cpu_min_ns), NULL, 0);
+	struct packet alloc = packet(EV_ALLOC_WINDOW, 0, &window, offsetof(struct ev_alloc_window, takes), NULL, 0);
+	struct packet cut = packet(EV_ALLOC_WINDOW, 0, &window, offsetof(struct ev_alloc_window, exec_id), NULL, 0);
 	struct world w;
 
 	(void)state;
 	open_world(&w);
 	push(&w, &p);
 	push(&w, &less);
-	assert_log(&w.log, "sampling 7 8 0 0\n");
-	assert_int_equal(w.lost.n[LOST_BAD_RECORDS], 1);
+	push(&w, &alloc);
+	push(&w, &cut);
+	assert_log(&w.log, "sampling 7 8 0 0\n"
+			   "window 42/0/0 0-777 cpu 0-0, 0 of it, traps 6 of 0, bytes 0 in 0, not 0, by 0\n");
+	assert_int_equal(w.lost.n[LOST_BAD_RECORDS], 2);
 	close_world(&w);
 }
 
@@ -806,7 +815,8 @@ static void contradictions(void **state)
 					   {.cpu_ns = UINT64_MAX},  {.window_cpu_ns = UINT64_MAX},
 					   {.bytes = UINT64_MAX},   {.count = UINT64_MAX},
 					   {.hits = UINT64_MAX},    {.slow_hits = UINT64_MAX},
-					   {.samples = UINT64_MAX}, {.all_traps_ns = UINT64_MAX}};
+					   {.samples = UINT64_MAX}, {.all_traps_ns = UINT64_MAX},
+					   {.takes = UINT64_MAX}};
 	struct ev_sample sample[] = {{.what = 0},
 				     {.what = EV_SAMPLE_FAULT + 1},
 				     {.what = EV_SAMPLE_ALLOC}, /* no period */
@@ -914,7 +924,7 @@ int main(void)
 		cmocka_unit_test(unaligned),
 		cmocka_unit_test(cut_short),
 		cmocka_unit_test(shrunk),
-		cmocka_unit_test(earlier_sampling),
+		cmocka_unit_test(earlier),
 		cmocka_unit_test(contradictions),
 		cmocka_unit_test(unknown_kinds),
 		cmocka_unit_test(sizes),

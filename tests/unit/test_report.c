@@ -363,6 +363,7 @@ static void many_calls(void **state)
 #define MEMORY_ROWS(rows)                                                                                              \
 	BEGIN "],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000,\"alloc\":{\"bytes_per_sample\":"   \
 	      "524288,\"processes\":[{\"pid\":7,\"name\":\"prog\",\"windows\":9,\"share\":0.25,\"bytes\":5000000,"     \
+	      "\"allocators\":[\"operator new\",7,\"one that is far too long\",\"mi\\u0007\"],"                        \
 	      "\"error_bytes\":400000,\"count\":5000}]},\"lost_samples\":0,\"threads\":[\n[7,0,\"prog\",\"\"]\n],"     \
 	      "\"frames\":[\n[\"storm\",\"prog\"],\n[\"main\",\"prog\"],\n[\"do_fault\",\"[kernel]\"]\n],\"stacks\":[" \
 	      "\n],\"timeline\":[\n],\"memory\":[\n" rows
@@ -375,18 +376,18 @@ static void many_calls(void **state)
 static void allocations(void **state)
 {
 	(void)state;
-	assert_render(
-		MEMORY(ALLOCS), (struct report_view){.by = REPORT_ALLOC, .top = 25},
-		"slow\nmemory asked for, estimated\n"
-		"    bytes   error share  count kept max samples\n"
-		"    4.00M    300k   80%  4.00k    1.00M     160  prog[7]: storm [prog] < main [prog]\n"
-		"    1.00M       -   20%  1.00k        -      40  prog[7]: main [prog] (broken)\n"
-		"  prog[7]: 5.00M bytes ± 400k (95 %) in 5.00k allocations, by 9 windows on 25% of its own processor "
-		"time\n"
-		"  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
-		"allocators: memory that\n"
-		"  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
-		"(--by fault)\n");
+	assert_render(MEMORY(ALLOCS), (struct report_view){.by = REPORT_ALLOC, .top = 25},
+		      "slow\nmemory asked for, estimated\n"
+		      "    bytes   error share  count kept max samples\n"
+		      "    4.00M    300k   80%  4.00k    1.00M     160  prog[7]: storm [prog] < main [prog]\n"
+		      "    1.00M       -   20%  1.00k        -      40  prog[7]: main [prog] (broken)\n"
+		      "  prog[7]: 5.00M bytes ± 400k (95 %) in 5.00k allocations of operator new, mi�, by 9 windows on "
+		      "25% of "
+		      "its own processor time\n"
+		      "  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
+		      "allocators: memory that\n"
+		      "  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
+		      "(--by fault)\n");
 	assert_render(MEMORY("[\"fault\",0,524288,1027604,128,1,null,null,\"whole\",[2,0,1]]"),
 		      (struct report_view){.by = REPORT_ALLOC, .top = 25},
 		      "slow\nmemory asked for: none was seen, by 9 windows on 1 process\n");
@@ -410,7 +411,8 @@ static void late_allocations(void **state)
 		"    bytes   error share  count kept max samples\n"
 		"     144k       -   75%    288        -       1  prog[7]: storm [prog] < main [prog]\n"
 		"    48.0k       -   25%    144        -       1  prog[7]: main [prog] (broken)\n"
-		"  prog[7]: 192k bytes ± - (95 %) in 384 allocations, by 1 windows on 4% of its own processor time\n"
+		"  prog[7]: 192k bytes ± - (95 %) in 384 allocations of operator new, mi�, by 1 windows on 4% of its "
+		"own processor time\n"
 		"  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
 		"allocators: memory that\n"
 		"  V8, the JVM, Go, and Python for its small objects, manage themselves shows as page faults "
