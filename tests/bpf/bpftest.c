@@ -3408,11 +3408,13 @@ static void test_full_ring(void)
 }
 
 /* BR-114: records wait for the timer; only a ring that fills wakes the reader. */
+#define FEW 20 /* with the room that older kernels take for each less than an eighth of the ring */
+
 static void case_few(void)
 {
 	int i;
 
-	for (i = 0; i < 30; i++)
+	for (i = 0; i < FEW; i++)
 		do_write(A, text, 100);
 }
 
@@ -3434,7 +3436,7 @@ static void test_wakeups(void)
 		probes_consume(probes);
 	while (reader_is_woken());
 	woken = run_unread(case_few);
-	verdict(!woken && data_bytes == 30 * 100, "some records wake nobody (BR-114)");
+	verdict(!woken && data_bytes == FEW * 100, "some records wake nobody (BR-114)");
 	woken = run_unread(case_flood);
 	verdict(woken, "a ring half full wakes the reader");
 	quiet_data = false;
