@@ -258,6 +258,42 @@ static void test_hole_over_responses(void **state)
 	hlog_free(&l);
 }
 
+/* What was lost in the requests is known later than what was lost in the responses: a response is taken for an older
+ * request's. That must not put all that follow out of step, nor be taken for pipelining. */
+static void test_in_step_again(void **state)
+{
+	struct stamp hole[2] = {{.entry_ns = MS(35), .ts_ns = MS(35)}, {.entry_ns = MS(20), .ts_ns = MS(20)}};
+	struct contract c = {0};
+	struct hlog l = {0};
+	struct http1 *h;
+
+	(void)state;
+	c.next = hlog_sink(&l);
+	h = plain_new(&c, true);
+	push_text(h, DIR_TX, GET("/1"), 1);
+	push_text(h, DIR_RX, OK(1) "1", 5);
+	push_text(h, DIR_TX, GET("/2"), 10);
+	http1_gap(h, DIR_RX, 500, HTTP_GAP_LOST, &hole[DIR_RX]); /* what answered /2 and /3 */
+	push_text(h, DIR_RX, OK(1) "4", 40);
+	push_text(h, DIR_RX, OK(1) "5", 60);
+	http1_gap(h, DIR_TX, 500, HTTP_GAP_LOST, &hole[DIR_TX]); /* /3 */
+	push_text(h, DIR_TX, GET("/4"), 36);
+	push_text(h, DIR_TX, GET("/5"), 50);
+	for (unsigned ms = 70; ms < 100; ms += 10) {
+		push_text(h, DIR_TX, GET("/6"), ms);
+		push_text(h, DIR_RX, OK(1) "6", ms + 5);
+	}
+	http1_finish(h, HTTP_ABORT_CLOSED, MS(200));
+	http1_free(h);
+	assert_non_null(strstr(l.log.text, "2 < gap -1\n")); /* it says that it is not sure */
+	assert_non_null(strstr(l.log.text, "3 abort loss 0 @36\n"));
+	assert_non_null(strstr(l.log.text, "4 < @60 5\n"));
+	assert_non_null(strstr(l.log.text, "5 < @75 6\n"));
+	assert_non_null(strstr(l.log.text, "6 < @85 6\n"));
+	assert_non_null(strstr(l.log.text, "7 < @95 6\n"));
+	hlog_free(&l);
+}
+
 static void test_head_too_long(void **state)
 {
 	struct contract c = {0};
@@ -475,6 +511,7 @@ int main(void)
 		cmocka_unit_test(test_many_headers),
 		cmocka_unit_test(test_request_told_after_its_loss),
 		cmocka_unit_test(test_hole_over_responses),
+		cmocka_unit_test(test_in_step_again),
 		cmocka_unit_test(test_head_too_long),
 		cmocka_unit_test(test_too_many_outstanding),
 		cmocka_unit_test(test_park_is_bounded),

@@ -22,7 +22,9 @@
  *    without a request. A request found by searching may be text that only looks like one: if a younger request is old
  *    enough too, the response is that one's.
  *  - bytes lost in both: a response found then may be that of a hidden request. It is taken for the request's before
- *    it, which has lost bytes of its response all the same.
+ *    it, which has lost bytes of its response all the same. A request that turns up later, and is older than that
+ *    response, has lost its own (LOSS).
+ * Until a request comes when nothing is outstanding, behind the last response, nothing tells that a client pipelines.
  * A connection seen to pipeline (a request began before the last byte of the response before it) gives time no meaning:
  * there, all that is outstanding ends at a loss of responses; after a loss of requests no further ones are read, and
  * what comes behind the responses of those that are outstanding are exchanges without a request.
@@ -74,12 +76,14 @@ struct http1 {
 	enum dir client_dir;
 	bool middle; /* no response message was seen to begin yet, on a connection met in the middle */
 	bool pipelined;
+	bool doubt; /* something was lost, and requests and responses were not seen to be in step since */
 	bool finished;
 	struct stamp before_first, before_last; /* bytes at the front that are in no message */
 	uint64_t before_bytes;
 	struct stamp request_end;		    /* of the last complete request */
 	uint64_t response_hole_ns, request_hole_ns; /* when bytes behind the latest hole moved; 0: none */
 	uint64_t orphan_ns; /* when the last response began that was given up waiting for its request; 0: none */
+	uint64_t paired_ns; /* when the last response began that was paired in doubt; 0: none */
 	uint64_t next_xid;
 	unsigned errors, requests;
 	enum http1_upgrade upgrade;
@@ -259,7 +263,7 @@ static struct exchange *pick(struct http1 *h, const struct stamp *first, bool *o
 				exchange_lose(h, x);
 			break;
 		}
-		if (!more || h->pipelined || (!unsure && !x->unsure))
+		if (!more || h->pipelined || (!unsure && !x->unsure && !x->lost))
 			return x;
 		exchange_lose(h, x);
 	}
@@ -312,6 +316,8 @@ static enum message_next answer(struct http1 *h, struct exchange *x, uint64_t *l
 	x->begun = true;
 	x->lost = false;
 	h->answering = x;
+	if (h->doubt)
+		h->paired_ns = message_first(&h->response)->ts_ns;
 	if (is_doubtful(h, x)) {
 		x->gap_told = true;
 		body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_LOST, message_first(&h->response));
@@ -512,7 +518,7 @@ static void on_response_end(void *ctx, const struct stamp *at)
 		return;
 	h->answering = NULL;
 	next = unanswered(h);
-	if (next && !next->unsure && !h->response.lost && next->since_ns < x->last_ns)
+	if (next && !next->unsure && !h->response.lost && !h->doubt && next->since_ns < x->last_ns)
 		h->pipelined = true;
 	x->response_done = true;
 	x->carried = h->response.carried;
@@ -557,6 +563,7 @@ static bool on_response_lost(void *ctx, enum message_loss loss, enum http_gap wh
 
 	if ((loss == LOSS_PARSE || loss == LOSS_HEAD) && !h->response.lost)
 		h->errors++;
+	h->doubt = true;
 	if (loss == LOSS_GAP)
 		h->response_hole_ns = at->ts_ns;
 	if (!x && loss == LOSS_HEAD && !h->response.lost)
@@ -661,6 +668,19 @@ static struct exchange *request_new(struct http1 *h, const struct stamp *first)
 	return x;
 }
 
+/* Its response was taken for that of an older request, or for nobody's. */
+static bool has_gone_by(const struct http1 *h, const struct exchange *x)
+{
+	return (h->orphan_ns && x->since_ns <= h->orphan_ns) || (h->paired_ns && x->since_ns <= h->paired_ns);
+}
+
+/* A request behind a whole response, and nothing else is outstanding: what was lost is behind both ways. */
+static bool is_in_step(const struct http1 *h, const struct message *m)
+{
+	return !h->list && !m->unsure && h->response.state == MESSAGE_START && !h->response.lost &&
+	       message_first(m)->entry_ns >= h->response.last.ts_ns;
+}
+
 static enum message_next on_request_head(void *ctx, struct message *m, uint64_t *length)
 {
 	struct http1 *h = ctx;
@@ -674,6 +694,8 @@ static enum message_next on_request_head(void *ctx, struct message *m, uint64_t 
 		give_up(h);
 		return NEXT_STOP;
 	}
+	if (is_in_step(h, m))
+		h->doubt = false;
 	x = request_new(h, first);
 	if (!x) {
 		stop(h);
@@ -691,7 +713,7 @@ static enum message_next on_request_head(void *ctx, struct message *m, uint64_t 
 	h->sink.on_request(h->sink.ctx, x->xid, &info.head, first);
 	next = request_body(x, &info, length);
 	/* It comes so late that its response has gone by as nobody's: a younger one must not be taken for it. */
-	if (h->orphan_ns && !h->pipelined && x->since_ns <= h->orphan_ns)
+	if (!h->pipelined && has_gone_by(h, x))
 		exchange_lose(h, x);
 	unpark(h, false); /* may end x, and with an upgrade all: message_begin() minds that */
 	return next;
@@ -758,6 +780,7 @@ static bool on_request_lost(void *ctx, enum message_loss loss, enum http_gap why
 
 	if ((loss == LOSS_PARSE || loss == LOSS_HEAD) && !h->request.lost && !(open && open->upgrade))
 		h->errors++;
+	h->doubt = true;
 	if (loss == LOSS_GAP && why == HTTP_GAP_LOST)
 		h->request_hole_ns = at->ts_ns;
 	if (h->pipelined && h->list)
