@@ -429,6 +429,57 @@ static void process_ends_before_its_sockets(void **state)
 	close_world(&w);
 }
 
+/* The kernel's last word was lost: its process has ended, or its socket is closed. Nothing new is said of it. */
+static void without_a_last_word(void **state)
+{
+	struct rec_exit x = {.proc = {.tgid = PID, .start_ns = 7}, .ts_ns = T0 + 400 * MS};
+	struct rec_sock closed = {.ts_ns = T0 + 400 * MS, .cookie = 9, .what = SOCK_CLOSED};
+	struct rec_exec other = {.proc = {.tgid = PID, .start_ns = 9}, .ts_ns = T0 + 10 * SEC};
+	static const char turn[] =
+		"turn 42 [] port 4433 not run probed 30 31 130 330 ms, 300/2000 bytes, silent 99, tls 10\n";
+	char golden[256];
+	struct world w;
+
+	(void)state;
+	snprintf(golden, sizeof(golden), "%send 42 [] port 4433 not run probed 1 turns\n", turn);
+	for (int how = 0; how < 3; how++) {
+		open_world(&w);
+		push_turn(&w, 2, DATA, 30, 130, 330);
+		push_files(&w, true, false, false, "");
+		if (how != 1)
+			wires_push_exit(w.t, &x);
+		if (how == 1)
+			wires_push_sock(w.t, &closed);
+		for (unsigned ms = 400; ms < 2000; ms += 100)
+			wires_tick(w.t, T0 + ms * MS);
+		assert_log(&w.log, turn);
+		if (how == 2)
+			wires_push_exec(w.t, &other); /* the next process of that pid */
+		for (unsigned ms = how == 0 ? 10000 : 5400; how < 2 && ms < 62000; ms += 1000)
+			wires_tick(w.t, T0 + ms * MS);
+		assert_log(&w.log, golden);
+		wires_finish(w.t, T0 + 100 * SEC);
+		assert_log(&w.log, golden);
+		close_world(&w);
+	}
+}
+
+/* Nobody said which files it maps, and it has ended: no time for a warning. */
+static void a_process_that_is_gone_is_not_silent(void **state)
+{
+	struct rec_exit x = {.proc = {.tgid = PID, .start_ns = 7}, .ts_ns = T0 + 400 * MS};
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	push_turn(&w, 2, DATA, 30, 130, 330);
+	wires_push_exit(w.t, &x);
+	for (unsigned ms = 400; ms < 30000; ms += 100)
+		wires_tick(w.t, T0 + ms * MS);
+	assert_null(strstr(w.log.text, "silent 42"));
+	close_world(&w);
+}
+
 static void many_turns_and_connections(void **state)
 {
 	struct world w;
@@ -535,6 +586,8 @@ int main(void)
 		cmocka_unit_test(watchdog_after_plaintext),
 		cmocka_unit_test(a_burst_is_no_silence),
 		cmocka_unit_test(process_ends_before_its_sockets),
+		cmocka_unit_test(without_a_last_word),
+		cmocka_unit_test(a_process_that_is_gone_is_not_silent),
 		cmocka_unit_test(many_turns_and_connections),
 		cmocka_unit_test(without_memory),
 		cmocka_unit_test(host_of_a_greeting),

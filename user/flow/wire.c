@@ -28,6 +28,7 @@ struct process {
 	uint64_t again_ns;
 	bool told; /* of silence, with these files */
 	bool gone; /* it has ended, at gone_ns */
+	bool held; /* ... and a connection of it may have not */
 	uint64_t gone_ns;
 	uint64_t unbound_ns; /* latest plaintext that is bound to no socket; 0: none */
 	char reason[WIRE_REASON_BYTES];
@@ -53,6 +54,7 @@ struct entry {
 	bool ignored, drawn;
 	bool closed; /* at closed_ns: decided WIRE_SETTLE_NS later */
 	uint64_t closed_ns;
+	uint64_t sock_closed_ns;   /* its socket was; the kernel's last word should follow. 0: not */
 	struct entry *prev, *next; /* longest silent first */
 	UT_hash_handle hh;
 };
@@ -362,6 +364,8 @@ void wires_push(struct wires *t, const struct rec_wire *r)
 		return;
 	if (r->turn > e->now.turn && e->now.turn && is_turn(&e->now))
 		keep_turn(t, e, &e->now); /* its end was lost: as far as is known */
+	if (!e->now.turn)
+		process_get(t, r->proc.tgid); /* that it ends has to be known */
 	e->now = *r;
 	/* It is not told at each byte: what moved up to here was that plaintext's. */
 	if (known(e->last_plain_ns) && r->ts_ns <= e->last_plain_ns + WIRE_SETTLE_NS)
@@ -396,6 +400,7 @@ void wires_push_files(struct wires *t, const struct rec_files *r)
 	advance(t, r->ts_ns);
 	if (!p)
 		return;
+	p->gone = false;
 	p->told = p->told && (p->probed || !r->probed) && p->again == r->again;
 	p->probed = r->probed;
 	p->probed_ns = r->probed_ns;
@@ -425,17 +430,36 @@ void wires_push_sock(struct wires *t, const struct rec_sock *r)
 			e->retransmits[e->retransmit_count++ % WIRE_RETRANSMITS] = r->ts_ns;
 	} else if (r->what == SOCK_CLOSED) {
 		e = find(t, r->cookie);
-		/* One without TLS; of one with it the kernel has a last word. */
+		/* One without TLS; of one with it the kernel has a last word, if that is not lost. */
 		if (e && !e->now.turn && !e->host)
 			entry_free(t, e);
+		else if (e)
+			e->sock_closed_ns = r->ts_ns;
+	}
+}
+
+/* Of a process that had this pid before. */
+static void end_earlier(struct wires *t, const struct proc_key *now)
+{
+	struct entry *e, *next;
+
+	for (e = t->lru; e; e = next) {
+		next = e->next;
+		if (e->now.turn && e->now.proc.tgid == now->tgid && e->now.proc.start_ns != now->start_ns)
+			end(t, e);
 	}
 }
 
 void wires_push_exec(struct wires *t, const struct rec_exec *r)
 {
+	const struct process *p = process_find(t, r->proc.tgid);
+
 	advance(t, r->ts_ns);
-	if (!r->already_running)
-		process_forget(t, r->proc.tgid);
+	if (r->already_running)
+		return;
+	if (p && p->gone)
+		end_earlier(t, &r->proc);
+	process_forget(t, r->proc.tgid);
 }
 
 /* Its sockets close after it, or live on in a child. */
@@ -516,12 +540,40 @@ static void watch(struct wires *t, const struct entry *e)
 		t->sink.on_silent(t->sink.ctx, &c);
 }
 
+static bool is_due(const struct wires *t, const struct process *p)
+{
+	return p->gone && t->now_ns >= p->gone_ns + WIRE_LINGER_NS;
+}
+
+/* Its connections are told with what is known of the process; a child may go on with them. */
+static void hold_owner(struct wires *t, struct entry *e)
+{
+	struct process *p = e->now.turn ? process_find(t, e->now.proc.tgid) : NULL;
+
+	if (!p || !is_due(t, p))
+		return;
+	if (t->now_ns >= p->gone_ns + WIRE_ORPHAN_NS && t->now_ns >= e->now.ts_ns + WIRE_ORPHAN_NS)
+		end(t, e);
+	else
+		p->held = true;
+}
+
 static void forget_gone(struct wires *t)
 {
 	struct process *p, *tmp;
+	struct entry *e, *next;
+	bool due = false;
 
+	for (p = t->processes; p; p = p->hh.next) {
+		p->held = false;
+		due |= is_due(t, p);
+	}
+	for (e = due ? t->lru : NULL; e; e = next) {
+		next = e->next;
+		hold_owner(t, e);
+	}
 	HASH_ITER (hh, t->processes, p, tmp)
-		if (p->gone && t->now_ns >= p->gone_ns + WIRE_LINGER_NS)
+		if (is_due(t, p) && !p->held)
 			process_forget(t, p->tgid);
 }
 
@@ -537,7 +589,8 @@ void wires_tick(struct wires *t, uint64_t now_ns)
 		next = e->next;
 		while (e->turn_count && now_ns >= e->turns[0].rx_end_ns + WIRE_SETTLE_NS)
 			decide(t, e);
-		if (e->closed && now_ns >= e->closed_ns + WIRE_SETTLE_NS)
+		if ((e->closed && now_ns >= e->closed_ns + WIRE_SETTLE_NS) ||
+		    (e->sock_closed_ns && now_ns >= e->sock_closed_ns + WIRE_LINGER_NS))
 			end(t, e);
 		else
 			watch(t, e);

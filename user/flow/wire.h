@@ -31,7 +31,8 @@
 #define WIRE_LATE_NS	   5000000ull /* plaintext that much after the last byte of a turn is not that turn's */
 #define WIRE_SILENT_NS	   3000000000ull
 #define WIRE_SILENT_BYTES  65536
-#define WIRE_LINGER_NS	   5000000000ull /* after the process ended: its sockets close later than it */
+#define WIRE_LINGER_NS	   5000000000ull  /* after the process, or the socket, ended: last words come later */
+#define WIRE_ORPHAN_NS	   60000000000ull /* after the process ended: a silent connection of it is over too */
 
 enum wire_why {
 	WIRE_NO_FUNCTIONS,  /* none of the process's files has TLS functions that we know */
