@@ -14,10 +14,10 @@
 #define OWN_MIN	    0.05 /* of its processor time in windows a process had for itself at least */
 /*
  * What a trap takes of a program, whose caches and predictors it spoils, times what perfbpf's own traps take
- * (attach/allocwindow.c): measured 0.98 to 1.16 for five allocators at 0.4 to 3 million allocations a second,
- * once 1.23. Its mean, and the standard deviation that is taken for granted. The windows themselves do not tell: those
- * that also see what is freed have more traps for as many allocations, but a free() right before a malloc() makes that
- * one's trap cheaper.
+ * (attach/allocwindow.c): in 31 runs with five allocators, at 0.1 to 3 million allocations a second on a crowded
+ * machine, 0.98 to 1.25, and once 1.33. Its mean, and the standard deviation that is taken for granted. The windows
+ * themselves do not tell: those that also see what is freed have more traps for as many allocations, but a free() right
+ * before a malloc() makes that one's trap cheaper.
  */
 #define TRAP_FACTOR    1.08
 #define TRAP_DEVIATION 0.10
