@@ -15,9 +15,11 @@ BPFTOOL ?= $(shell for b in $$(PATH=$$PATH:/usr/sbin:/sbin command -v bpftool) /
 	/usr/lib/linux-tools-*/bpftool; do $$b version >/dev/null 2>&1 && echo $$b && exit; done; echo bpftool)
 PYTHON ?= /usr/bin/python3
 
-# ARCH=arm64 with a cross compiler in CC.
+# For another machine: ARCH=arm64 CC=aarch64-linux-gnu-gcc SYSROOT=DIR, a folder with its libraries and headers.
+SYSROOT ?=
 MACHINE := $(or $(ARCH),$(shell uname -m))
 BPF_ARCH := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86)
+override CC += $(SYSROOT:%=--sysroot=%)
 MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 VERSION := 0.1.0
 
@@ -69,7 +71,7 @@ $(STAMP): FORCE
 # --- kernel side ----------------------------------------------------------------------------------------------------
 $(O)/bpf/%.bpf.o: bpf/%.bpf.c $(STAMP)
 	@mkdir -p $(@D)
-	$(call say,CLANG,$@)$(CLANG) $(BPF_CFLAGS) -D__TARGET_ARCH_$(BPF_ARCH) -idirafter /usr/include/$(MULTIARCH) -MMD -MP -c $< -o $@
+	$(call say,CLANG,$@)$(CLANG) $(BPF_CFLAGS) -D__TARGET_ARCH_$(BPF_ARCH) -idirafter $(SYSROOT)/usr/include/$(MULTIARCH) -MMD -MP -c $< -o $@
 
 $(O)/perfbpf.bpf.o: $(BPF_OBJS)
 	$(call say,LINK,$@)$(BPFTOOL) gen object $@ $^
@@ -105,9 +107,9 @@ UNIT_postgres := $(UNIT_db)
 UNIT_mysql := $(UNIT_db)
 UNIT_redis := $(UNIT_db)
 UNIT_sqlite := $(UNIT_db)
-UNIT_sqlitefind := user/attach/sqlitefind.c $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
+UNIT_sqlitefind := user/attach/sqlitefind.c $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/insn_arm64.c user/attach/elf.c
 UNIT_funcfind := user/attach/funcfind.c user/attach/debugdata.c user/attach/gotable.c user/symbol/demangle.c \
-		 $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
+		 $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/insn_arm64.c user/attach/elf.c
 UNIT_functions := user/flow/functions.c
 UNIT_overload := user/attach/overload.c
 UNIT_wire := user/flow/wire.c user/flow/hello.c
@@ -162,8 +164,8 @@ UNIT_coverage := user/flow/coverage.c
 UNIT_elf := user/attach/elf.c
 UNIT_debugdata := user/attach/debugdata.c user/attach/elf.c
 UNIT_maps := user/attach/maps.c
-UNIT_site := $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/elf.c
-UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/gotable.c user/attach/debugdata.c user/attach/frames.c user/attach/insn.c \
+UNIT_site := $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/insn_arm64.c user/attach/elf.c
+UNIT_tlsfind := $(wildcard user/attach/tlsfind*.c user/attach/site*.c) user/attach/gotable.c user/attach/debugdata.c user/attach/frames.c user/attach/insn.c user/attach/insn_arm64.c \
 	user/attach/elf.c
 UNIT_tlsfind_go := $(UNIT_tlsfind)
 UNIT_ahead := user/attach/ahead.c $(UNIT_tlsfind)
@@ -195,6 +197,7 @@ UNIT_LIBS_abi := -lbpf
 $(O)/tests/unit/abi $(O)/san/tests/unit/abi: | $(O)/perfbpf.bpf.o
 
 # --- small libraries of special shapes, for the tests of the site resolver and the finder ------------------------------
+SHAPES :=
 ifeq ($(MACHINE),x86_64)
 SHAPES := $(patsubst tests/unit/shapes/%.S,$(O)/tests/shapes/%.so,$(sort $(wildcard tests/unit/shapes/*.S))) \
 	$(patsubst %,$(O)/tests/shapes/compiled_%.so,O0 O2 Os cet frame)
@@ -355,7 +358,7 @@ $(O)/tests/bpftest $(O)/tests/sampletest: $(O)/tests/%: $(O)/tests/bpf/%.o $(BPF
 GO_PROGRAMS := $(if $(shell command -v go),$(foreach p,client load,$(O)/tests/go/$(p) $(O)/tests/go/$(p)-stripped) $(O)/tests/go/client-pie)
 GO_FLAGS_stripped := -ldflags='-s -w'
 GO_FLAGS_pie := -buildmode=pie -ldflags='-s -w'
-GO_ENV = GOFLAGS= GO111MODULE=off GOTOOLCHAIN=local CGO_ENABLED=0 HOME=$${HOME:-$(abspath $(O))}
+GO_ENV = $(if $(ARCH),GOARCH=$(BPF_ARCH:x86=amd64)) GOFLAGS= GO111MODULE=off GOTOOLCHAIN=local CGO_ENABLED=0 HOME=$${HOME:-$(abspath $(O))}
 define go_rule
 $(O)/tests/go/$(1)$(if $(2),-$(2)): tests/e2e/clients/$(1).go
 	@mkdir -p $$(@D)
@@ -364,6 +367,11 @@ endef
 $(foreach p,client load,$(eval $(call go_rule,$(p),)) $(eval $(call go_rule,$(p),stripped)))
 $(eval $(call go_rule,client,pie))
 $(O)/tests/unit/tlsfind_go $(O)/san/tests/unit/tlsfind_go: | $(GO_PROGRAMS)
+
+# What tests/kernels/vm takes into its machine.
+vm-programs: $(patsubst %,$(O)/%,perfbpf tests/bpftest tests/sampletest tests/modelserver tests/modelclient tests/hotspot) \
+	$(filter %/client-stripped,$(GO_PROGRAMS))
+.PHONY: vm-programs
 
 tools: $(TEST_TOOLS) $(GO_PROGRAMS)
 .PHONY: tools
@@ -406,7 +414,7 @@ check-static: all ## -fanalyzer, clang-tidy and the helpers that BPF programs ca
 check-valgrind: all tools ## the replay cases and their reports under valgrind (minutes)
 	$(Q)$(AS_ROOT) tests/tools/check_valgrind.py $(O)
 
-check-kernels: all tools ## other kernels, emulated: Debian's 6.1, 6.1-rt, 6.12; KERNELS=all: more of them, and lockdown
+check-kernels: $(if $(filter arm64,$(KERNELS)),,all tools) ## other kernels, emulated: Debian's 6.1, 6.1-rt, 6.12; KERNELS=all: more of them, and lockdown; KERNELS=arm64
 	$(Q)tests/kernels/run $(O) $(KERNELS)
 
 SOAK_MINUTES ?= 60
@@ -430,7 +438,7 @@ check-arm64: ## the BPF side compiles for arm64
 check-arm64-user: $(SKEL) ## the user side too, against arm64's headers out of packages
 	$(Q)tests/kernels/fetch $(O)/kernels arm64
 	$(Q)printf '%s\n' $(USER_SRCS) | xargs -P 2 -n 8 $(CLANG) --target=aarch64-linux-gnu -fsyntax-only -std=c11 $(WARN) -Wno-string-concatenation \
-		$(CPPFLAGS) -nostdlibinc -isystem $(O)/kernels/arm64/usr/aarch64-linux-gnu/include -idirafter /usr/include && \
+		$(CPPFLAGS) -nostdlibinc -isystem $(O)/kernels/arm64/usr/include -isystem $(O)/kernels/arm64/usr/include/aarch64-linux-gnu && \
 		echo "ok the user side compiles for arm64"
 
 check-format: ## clang-format 14 finds nothing to change (other versions format otherwise)
@@ -462,4 +470,4 @@ uninstall: ## what install put there
 clean: ## remove the build directory
 	rm -rf $(O)
 
--include $(shell find $(O) -name '*.d' 2>/dev/null)
+-include $(shell find $(O) -path $(O)/kernels -prune -o -name '*.d' -print 2>/dev/null)

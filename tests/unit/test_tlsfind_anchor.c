@@ -2,6 +2,7 @@
 /* Stripped programs: what is found in them is what their symbols said before they were stripped. */
 #include "harness.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <linux/types.h>
 #include <unistd.h>
@@ -175,6 +176,34 @@ static void refused(void **state)
 		assert_int_equal(err, -EINVAL);
 		assert_int_equal(found.count, 1);
 		assert_string_equal(found.stacks[0].reason, cases[i].reason);
+		elf_unmap(&e);
+	}
+}
+
+/* Nothing reads the code of other machines, and one line says so of what would be looked for. */
+static void other_machine(void **state)
+{
+	static const struct {
+		const char *name;
+		unsigned count;
+	} cases[] = {{"strings_pic.so", 1},
+		     {"strings_aead.so", 2},
+		     {"strings_aead_only.so", 1},
+		     {"strings_aead_same.so", 1},
+		     {"sites.so", 0}};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct tls_finds found;
+		struct elf e;
+
+		MAP(&e, built_path("shapes", cases[i].name));
+		e.machine = EM_AARCH64;
+		assert_int_equal(tlsfind(&e, &found), cases[i].count ? -EINVAL : -ENOENT);
+		assert_int_equal(found.count, cases[i].count);
+		for (unsigned k = 0; k < found.count; k++)
+			assert_string_equal(found.stacks[k].reason,
+					    "it is stripped, and its functions are then found on x86-64 only");
 		elf_unmap(&e);
 	}
 }
@@ -383,9 +412,9 @@ static void no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shapes),    cmocka_unit_test(refused),		cmocka_unit_test(openssl),
-		cmocka_unit_test(clients),   cmocka_unit_test(node_by_strings), cmocka_unit_test(mutated),
-		cmocka_unit_test(no_memory),
+		cmocka_unit_test(shapes),  cmocka_unit_test(refused),	cmocka_unit_test(other_machine),
+		cmocka_unit_test(openssl), cmocka_unit_test(clients),	cmocka_unit_test(node_by_strings),
+		cmocka_unit_test(mutated), cmocka_unit_test(no_memory),
 	};
 
 	return cmocka_run_group_tests_name("tlsfind_anchor", tests, NULL, NULL);

@@ -328,6 +328,118 @@ static void refused(void **state)
 	unload(&p);
 }
 
+/* --- arm64: the same program, with other code in these functions ----------------------------------------------------
+ */
+
+#define ARM64_NOP      0xd503201f
+#define ARM64_RET      0xd65f03c0
+#define ARM64_RET_X1   0xd65f0020
+#define ARM64_BR_X1    0xd61f0020
+#define ARM64_BRK      0xd4200000
+#define ARM64_BL_8     0x94000002
+#define ARM64_TBZ_BACK 0x36ffffe0 /* one instruction */
+#define ARM64_B_TO(n)  (0x14000000 | ((uint32_t)(n)&0x3ffffff))
+
+static const uint32_t arm64_code[] = {
+	0xf9400b90,	/* 0: ldr x16, [x28, #16] */
+	ARM64_NOP,	/* 1 */
+	0x54000129,	/* 2: b.ls 11 */
+	0xb4000080,	/* 3: cbz x0, 7 */
+	ARM64_BL_8,	/* 4 */
+	ARM64_RET,	/* 5 */
+	ARM64_RET,	/* 6: a constant that looks so */
+	ARM64_NOP,	/* 7 */
+	ARM64_TBZ_BACK, /* 8: tbz w0, #31, 7 */
+	ARM64_RET,	/* 9 */
+	ARM64_NOP,	/* 10: never */
+	ARM64_BL_8,	/* 11 */
+	ARM64_B_TO(-12) /* 12: b 0 */
+};
+
+struct arm64_program {
+	struct program p;
+	struct tls_find x86;
+	uint8_t *code[FUNCTIONS];
+};
+
+static bool load_arm64(struct arm64_program *a)
+{
+	unsigned functions = 0;
+
+	if (!load(&a->p, "client-stripped"))
+		return false;
+	assert_int_equal(tlsfind_go(&a->p.e, &a->x86), 0);
+	for (unsigned i = 0; i < a->x86.count; i++)
+		if (a->x86.funcs[i].abi == TLS_ABI_GO_ENTRY)
+			a->code[functions++] = a->p.bytes + a->x86.funcs[i].site.func_off;
+	assert_int_equal(functions, FUNCTIONS);
+	for (unsigned i = 0; i < FUNCTIONS; i++)
+		memcpy(a->code[i], arm64_code, sizeof(arm64_code));
+	a->p.e.machine = EM_AARCH64;
+	return true;
+}
+
+static void arm64(void **state)
+{
+	struct tlog log = {0}, expect = {0};
+	struct arm64_program a;
+	struct tls_find found;
+
+	(void)state;
+	if (!load_arm64(&a)) {
+		print_message("# no Go program was built\n");
+		skip();
+	}
+	assert_int_equal(tlsfind_go(&a.p.e, &found), 0);
+	assert_string_equal(found.reason, "");
+	for (unsigned i = 0; i < FUNCTIONS; i++)
+		tlog_printf(&expect, "%u %llx: 14 24\n", roles[i], (unsigned long long)(a.code[i] - a.p.bytes));
+	show_found(&log, &found);
+	assert_log(&log, expect.text);
+	for (unsigned i = 0; i < found.count; i++) {
+		bool entry = found.funcs[i].abi == TLS_ABI_GO_ENTRY;
+
+		assert_int_equal(found.funcs[i].site.class, entry ? SITE_ENTRY : SITE_EMULATED);
+		assert_string_equal(found.funcs[i].site.insn, entry ? "" : "ret");
+	}
+	tlog_free(&log);
+	tlog_free(&expect);
+	unload(&a.p);
+}
+
+static void arm64_refused(void **state)
+{
+	static const struct {
+		unsigned at;
+		uint32_t word;
+		const char *reason;
+	} cases[] = {
+		{0, ARM64_NOP, "it does not begin as Go functions with arguments in registers do"},
+		{12, ARM64_BRK, "it does not begin as Go functions with arguments in registers do"},
+		{4, ARM64_BR_X1, "it jumps to where a register says"},
+		{5, ARM64_RET_X1, "it returns in a way that is not Go's"},
+		{4, ARM64_B_TO(0x10000), "a jump leaves it"},
+		{4, ARM64_B_TO(-5), "a jump leaves it"},
+		{3, 0xb4ffff80, "a jump leaves it"}, /* cbz x0, -1 */
+	};
+	struct arm64_program a;
+
+	(void)state;
+	if (!load_arm64(&a)) {
+		print_message("# no Go program was built\n");
+		skip();
+	}
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char reason[128];
+
+		snprintf(reason, sizeof(reason), "crypto/tls.(*Conn).Read: %s", cases[i].reason);
+		memcpy(a.code[0] + 4 * cases[i].at, &cases[i].word, 4);
+		assert_refused(&a.p, reason);
+		memcpy(a.code[0] + 4 * cases[i].at, &arm64_code[cases[i].at], 4);
+	}
+	unload(&a.p);
+}
+
 /* A program without crypto/tls, and one that is not Go's. */
 static void no_tls(void **state)
 {
@@ -447,6 +559,8 @@ int main(void)
 		cmocka_unit_test(other_shapes),
 		cmocka_unit_test(other_releases),
 		cmocka_unit_test(refused),
+		cmocka_unit_test(arm64),
+		cmocka_unit_test(arm64_refused),
 		cmocka_unit_test(no_tls),
 		cmocka_unit_test(mutated),
 		cmocka_unit_test(no_memory),

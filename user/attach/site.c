@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "insn.h"
+#include "insn_arm64.h"
 
 #define STRAIGHT_LINE_MAX 32	/* instructions looked at from the entry */
 #define BODY_INSNS_MAX	  16384 /* of a function, to see whether it comes back to the site */
@@ -185,11 +186,29 @@ int site_resolve(const struct elf *e, uint64_t func_off, bool has_return, struct
 	return site_resolve_keeping(e, func_off, ARGUMENT_REGS | (has_return ? 1u << RSP : 0), out);
 }
 
+static int arm64_site_at(const struct elf *e, uint64_t func_off, uint64_t off, struct site *out)
+{
+	struct arm64_word insn;
+
+	if (!arm64_insn_at(e, off, &insn))
+		return -EINVAL;
+	*out = (struct site){.off = off, .func_off = func_off, .rule = 4};
+	out->class = arm64_is_simulated(insn.word) ? SITE_EMULATED : SITE_STEPPED;
+	if (arm64_is_return(insn.word))
+		strcpy(out->insn, "ret");
+	else
+		snprintf(out->insn, sizeof(out->insn), "0x%08x", insn.word);
+	return 0;
+}
+
 int site_at(const struct elf *e, uint64_t func_off, uint64_t off, struct site *out)
 {
 	struct decoder d;
-	int err = e->machine == EM_X86_64 ? decoder_open(&d, e) : -EINVAL;
+	int err;
 
+	if (e->machine == EM_AARCH64)
+		return arm64_site_at(e, func_off, off, out);
+	err = decoder_open(&d, e);
 	if (err)
 		return err;
 	if (decode_insn(&d, off))

@@ -14,7 +14,12 @@
 
 #include "elf.h"
 
-enum site_class { SITE_NOP5, SITE_EMULATED, SITE_STEPPED, SITE_ENTRY /* no decoder for this machine: public symbol */ };
+enum site_class {
+	SITE_NOP5,
+	SITE_EMULATED,
+	SITE_STEPPED,
+	SITE_ENTRY /* arm64, whose code is not decoded: the function's entry */
+};
 
 struct site {
 	uint64_t off;	   /* file offset of the probe */

@@ -693,8 +693,10 @@ int anchors_read(struct anchors *a, const struct elf *e)
 	err = decoder_open(&a->d, e);
 	if (err)
 		return err;
-	if (e->machine != EM_X86_64)
-		return 0;
+	if (e->machine != EM_X86_64) {
+		pass_over_all(a, PASS_STRINGS, NULL);
+		return refuse_file(a, "it is stripped, and its functions are then found on x86-64 only"), 0;
+	}
 	frames_open(&a->frames, e);
 	a->refs = calloc(ANCHOR_REFS_MAX, sizeof(*a->refs));
 	a->functions = calloc(ANCHOR_FUNCTIONS_MAX, sizeof(*a->functions));
@@ -723,6 +725,10 @@ bool anchors_used(const struct anchors *a, enum anchor what)
 {
 	for (unsigned i = 0; i < a->ref_count; i++)
 		if (a->refs[i].what == what)
+			return true;
+	/* of other machines' code no reference is known */
+	for (unsigned i = 0; i < a->string_count && a->d.e->machine != EM_X86_64; i++)
+		if (a->strings[i].what == what)
 			return true;
 	return what == ANCHOR_OPENSSL_FILE && a->openssl_file_used;
 }

@@ -11,6 +11,7 @@
 #include "bpf/event.h"
 #include "gotable.h"
 #include "insn.h"
+#include "insn_arm64.h"
 
 #define FUNCTION_BYTES_MAX 65536 /* the largest of these functions has 6 KiB */
 #define RETURNS_MAX	   20
@@ -35,14 +36,17 @@ static const struct {
 	[HANDSHAKE] = {TLS_ROLE_HANDSHAKE, TLS_HANDSHAKE_ZERO}, /* returns an error, nil is 0 */
 };
 
-/* One function's code as it was decoded: straight from the entry to the end, since Go puts no data in between. */
+/* One function's code as it was decoded. x86-64: straight from the entry to the end, since Go puts no data in between.
+ * arm64: what branches lead to from the entry, since Go puts constants in between. */
 struct code {
 	uint64_t off, size; /* in the file */
 	uint64_t returns[RETURNS_MAX];
 	unsigned return_count;
-	bool checks_stack; /* compares the stack pointer with g's limit, g in R14: the register ABI */
+	bool checks_stack; /* compares the stack pointer with g's limit, g in R14 or X28: the register ABI */
 	bool starts_again; /* ends with a jump to the entry, after the stack was grown */
 	uint8_t *starts;   /* 1 for each byte where an instruction starts */
+	uint32_t *todo;	   /* arm64: distances from the entry that are still to be decoded */
+	unsigned todo_count;
 };
 
 /* --- code --------------------------------------------------------------------------------------------------------- */
@@ -58,12 +62,27 @@ static bool is_stack_check(const cs_insn *i)
 	return false;
 }
 
+static const char *note_return(struct code *c, uint64_t off)
+{
+	if (c->return_count == RETURNS_MAX)
+		return "it returns in too many places";
+	c->returns[c->return_count++] = off;
+	return NULL;
+}
+
+static bool leaves(const struct code *c, enum flow flow, int64_t target)
+{
+	bool inside = target >= (int64_t)c->off && (uint64_t)target - c->off < c->size;
+
+	return (flow == FLOW_JUMP || flow == FLOW_BRANCH) && !inside;
+}
+
 /* Notes one instruction; NULL, or why this code is not what is expected of Go. */
 static const char *note_instruction(struct decoder *d, struct code *c, unsigned number)
 {
 	int64_t target;
 	enum flow flow = flow_of(d, &target);
-	bool inside = target >= (int64_t)c->off && (uint64_t)target - c->off < c->size;
+	const char *why = NULL;
 
 	c->starts[d->off - c->off] = 1;
 	if (number < STACK_CHECK_WITHIN && is_stack_check(d->insn))
@@ -71,15 +90,11 @@ static const char *note_instruction(struct decoder *d, struct code *c, unsigned 
 	if (cs_insn_group(d->handle, d->insn, X86_GRP_RET)) {
 		if (d->insn->size != 1)
 			return "it returns in a way that is not Go's";
-		if (c->return_count == RETURNS_MAX)
-			return "it returns in too many places";
-		c->returns[c->return_count++] = d->off;
+		why = note_return(c, d->off);
 	}
 	if (flow == FLOW_JUMP && target == (int64_t)c->off)
 		c->starts_again = true;
-	if ((flow == FLOW_JUMP || flow == FLOW_BRANCH) && !inside)
-		return "a jump leaves it";
-	return NULL;
+	return !why && leaves(c, flow, target) ? "a jump leaves it" : why;
 }
 
 static const char *decode_all(struct decoder *d, struct code *c)
@@ -113,11 +128,76 @@ static const char *check_branches(struct decoder *d, const struct code *c)
 	return NULL;
 }
 
+static const char *arm64_visit(struct code *c, uint64_t at)
+{
+	if (at % ARM64_INSN_SIZE)
+		return "a jump leads into the middle of an instruction";
+	if (c->size < ARM64_INSN_SIZE || at > c->size - ARM64_INSN_SIZE)
+		return "it goes on behind its end";
+	if (!c->starts[at]) {
+		c->starts[at] = 1;
+		c->todo[c->todo_count++] = (uint32_t)at;
+	}
+	return NULL;
+}
+
+/* ldr xN, [x28, #STACK_GUARD_AT] */
+static bool is_arm64_stack_check(uint32_t word)
+{
+	return (word & 0xffffffe0) == (0xf9400000 | STACK_GUARD_AT / 8 << 10 | 28 << 5);
+}
+
+static const char *arm64_follow(struct code *c, uint64_t at, const struct arm64_word *i)
+{
+	bool jumps = i->flow == FLOW_JUMP || i->flow == FLOW_BRANCH;
+	const char *why = NULL;
+
+	if (i->flow == FLOW_JUMP_INDIRECT)
+		return "it jumps to where a register says";
+	if (leaves(c, i->flow, i->target))
+		return "a jump leaves it";
+	if (arm64_is_odd_return(i->word))
+		return "it returns in a way that is not Go's";
+	if (at / ARM64_INSN_SIZE < STACK_CHECK_WITHIN && is_arm64_stack_check(i->word))
+		c->checks_stack = true;
+	if (i->flow == FLOW_JUMP && i->target == (int64_t)c->off)
+		c->starts_again = true;
+	if (jumps)
+		why = arm64_visit(c, (uint64_t)i->target - c->off);
+	if (!why && i->flow != FLOW_JUMP && i->flow != FLOW_END)
+		why = arm64_visit(c, at + ARM64_INSN_SIZE);
+	return why;
+}
+
+static const char *arm64_decode_all(const struct elf *e, struct code *c)
+{
+	const char *why = arm64_visit(c, 0);
+	struct arm64_word insn;
+
+	while (c->todo_count && !why) {
+		uint64_t at = c->todo[--c->todo_count];
+
+		why = arm64_insn_at(e, c->off + at, &insn) ? arm64_follow(c, at, &insn) : "its code cannot be decoded";
+	}
+	for (uint64_t at = 0; at < c->size && !why; at++)
+		if (c->starts[at] && arm64_insn_at(e, c->off + at, &insn) && arm64_is_return(insn.word))
+			why = note_return(c, c->off + at);
+	return why;
+}
+
 static const char *check_shape(const struct code *c)
 {
 	if (!c->checks_stack || !c->starts_again)
 		return "it does not begin as Go functions with arguments in registers do";
 	return c->return_count ? NULL : "it does not return";
+}
+
+static void free_code(struct code *c)
+{
+	free(c->starts);
+	free(c->todo);
+	c->starts = NULL;
+	c->todo = NULL;
 }
 
 /* 0; -EINVAL with *why; -ENOMEM. */
@@ -129,15 +209,17 @@ static int read_code(struct decoder *d, struct code *c, const char **why)
 		return -EINVAL;
 	}
 	c->starts = calloc(1, c->size);
-	if (!c->starts)
+	c->todo = calloc(c->size / ARM64_INSN_SIZE + 1, sizeof(*c->todo));
+	if (!c->starts || !c->todo) {
+		free_code(c);
 		return -ENOMEM;
-	*why = decode_all(d, c);
-	if (!*why)
+	}
+	*why = d->e->machine == EM_AARCH64 ? arm64_decode_all(d->e, c) : decode_all(d, c);
+	if (!*why && d->e->machine != EM_AARCH64)
 		*why = check_branches(d, c);
 	if (!*why)
 		*why = check_shape(c);
-	free(c->starts);
-	c->starts = NULL;
+	free_code(c);
 	return *why ? -EINVAL : 0;
 }
 
@@ -283,8 +365,6 @@ int tlsfind_go(const struct elf *e, struct tls_find *out)
 		err = refuse(out, "made by Go 1.17 or older, which passes arguments in another way", NULL);
 	else if (err)
 		err = refuse(out, "its function table (gopclntab) is broken", NULL);
-	else if (e->machine != EM_X86_64)
-		err = refuse(out, "Go's functions are found on x86-64 only", NULL);
 	else
 		err = decoder_open(&g.d, e);
 	if (!err) {
