@@ -17,7 +17,7 @@ ALLOC_COUNT = 600  # requests of each route with --alloc, which looks at a progr
 # What lies between a stamp of the program's and one of the kernel, at both ends of a request, and in node of a call, where
 # the event loop is on the way: more where others want the processor. Of a child process both are the kernel's.
 EDGE_MS = 0.3
-NODE_EDGES_MS = {"db": 0.1, "model": 0.3}
+NODE_EDGES_MS = {"db": 0.1, "model": 0.1}
 THREADED = ("hot", "nplus1", "slow", "lock", "model", "tool", "mixed")
 KINDS = ("db", "model", "tool", "http")
 
