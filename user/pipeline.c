@@ -83,24 +83,12 @@ void pipeline_free(struct pipeline *p)
 	free(p);
 }
 
-static void find_first_open(void *ctx, const struct call *c)
-{
-	uint64_t *first_ns = ctx, begin_ns, end_ns;
-
-	call_bounds(c, &begin_ns, &end_ns);
-	if (begin_ns < *first_ns)
-		*first_ns = begin_ns;
-}
-
 static void tick_agents(struct pipeline *p, uint64_t now_ns)
 {
-	uint64_t open_ns = UNKNOWN_NS;
-
 	if (now_ns < p->agents_tick_ns + AGENTS_TICK_NS)
 		return;
 	p->agents_tick_ns = now_ns;
-	exchanges_each_open(p->exchanges, now_ns, find_first_open, &open_ns);
-	agents_tick(p->agents, now_ns, open_ns);
+	agents_tick(p->agents, now_ns, exchanges_first_open_ns(p->exchanges, now_ns));
 }
 
 void pipeline_push(struct pipeline *p, const void *record, size_t len)

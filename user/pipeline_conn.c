@@ -32,11 +32,12 @@ static void flow_look_up(struct flow *f)
 }
 
 /* Other stages read connections through these copies, so that they need not know the conn stage. */
-static void flow_refresh(struct flow *f)
+static void flow_copy(struct flow *f)
 {
 	const struct conn *c = f->conn;
 
 	flow_look_up(f);
+	f->stale = false;
 	f->asked = (struct operation_conn){
 		.key = c->key,
 		.conn_id = c->id,
@@ -73,6 +74,15 @@ static void flow_refresh(struct flow *f)
 	};
 }
 
+static void flow_refresh(struct flow *f)
+{
+	if (f->stale)
+		flow_copy(f);
+	if (f->operations)
+		f->asked.server = proto_is_server(f->proto);
+	f->view.protocol = flow_protocol(f);
+}
+
 static void on_interest(void *ctx, enum interest_word word)
 {
 	struct flow *f = ctx;
@@ -90,6 +100,8 @@ static void flow_free(struct flow *f)
 		return;
 	if (f->hh.tbl)
 		HASH_DEL(f->p->flows, f);
+	if (f->waits)
+		DL_DELETE(f->p->waiting, f);
 	proto_free(f->proto);
 	exchanges_conn_free(f->exchanges);
 	mcp_conn_free(f->mcp);
@@ -186,7 +198,7 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 	f->first_plain_ns = UNKNOWN_NS;
 	f->setup = (struct dns_setup){UNKNOWN_NS, UNKNOWN_NS, UNKNOWN_NS};
 	interest_init(&f->interest, &(struct interest_sink){.ctx = f, .on_word = on_interest});
-	flow_refresh(f);
+	flow_copy(f);
 	f->exchanges = exchanges_conn_new(p->exchanges, &f->view);
 	f->mcp = mcp_conn_new(p->mcp, &f->view);
 	if (!f->exchanges || !f->mcp)
@@ -277,6 +289,35 @@ static void on_conn_open(void *ctx, struct conn *c)
 		p->lost.n[LOST_NO_MEMORY]++;
 }
 
+static void on_conn_change(void *ctx, struct conn *c)
+{
+	struct flow *f = c->ctx;
+
+	(void)ctx;
+	if (!f)
+		return;
+	f->stale = true;
+	/* Borrowed: what they were may be gone. */
+	f->view.late_at = c->late.at;
+	f->view.late_count = c->late.count;
+	f->view.network_at = c->network.at;
+	f->view.network_count = c->network.count;
+}
+
+/* After all that its protocol was told. */
+static void flow_wait(struct flow *f)
+{
+	bool waits = proto_waits(f->proto);
+
+	if (waits == f->waits)
+		return;
+	f->waits = waits;
+	if (waits)
+		DL_APPEND(f->p->waiting, f);
+	else
+		DL_DELETE(f->p->waiting, f);
+}
+
 /* What a connection is is known when its first bytes come. */
 static void flow_begin(struct flow *f)
 {
@@ -342,6 +383,7 @@ static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t
 		return;
 	if (proto_push(f->proto, dir, ptr, len, at))
 		p->lost.n[LOST_NO_MEMORY]++;
+	flow_wait(f);
 	flow_push_interest(f, dir, len);
 	if (f->operations)
 		flow_pass(f, dir);
@@ -361,6 +403,7 @@ static void on_conn_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, e
 		return;
 	if (proto_gap(f->proto, dir, len, why == GAP_CAPPED ? HTTP_GAP_CAPPED : HTTP_GAP_LOST, at))
 		p->lost.n[LOST_NO_MEMORY]++;
+	flow_wait(f);
 }
 
 static void on_conn_sock(void *ctx, struct conn *c, const struct rec_sock *r)
@@ -456,6 +499,7 @@ struct conn_sink pipeline_conn_sink(struct pipeline *p)
 		.on_conn_open = on_conn_open,
 		.on_conn_bytes = on_conn_bytes,
 		.on_conn_gap = on_conn_gap,
+		.on_conn_change = on_conn_change,
 		.on_conn_sock = on_conn_sock,
 		.on_conn_end = on_conn_end,
 	};
@@ -474,15 +518,12 @@ void pipeline_free_flows(struct pipeline *p)
 		conns_each(p->conns, free_flow_of, NULL);
 }
 
-static void tick_flow(void *ctx, struct conn *c)
-{
-	struct flow *f = c->ctx;
-
-	if (f)
-		proto_tick(f->proto, *(uint64_t *)ctx);
-}
-
 void pipeline_tick_flows(struct pipeline *p, uint64_t now_ns)
 {
-	conns_each(p->conns, tick_flow, &now_ns);
+	struct flow *f, *next;
+
+	DL_FOREACH_SAFE (p->waiting, f, next) {
+		proto_tick(f->proto, now_ns);
+		flow_wait(f);
+	}
 }

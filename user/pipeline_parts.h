@@ -10,10 +10,10 @@
 
 #include "pipeline.h"
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
+#include <utlist.h>
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "flow/db/db.h"
 #include "flow/db/sqlite.h"
 #include "flow/functions.h"
@@ -49,30 +49,35 @@ struct pipeline {
 	struct functions *functions;
 	uint64_t agents_tick_ns; /* the last one */
 	struct flow *flows;	 /* by connection id */
+	struct flow *waiting;	 /* those for which time matters, see proto_waits() */
 	uint64_t call_count;
 };
 
 /* What one connection owns downstream of the conn stage (conn->ctx). */
 struct flow {
+	/* First what each piece of bytes looks at. */
 	struct pipeline *p;
 	struct conn *conn;
-	uint64_t conn_id; /* hash key */
-	UT_hash_handle hh;
-	bool begun;	/* bytes came */
-	bool looked_up; /* setup is filled */
-	struct dns_setup setup;
-	bool setup_paid; /* a call drew the connection's set-up */
 	struct proto *proto;
-	struct exchange_conn view;
 	struct exchange_flow *exchanges;
 	struct mcp_flow *mcp;
-	struct db *db; /* NULL: not asked for, or it is something else */
-	struct operation_conn asked;
+	struct db *db;			   /* NULL: not asked for, or it is something else */
 	struct operation_flow *operations; /* NULL: not asked for */
-	uint64_t passed[2];		   /* by direction: as it was said last */
+	uint64_t first_plain_ns;	   /* entry of the first call that moved plaintext, UNKNOWN_NS: none yet */
+	unsigned ended_calls;		   /* of the calls that began on it */
+	bool begun;			   /* bytes came */
+	bool stale;			   /* the connection changed, and the copies below are of before */
+	bool waits;			   /* it is in pipeline.waiting: */
+	bool looked_up;			   /* setup is filled */
+	bool setup_paid;		   /* a call drew the connection's set-up */
 	struct interest interest;
-	uint64_t first_plain_ns; /* entry of the first call that moved plaintext, UNKNOWN_NS: none yet */
-	unsigned ended_calls;	 /* of the calls that began on it */
+	struct flow *prev, *next;
+	struct exchange_conn view;
+	struct operation_conn asked;
+	struct dns_setup setup;
+	uint64_t passed[2]; /* by direction: as it was said last */
+	uint64_t conn_id;   /* hash key */
+	UT_hash_handle hh;
 	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
 	unsigned retransmit_count; /* ever; the ring index is modulo */
 };

@@ -10,6 +10,7 @@ struct http_parser {
 	int (*push)(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 	int (*gap)(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 	void (*tick)(void *parser, uint64_t now_ns);
+	bool (*waits)(const void *parser);
 	void (*finish)(void *parser, enum http_abort why, uint64_t ts_ns);
 	void (*release)(void *parser);
 	unsigned (*errors)(const void *parser);
@@ -30,6 +31,10 @@ struct http_parser {
 	{                                                                                                              \
 		name##_tick(p, now_ns);                                                                                \
 	}                                                                                                              \
+	static bool name##_waits_any(const void *p)                                                                    \
+	{                                                                                                              \
+		return name##_waits(p);                                                                                \
+	}                                                                                                              \
 	static void name##_finish_any(void *p, enum http_abort why, uint64_t ts_ns)                                    \
 	{                                                                                                              \
 		name##_finish(p, why, ts_ns);                                                                          \
@@ -46,8 +51,8 @@ struct http_parser {
 	{                                                                                                              \
 		return name##_requests(p);                                                                             \
 	}                                                                                                              \
-	static const struct http_parser name##_parser = {name##_push_any,    name##_gap_any,  name##_tick_any,         \
-							 name##_finish_any,  name##_free_any, name##_errors_any,       \
-							 name##_requests_any}
+	static const struct http_parser name##_parser = {name##_push_any,   name##_gap_any,	name##_tick_any,       \
+							 name##_waits_any,  name##_finish_any,	name##_free_any,       \
+							 name##_errors_any, name##_requests_any}
 
 #endif

@@ -37,6 +37,13 @@ static inline size_t http_run_cut_after(const struct http_run *r, size_t from)
 	return from < r->cut1 ? r->cut1 : from < r->cut2 ? r->cut2 : SIZE_MAX;
 }
 
+/* Time does nothing to one that does not wait for it. */
+static inline void http_run_idle(struct http_run *r, void *parser, uint64_t ts_ns)
+{
+	if (!r->parser->waits(parser))
+		r->parser->tick(parser, ts_ns + MS(86400000));
+}
+
 static inline int http_run_push(struct http_run *r, void *parser, const struct script_step *s, size_t base)
 {
 	struct stamp at = step_stamp(s);
@@ -50,6 +57,7 @@ static inline int http_run_push(struct http_run *r, void *parser, const struct s
 			n = len - done;
 		err = r->parser->push(parser, s->dir, guard_copy(&r->guard, s->text + done, n), n, &at);
 		done += n;
+		http_run_idle(r, parser, at.ts_ns);
 	}
 	return err;
 }
@@ -69,6 +77,7 @@ static inline int http_run_steps(struct http_run *r, void *parser)
 			err = r->parser->gap(parser, s->dir, s->gap, s->why, &at);
 		else
 			r->parser->tick(parser, MS(s->ts_ms));
+		http_run_idle(r, parser, at.ts_ns);
 		base += step_len(s);
 	}
 	/* what a tick ran into */

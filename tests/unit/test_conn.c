@@ -12,14 +12,51 @@
 
 static const char *const why_name[] = {"unknown", "local", "remote", "exit", "exec", "replaced", "capture", "limit"};
 
+#define TOLD 256 /* latest connections whose changes are held against what was told */
+
 struct world {
 	struct tlog log;
+	struct conn told[TOLD]; /* by id: as of the latest word of a change */
 	struct lost lost;
 	struct conns *t;
 	const struct conn *last; /* the latest that was opened */
 	unsigned open;
 	bool quiet;
 };
+
+static bool same_delays(const struct conn_delays *a, const struct conn_delays *b)
+{
+	return a->at == b->at && a->count == b->count;
+}
+
+/* Nothing but bytes changes without a word. */
+static void expect_told(const struct world *w, const struct conn *c)
+{
+	const struct conn *t = &w->told[c->id % TOLD];
+
+	if (t->id != c->id)
+		return;
+	assert_true(t->fresh == c->fresh && t->plain == c->plain && t->halves == c->halves && t->stdio == c->stdio);
+	assert_true(t->bound == c->bound && t->cookie == c->cookie);
+	assert_memory_equal(&t->local, &c->local, sizeof(t->local));
+	assert_memory_equal(&t->remote, &c->remote, sizeof(t->remote));
+	assert_true(t->setup.connect_begin_ns == c->setup.connect_begin_ns &&
+		    t->setup.connect_end_ns == c->setup.connect_end_ns);
+	assert_true(t->setup.tls_begin_ns == c->setup.tls_begin_ns && t->setup.tls_end_ns == c->setup.tls_end_ns);
+	assert_true(t->setup.tls_approximate == c->setup.tls_approximate &&
+		    t->setup.tls_resumed == c->setup.tls_resumed && t->setup.tid == c->setup.tid);
+	assert_true(t->srtt_us == c->srtt_us && t->rtt_min_us == c->rtt_min_us && t->retransmits == c->retransmits);
+	assert_true(t->reset_ns == c->reset_ns && t->reset_sent == c->reset_sent);
+	assert_true(same_delays(&t->late, &c->late) && same_delays(&t->network, &c->network));
+	assert_true(t->exit_code == c->exit_code && t->exit_signal == c->exit_signal);
+}
+
+static void on_change(void *ctx, struct conn *c)
+{
+	struct world *w = ctx;
+
+	w->told[c->id % TOLD] = *c;
+}
 
 static void on_open(void *ctx, struct conn *c)
 {
@@ -29,6 +66,7 @@ static void on_open(void *ctx, struct conn *c)
 	w->open++;
 	assert_null(c->ctx);
 	c->ctx = w;
+	w->told[c->id % TOLD] = *c;
 	if (!w->quiet)
 		tlog_printf(&w->log, "open %llu%s\n", (unsigned long long)c->id, c->fresh ? " fresh" : "");
 }
@@ -38,6 +76,7 @@ static void on_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t *ptr
 	struct world *w = ctx;
 
 	assert_ptr_equal(c->ctx, w);
+	expect_told(w, c);
 	if (w->quiet)
 		return;
 	tlog_printf(&w->log, "%llu %s %llu: ", (unsigned long long)c->id, dir == DIR_TX ? "tx" : "rx",
@@ -51,6 +90,7 @@ static void on_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, enum g
 	struct world *w = ctx;
 
 	assert_ptr_equal(c->ctx, w);
+	expect_told(w, c);
 	(void)at;
 	if (!w->quiet)
 		tlog_printf(&w->log, "%llu %s gap %lld%s\n", (unsigned long long)c->id, dir == DIR_TX ? "tx" : "rx",
@@ -59,6 +99,7 @@ static void on_gap(void *ctx, struct conn *c, enum dir dir, uint64_t len, enum g
 
 static void on_sock(void *ctx, struct conn *c, const struct rec_sock *r)
 {
+	expect_told(ctx, c);
 	tlog_printf(&((struct world *)ctx)->log, "%llu sock %d\n", (unsigned long long)c->id, r->what);
 }
 
@@ -67,6 +108,7 @@ static void on_end(void *ctx, struct conn *c, enum conn_end why, uint64_t ts_ns)
 	struct world *w = ctx;
 
 	assert_ptr_equal(c->ctx, w);
+	expect_told(w, c);
 	w->open--;
 	if (w->last == c)
 		w->last = NULL;
@@ -84,7 +126,7 @@ static void on_end(void *ctx, struct conn *c, enum conn_end why, uint64_t ts_ns)
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	w->t = conns_new(&w->lost, &(struct conn_sink){w, on_open, on_bytes, on_gap, on_sock, on_end});
+	w->t = conns_new(&w->lost, &(struct conn_sink){w, on_open, on_bytes, on_gap, on_change, on_sock, on_end});
 	assert_non_null(w->t);
 }
 

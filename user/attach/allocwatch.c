@@ -9,10 +9,8 @@
 
 #include <linux/types.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "bpf/event.h"
 

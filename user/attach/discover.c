@@ -9,13 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
 
 #include "ahead.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "maps.h"
 #include "sqlitefind.h"

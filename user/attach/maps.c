@@ -7,10 +7,8 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "base/err.h"
+#include "base/hash.h"
 
 #define LINE_BYTES_MAX (4 * 4096 + 256) /* a path of newlines only, escaped */
 

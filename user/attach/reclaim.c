@@ -8,11 +8,9 @@
 #include <bpf/bpf.h>
 #include <linux/types.h>
 
-#define uthash_nonfatal_oom 1
-#define uthash_malloc(size) malloc(size)
-#include <uthash.h>
 #include <utlist.h>
 
+#include "base/hash.h"
 #include "bpf/event.h"
 
 /* A connection whose state the kernel holds, as far as its CONN_OPEN came through. */

@@ -5,12 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An insertion that fails leaves hh.tbl NULL: we look, and drop the element. */
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "hello.h"
 
 /* The key up to `obj` names the object, whichever its generation; `gen` and a hole follow. */
@@ -70,22 +68,23 @@ struct way { /* sink context of one stream */
 
 struct entry {
 	struct conn c; /* first: what downstream sees */
+	/* Then what each piece of bytes looks at. */
+	UT_hash_handle hh; /* by key */
 	struct conns *table;
-	struct group *group;
-	struct stream stream[2];
-	struct way way[2];
-	uint64_t last_ns;   /* latest bytes */
-	uint64_t silent_ns; /* latest record */
-	uint64_t final_pos[2];
-	uint64_t ahead[2]; /* bytes of this direction since the other one began to hold records */
-
-	bool closing; /* ends at linger_ns: */
+	struct entry *lru_prev, *lru_next;
+	uint64_t last_ns; /* latest bytes */
+	bool waiting;	  /* in table->waiting: closing, or a stream holds records */
+	bool closing;	  /* ends at linger_ns: */
 	enum conn_end why;
 	uint64_t hint_ns, linger_ns;
+	uint64_t ahead[2]; /* bytes of this direction since the other one began to hold records */
+	struct way way[2];
+	struct stream stream[2];
 	uint64_t
 		gone_ns; /* the program ended (EXIT, EXEC): what happens to its sockets from then on is not its doing */
 	enum conn_end closer; /* as in sock, but of the close record */
 	uint64_t closer_ns;
+	uint64_t final_pos[2];
 
 	struct candidate candidates[CONN_CANDIDATES_MAX];
 	unsigned candidate_count;
@@ -94,11 +93,9 @@ struct entry {
 	bool contested; /* proof for two sockets: never bound again */
 	struct sock *sock;
 
-	bool waiting; /* in table->waiting: closing, or a stream holds records */
+	struct group *group;
 	struct entry *wait_prev, *wait_next;
-	struct entry *lru_prev, *lru_next;
 	struct entry *group_prev, *group_next;
-	UT_hash_handle hh;     /* by key */
 	UT_hash_handle hh_obj; /* the newest generation of an object */
 };
 
@@ -150,6 +147,12 @@ static void on_gap(void *ctx, uint64_t len, enum gap_why why, const struct stamp
 		e->table->sink.on_conn_gap(e->table->sink.ctx, &e->c, w->dir, len, why, at);
 }
 
+static void changed(struct entry *e)
+{
+	if (e->table->sink.on_conn_change)
+		e->table->sink.on_conn_change(e->table->sink.ctx, &e->c);
+}
+
 /* --- sockets --------------------------------------------------------------------------------------------------------
  */
 
@@ -159,6 +162,7 @@ static void detach(struct sock *s)
 	if (s->owner) {
 		s->owner->sock = NULL;
 		s->owner->c.late = s->owner->c.network = (struct conn_delays){0};
+		changed(s->owner);
 	}
 	s->owner = NULL;
 }
@@ -267,6 +271,7 @@ static void unbind(struct entry *e)
 	e->c.setup.tls_resumed = -1;
 	e->c.setup.tid = 0;
 	e->c.reset_ns = UNKNOWN_NS;
+	changed(e);
 }
 
 /* What the socket has gone through so far becomes the connection's. */
@@ -285,6 +290,7 @@ static void take_sock(struct entry *e)
 	e->c.setup.connect_end_ns = s->connect_end_ns;
 	e->c.setup.tls_resumed = s->tls_resumed;
 	e->c.setup.tid = s->connect_tid;
+	changed(e);
 	if (s->closed_ns != UNKNOWN_NS)
 		begin_close(e, CONN_END_UNKNOWN, s->closed_ns, CONN_SOCK_LINGER_NS);
 }
@@ -299,6 +305,7 @@ static void bind_to(struct entry *e, uint64_t cookie, const struct sock_addr *lo
 	e->c.cookie = cookie;
 	e->c.local = *local;
 	e->c.remote = *remote;
+	changed(e);
 	if (!s)
 		return;
 	detach(s);
@@ -535,6 +542,7 @@ static void end(struct entry *e, enum conn_end why, uint64_t ts_ns)
 		ts_ns = e->last_ns;
 	if (why != CONN_END_EXIT)
 		e->c.exit_code = e->c.exit_signal = 0;
+	changed(e);
 	if (t->sink.on_conn_end)
 		t->sink.on_conn_end(t->sink.ctx, &e->c, why, ts_ns);
 	if (why != CONN_END_CAPTURE)
@@ -658,32 +666,33 @@ static void expire(struct conns *t, uint64_t now_ns)
 	}
 }
 
-static void advance(struct conns *t, uint64_t now_ns)
+/* True: connections may have ended. */
+static bool advance(struct conns *t, uint64_t now_ns)
 {
 	if (now_ns > t->now_ns)
 		t->now_ns = now_ns;
 	if (!t->waiting || t->now_ns < t->check_ns)
-		return;
+		return false;
 	t->check_ns = t->now_ns + CONN_CHECK_NS;
 	expire(t, t->now_ns);
+	return true;
 }
 
 /*
- * The entry that a record of k speaks of, made when it is the first of it; NULL: none (counted, or of an ended one).
- * Time passes for all others first, so that downstream hears of an end before it hears of what came later.
+ * The entry that a record of k speaks of (e: as found), made when it is the first of it; NULL: none (counted, or of an
+ * ended one). Time passes for all others first, so that downstream hears of an end before it hears of what came later.
  */
-static struct entry *enter(struct conns *t, const struct conn_key *k, uint64_t ts_ns, bool speaks, bool fresh)
+static struct entry *enter_found(struct conns *t, struct entry *e, const struct conn_key *k, uint64_t ts_ns,
+				 bool speaks, bool fresh)
 {
-	struct entry *e = find(t, k);
-
 	if (e && e->closing && speaks && ts_ns > e->hint_ns) {
 		uint64_t linger = ts_ns > UINT64_MAX - CONN_CLOSE_LINGER_NS ? UINT64_MAX : ts_ns + CONN_CLOSE_LINGER_NS;
 
 		if (linger > e->linger_ns && e->why == CONN_END_UNKNOWN)
 			e->linger_ns = linger;
 	}
-	advance(t, ts_ns);
-	e = find(t, k);
+	if (advance(t, ts_ns))
+		e = find(t, k);
 	if (!e && !speaks && find_ended(t, k))
 		return NULL;
 	if (!e)
@@ -691,6 +700,11 @@ static struct entry *enter(struct conns *t, const struct conn_key *k, uint64_t t
 	if (e)
 		touch(e);
 	return e;
+}
+
+static struct entry *enter(struct conns *t, const struct conn_key *k, uint64_t ts_ns, bool speaks, bool fresh)
+{
+	return enter_found(t, find(t, k), k, ts_ns, speaks, fresh);
 }
 
 /* --- verbs ----------------------------------------------------------------------------------------------------------
@@ -715,6 +729,7 @@ void conns_free(struct conns *t)
 
 	if (!t)
 		return;
+	t->sink = (struct conn_sink){0};
 	while (t->lru)
 		entry_free(t->lru);
 	while (t->sock_lru)
@@ -756,14 +771,14 @@ static void keep_up(struct entry *e, const struct rec_data *r)
 
 void conns_push_data(struct conns *t, const struct rec_data *r)
 {
-	struct entry *e;
+	struct entry *e = find(t, &r->conn);
 	struct stream *s;
 
-	if (already_told(t, r)) {
+	if (!e && already_told(t, r)) { /* none that lives has ended */
 		advance(t, r->at.ts_ns);
 		return;
 	}
-	e = enter(t, &r->conn, r->at.ts_ns, true, r->fresh);
+	e = enter_found(t, e, &r->conn, r->at.ts_ns, true, r->fresh);
 	if (!e) {
 		if (r->orig_len)
 			count_lost(t, r->orig_len);
@@ -815,6 +830,7 @@ void conns_push_open(struct conns *t, const struct rec_open *r)
 	e->c.plain = r->plain;
 	e->c.halves = r->half;
 	e->c.stdio = r->stdio;
+	changed(e);
 }
 
 void conns_push_close(struct conns *t, const struct rec_close *r)
@@ -862,6 +878,7 @@ void conns_push_handshake(struct conns *t, const struct rec_handshake *r)
 		e->c.setup.tls_begin_ns = r->begin_ns;
 		e->c.setup.tls_end_ns = r->end_ns;
 		e->c.setup.tls_approximate = r->approximate;
+		changed(e);
 	}
 	if (r->begin_ns < e->c.open_ns)
 		e->c.open_ns = r->begin_ns;
@@ -1052,6 +1069,7 @@ void conns_push_exit(struct conns *t, const struct rec_exit *r)
 	{
 		e->c.exit_code = r->code;
 		e->c.exit_signal = r->signal;
+		changed(e);
 		begin_close(e, CONN_END_EXIT, r->ts_ns, CONN_CLOSE_LINGER_NS);
 	}
 }

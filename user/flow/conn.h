@@ -78,15 +78,17 @@ struct conn_delays {
 /* Plain data that downstream may read; owned by the conn stage, valid until on_conn_end returned. */
 struct conn {
 	struct conn_key key;
-	uint64_t id; /* unique in the run, from 1 */
-	bool fresh;  /* seen from its first byte; else attached in the middle */
-	bool plain;  /* no TLS */
-	bool halves; /* put together of halves: the kernel knows it by other names than its key */
-	bool stdio;  /* plain, and JSON-RPC with a child over its standard input and output: never bound */
+	uint64_t id;	   /* unique in the run, from 1 */
+	bool fresh;	   /* seen from its first byte; else attached in the middle */
+	bool plain;	   /* no TLS */
+	bool halves;	   /* put together of halves: the kernel knows it by other names than its key */
+	bool stdio;	   /* plain, and JSON-RPC with a child over its standard input and output: never bound */
+	bool bound;	   /* to a socket: the fields of it are proven */
+	uint64_t cookie;   /* the socket's */
+	void *ctx;	   /* downstream's own */
+	uint64_t bytes[2]; /* plaintext positions reached, by direction */
 	uint64_t open_ns;
 	struct conn_setup setup;
-	bool bound; /* to a socket: the fields below are proven */
-	uint64_t cookie;
 	struct sock_addr local, remote;
 	uint32_t srtt_us, rtt_min_us;	/* last known, 0 unknown */
 	uint32_t retransmits;		/* so far, on this socket */
@@ -94,9 +96,7 @@ struct conn {
 	bool reset_sent;		/* by the program's side */
 	struct conn_delays late;	/* received bytes lay in the kernel, and the program did not read */
 	struct conn_delays network;	/* bytes that were lost were waited for, in either direction */
-	uint64_t bytes[2];		/* plaintext positions reached, by direction */
 	int32_t exit_code, exit_signal; /* when end is CONN_END_EXIT */
-	void *ctx;			/* downstream's own */
 };
 
 struct conn_sink {
@@ -107,6 +107,8 @@ struct conn_sink {
 			      const struct stamp *at);
 	void (*on_conn_gap)(void *ctx, struct conn *c, enum dir dir, uint64_t len, enum gap_why why,
 			    const struct stamp *at);
+	/* Other things than bytes changed in c; what its delays were is gone. */
+	void (*on_conn_change)(void *ctx, struct conn *c);
 	/* Retransmit, reset, close, RTT on the bound socket of c. */
 	void (*on_conn_sock)(void *ctx, struct conn *c, const struct rec_sock *r);
 	/* Last word about c; c->ctx must be released by the callee. */

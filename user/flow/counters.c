@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
+
+#include "base/hash.h"
 
 struct series {
 	uint64_t key; /* pid and kind */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
+
+#include "base/hash.h"
 
 /* A record of a half whose socket is not known yet. */
 struct held {

@@ -5,12 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/hash.h"
 #include "proc_args.h"
 #include "proc_catalogue.h"
 

@@ -4,10 +4,9 @@
 
 /* What the profile stage keeps. Private to it. */
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "profile.h"
+
+#include "base/hash.h"
 
 #define FRAMES_MAX 510 /* what a record can carry */
 #define COMM_BYTES 16

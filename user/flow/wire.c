@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
 
+#include "base/hash.h"
 #include "hello.h"
 
 #define RECORD_HANDSHAKE 0x16
@@ -36,12 +35,15 @@ struct process {
 };
 
 struct entry {
+	/* What each piece of plaintext looks at lies together. */
 	uint64_t cookie;
-	struct rec_wire now; /* latest word; turn 0: none yet */
-	char *host;	     /* owned; NULL: not known */
-	uint64_t connect_begin_ns, connect_end_ns;
+	UT_hash_handle hh;
 	uint64_t first_plain_ns, last_plain_ns; /* entry of the first call, return of the latest; UNKNOWN_NS: none */
 	uint64_t plain_bytes;			/* of the wire, when it came */
+	uint64_t moved;				/* on the wire, both ways, by the latest word */
+	struct rec_wire now;			/* latest word; turn 0: none yet */
+	char *host;				/* owned; NULL: not known */
+	uint64_t connect_begin_ns, connect_end_ns;
 	uint64_t retransmits[WIRE_RETRANSMITS];
 	unsigned retransmit_count; /* ever */
 	struct turn *turns;	   /* owned; those that wait, oldest first */
@@ -54,15 +56,17 @@ struct entry {
 	bool ignored, drawn;
 	bool closed; /* at closed_ns: decided WIRE_SETTLE_NS later */
 	uint64_t closed_ns;
+	bool watched; /* it is in wires.watched */
+	struct entry *watch_prev, *watch_next;
 	uint64_t sock_closed_ns;   /* its socket was; the kernel's last word should follow. 0: not */
 	struct entry *prev, *next; /* longest silent first */
-	UT_hash_handle hh;
 };
 
 struct wires {
 	struct lost *lost;
 	struct wire_sink sink;
 	struct entry *entries, *lru;
+	struct entry *watched; /* those that time may tell something of, as in lru */
 	struct process *processes;
 	uint64_t now_ns, check_ns;
 };
@@ -85,6 +89,8 @@ static void entry_free(struct wires *t, struct entry *e)
 {
 	HASH_DEL(t->entries, e);
 	DL_DELETE(t->lru, e);
+	if (e->watched)
+		DL_DELETE2(t->watched, e, watch_prev, watch_next);
 	free(e->host);
 	free(e->turns);
 	free(e);
@@ -105,6 +111,37 @@ void wires_free(struct wires *t)
 	free(t);
 }
 
+/* Of one that goes on as plaintext nothing is to be said, until the wire moves without. */
+static bool needs_watch(const struct entry *e)
+{
+	return e->turn_count || e->closed || e->sock_closed_ns || e->last_plain_ns == UNKNOWN_NS ||
+	       e->moved - e->plain_bytes >= WIRE_SILENT_BYTES;
+}
+
+static void watch_for(struct wires *t, struct entry *e)
+{
+	if (e->watched || !needs_watch(e))
+		return;
+	e->watched = true;
+	DL_APPEND2(t->watched, e, watch_prev, watch_next);
+}
+
+static void unwatch(struct wires *t, struct entry *e)
+{
+	e->watched = false;
+	DL_DELETE2(t->watched, e, watch_prev, watch_next);
+}
+
+static void touch(struct wires *t, struct entry *e)
+{
+	DL_DELETE(t->lru, e);
+	DL_APPEND(t->lru, e);
+	if (!e->watched)
+		return;
+	DL_DELETE2(t->watched, e, watch_prev, watch_next);
+	DL_APPEND2(t->watched, e, watch_prev, watch_next);
+}
+
 static struct entry *find(struct wires *t, uint64_t cookie)
 {
 	struct entry *e;
@@ -121,8 +158,7 @@ static struct entry *get(struct wires *t, uint64_t cookie)
 	struct entry *e = find(t, cookie);
 
 	if (e) {
-		DL_DELETE(t->lru, e);
-		DL_APPEND(t->lru, e);
+		touch(t, e);
 		return e;
 	}
 	if (HASH_COUNT(t->entries) >= WIRE_MAX) {
@@ -140,6 +176,7 @@ static struct entry *get(struct wires *t, uint64_t cookie)
 		goto no_memory;
 	}
 	DL_APPEND(t->lru, e);
+	watch_for(t, e);
 	return e;
 no_memory:
 	t->lost->n[LOST_NO_MEMORY]++;
@@ -367,13 +404,15 @@ void wires_push(struct wires *t, const struct rec_wire *r)
 	if (!e->now.turn)
 		process_get(t, r->proc.tgid); /* that it ends has to be known */
 	e->now = *r;
+	e->moved = r->bytes[0] + r->bytes[1];
 	/* It is not told at each byte: what moved up to here was that plaintext's. */
 	if (known(e->last_plain_ns) && r->ts_ns <= e->last_plain_ns + WIRE_SETTLE_NS)
-		e->plain_bytes = r->bytes[0] + r->bytes[1];
+		e->plain_bytes = e->moved;
 	if (r->ended && is_turn(r))
 		keep_turn(t, e, r);
 	e->closed = r->closed;
 	e->closed_ns = t->now_ns;
+	watch_for(t, e);
 }
 
 void wires_push_hello(struct wires *t, const struct rec_hello *r)
@@ -431,10 +470,12 @@ void wires_push_sock(struct wires *t, const struct rec_sock *r)
 	} else if (r->what == SOCK_CLOSED) {
 		e = find(t, r->cookie);
 		/* One without TLS; of one with it the kernel has a last word, if that is not lost. */
-		if (e && !e->now.turn && !e->host)
+		if (e && !e->now.turn && !e->host) {
 			entry_free(t, e);
-		else if (e)
+		} else if (e) {
 			e->sock_closed_ns = r->ts_ns;
+			watch_for(t, e);
+		}
 	}
 }
 
@@ -491,7 +532,7 @@ void wires_push_plain(struct wires *t, uint32_t tgid, uint64_t cookie, uint64_t 
 	if (!known(e->first_plain_ns))
 		e->first_plain_ns = first_ns;
 	e->last_plain_ns = ts_ns;
-	e->plain_bytes = e->now.bytes[0] + e->now.bytes[1];
+	e->plain_bytes = e->moved;
 }
 
 void wires_ignore(struct wires *t, uint64_t cookie, bool on)
@@ -507,12 +548,11 @@ void wires_ignore(struct wires *t, uint64_t cookie, bool on)
 
 static bool is_silent(struct wires *t, const struct entry *e)
 {
-	uint64_t bytes = e->now.bytes[0] + e->now.bytes[1], last_ns = e->now.ts_ns;
-
 	if (!is_client(e) || e->ignored)
 		return false;
 	if (known(e->last_plain_ns))
-		return bytes - e->plain_bytes >= WIRE_SILENT_BYTES && last_ns > e->last_plain_ns + WIRE_SILENT_NS;
+		return e->moved - e->plain_bytes >= WIRE_SILENT_BYTES &&
+		       e->now.ts_ns > e->last_plain_ns + WIRE_SILENT_NS;
 	if (is_unsure(t, e, e->now.began_ns))
 		return false;
 	if (e->unread)
@@ -585,15 +625,17 @@ void wires_tick(struct wires *t, uint64_t now_ns)
 	if (now_ns < t->check_ns)
 		return;
 	t->check_ns = now_ns + CHECK_NS;
-	for (e = t->lru; e; e = next) {
-		next = e->next;
+	for (e = t->watched; e; e = next) {
+		next = e->watch_next;
 		while (e->turn_count && now_ns >= e->turns[0].rx_end_ns + WIRE_SETTLE_NS)
 			decide(t, e);
 		if ((e->closed && now_ns >= e->closed_ns + WIRE_SETTLE_NS) ||
 		    (e->sock_closed_ns && now_ns >= e->sock_closed_ns + WIRE_LINGER_NS))
 			end(t, e);
-		else
+		else if (needs_watch(e))
 			watch(t, e);
+		else
+			unwatch(t, e);
 	}
 	forget_gone(t);
 }

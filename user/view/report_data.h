@@ -4,10 +4,8 @@
 
 /* What is kept of a trace. Private to report*.c. */
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "base/array.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "report.h"
 

@@ -6,9 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/quantile.h"
 #include "base/types.h"

@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/quantile.h"
 #include "charge.h"
 #include "held.h"

@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/err.h"
+#include "base/hash.h"
 
 /* One incarnation of a pid. The start time is part of the identity, the exec count is not. */
 struct birth_key {

@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
+#include "base/hash.h"
 #include "names.h"
 #include "shape.h"
 

@@ -3,11 +3,9 @@
 
 #include <stdlib.h>
 
-/* Before uthash: no memory is an answer there, not an exit. */
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
 
+#include "base/hash.h"
 #include "flow/llm/client.h"
 #include "flow/llm/ended.h"
 #include "flow/llm/text.h"

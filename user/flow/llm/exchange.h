@@ -110,6 +110,8 @@ void exchanges_ws_end(struct exchange_flow *f, uint64_t xid, enum http_abort why
 void exchanges_tick(struct exchanges *t, uint64_t now_ns);
 /* Every pending call as it stands now (unfinished = true, end_ns = now), for a snapshot. */
 void exchanges_each_open(struct exchanges *t, uint64_t now_ns, void (*fn)(void *ctx, const struct call *c), void *ctx);
+/* When the first of the calls that are open began; UNKNOWN_NS: none is. */
+uint64_t exchanges_first_open_ns(const struct exchanges *t, uint64_t now_ns);
 unsigned exchanges_open_count(const struct exchanges *t);
 
 #endif

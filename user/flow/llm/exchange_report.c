@@ -263,6 +263,25 @@ void pending_report(const struct pending *p, enum end_reason end, uint64_t end_n
 	}
 }
 
+uint64_t pending_begin_ns(const struct pending *p, uint64_t now_ns)
+{
+	uint64_t begin_ns, end_ns;
+	struct call c;
+
+	call_init(&c);
+	c.start_ns = p->call.start_ns;
+	c.ttfb_ns = p->call.ttfb_ns;
+	c.mid_attach = p->call.mid_attach;
+	c.request_lost = p->call.request_lost;
+	c.unasked = p->call.unasked;
+	c.start_known = p->call.start_known;
+	c.end_ns = now_ns;
+	report_times(&c);
+	report_setup(p, p->entry->key.flow->conn, &c);
+	call_bounds(&c, &begin_ns, &end_ns);
+	return begin_ns;
+}
+
 /* Is it a model call? A path alone proposes it; a body that says otherwise, and an answer that says nothing, deny it.
  * So does the answer to a request that only looks like one: unless it failed, it has to be a model's. */
 bool pending_is_call(const struct pending *p)

@@ -29,6 +29,8 @@ void entry_free(struct exchanges *t, struct entry *e)
 		ws_session_free(t, e);
 	HASH_DEL(t->entries, e);
 	DL_DELETE(e->key.flow->entries, e);
+	if (e->key.flow->latest == e)
+		e->key.flow->latest = NULL;
 	free(e);
 }
 
@@ -37,8 +39,12 @@ struct entry *entry_find(struct exchange_flow *f, uint64_t xid)
 	struct entry_key key = {f, xid};
 	struct entry *e = NULL;
 
+	/* Mostly it is the same one again, and the table's chains lie all over the memory. */
+	if (f->latest && f->latest->key.xid == xid)
+		return f->latest;
 	if (f->entries)
 		HASH_FIND(hh, f->table->entries, &key, sizeof(key), e);
+	f->latest = e ? e : f->latest;
 	return e;
 }
 
@@ -306,6 +312,19 @@ void exchanges_each_open(struct exchanges *t, uint64_t now_ns, void (*fn)(void *
 		retry_link(&t->retries, &c, retry_identity(&c, p->facts.hash), false);
 		fn(ctx, &c);
 	}
+}
+
+uint64_t exchanges_first_open_ns(const struct exchanges *t, uint64_t now_ns)
+{
+	uint64_t first_ns = UNKNOWN_NS;
+	const struct pending *p;
+
+	DL_FOREACH (t->silent, p) {
+		uint64_t begin_ns = pending_is_call(p) ? pending_begin_ns(p, now_ns) : UNKNOWN_NS;
+
+		first_ns = begin_ns < first_ns ? begin_ns : first_ns;
+	}
+	return first_ns;
 }
 
 unsigned exchanges_open_count(const struct exchanges *t)

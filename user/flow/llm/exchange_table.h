@@ -6,10 +6,9 @@
 
 #include "exchange.h"
 
-/* Before uthash: no memory is an answer there, not an exit. */
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
+
+#include "base/hash.h"
 
 #include "answer.h"
 #include "client.h"
@@ -24,14 +23,14 @@ struct pending {
 	struct entry *entry;
 	uint64_t last_ns;	       /* when it was last heard of */
 	size_t held;		       /* bytes of it in exchanges.held */
-	struct call call;	       /* what is known from the request; the answer's part is added by report() */
 	const struct dialect *dialect; /* NULL: it has not said yet what it is */
-	struct dialect_path path;      /* without its model, which is in path_model */
+	struct answer *answer;
+	struct request *request;  /* NULL after its end */
+	struct call call;	  /* what is known from the request; the answer's part is added by report() */
+	struct dialect_path path; /* without its model, which is in path_model */
 	char path_model[REQUEST_NAME_BYTES];
-	struct request *request; /* NULL after its end */
 	struct request_facts facts;
 	struct client client;
-	struct answer *answer;
 	bool upgrade;	     /* asks for a WebSocket */
 	bool by_shape;	     /* nobody claims the path: request and answer tell */
 	bool partial_head;   /* parts of the request's head are not known */
@@ -51,16 +50,17 @@ struct entry {
 		struct exchange_flow *flow;
 		uint64_t xid;
 	} key;
-	UT_hash_handle hh;
-	struct entry *prev, *next; /* of exchange_flow.entries */
 	struct pending *pending;
 	struct ws_session *session;
+	struct entry *prev, *next; /* of exchange_flow.entries */
+	UT_hash_handle hh;
 };
 
 struct exchange_flow {
 	struct exchanges *table;
 	const struct exchange_conn *conn;
 	struct entry *entries;
+	struct entry *latest; /* that was looked for; NULL: none, or it is gone */
 	unsigned calls;
 	uint64_t last_message_call; /* of those that came as WebSocket messages */
 	bool used;		    /* it carried an exchange before */
@@ -116,6 +116,8 @@ bool pending_is_call(const struct pending *p);
 /* The waits on its socket, as far as they lie in it: before pending_report(). */
 void pending_take_delays(struct pending *p, uint64_t end_ns);
 void pending_report(const struct pending *p, enum end_reason end, uint64_t end_ns, struct call *out);
+/* When the call began that pending_report() would tell: as of call_bounds(). */
+uint64_t pending_begin_ns(const struct pending *p, uint64_t now_ns);
 void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns);
 void pending_note_main(struct pending *p); /* a main session with tools, if it is one */
 void exchanges_free_mains(struct exchanges *t);

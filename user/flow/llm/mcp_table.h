@@ -6,10 +6,9 @@
 
 #include "mcp.h"
 
-/* Before uthash: no memory is an answer there, not an exit. */
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
+
+#include "base/hash.h"
 
 #include "mcp_scan.h"
 
@@ -94,9 +93,9 @@ struct mcp_flow {
 	unsigned begun, open;
 	unsigned requests; /* in mcp.open whose flow this is */
 	/* HTTP */
-	struct http_sink next;
 	struct mcp_exchange *exchanges; /* hash */
-	unsigned streams;		/* exchanges that bring messages of a session */
+	struct http_sink next;
+	unsigned streams; /* exchanges that bring messages of a session */
 	/* stdio */
 	struct mcp_session *session;
 	struct mcp_lines lines[2];

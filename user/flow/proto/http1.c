@@ -65,19 +65,23 @@ struct park {
 };
 
 struct http1 {
-	struct http_sink sink;
-	struct message_sink request_sink, response_sink;
-	struct message request, response;
-	struct park park;
+	/* First what each piece of bytes looks at. */
 	struct exchange *list;	    /* oldest first */
-	unsigned count;		    /* in list */
-	struct exchange *asking;    /* whose request is at hand */
 	struct exchange *answering; /* whose response is at hand */
 	enum dir client_dir;
-	bool middle; /* no response message was seen to begin yet, on a connection met in the middle */
+	enum http1_upgrade upgrade;
+	int err;
+	bool finished;
+	unsigned errors, requests;
+	struct http_sink sink;
+	struct message response, request;
+	struct message_sink request_sink, response_sink;
+	struct park park;
+	unsigned count;		 /* in list */
+	struct exchange *asking; /* whose request is at hand */
+	bool middle;		 /* no response message was seen to begin yet, on a connection met in the middle */
 	bool pipelined;
 	bool doubt; /* something was lost, and requests and responses were not seen to be in step since */
-	bool finished;
 	struct stamp before_first, before_last; /* bytes at the front that are in no message */
 	uint64_t before_bytes;
 	struct stamp request_end;		    /* of the last complete request */
@@ -85,9 +89,6 @@ struct http1 {
 	uint64_t orphan_ns; /* when the last response began that was given up waiting for its request; 0: none */
 	uint64_t paired_ns; /* when the last response began that was paired in doubt; 0: none */
 	uint64_t next_xid;
-	unsigned errors, requests;
-	enum http1_upgrade upgrade;
-	int err;
 	void *raw_ctx;
 	void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 	void *h2c_ctx;
@@ -943,6 +944,20 @@ int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, co
 		return failed(h, park_add(&h->park, NULL, (struct park_run){*at, 0, len, why}));
 	message_gap(&h->response, len, why, at);
 	return failed(h, h->err);
+}
+
+bool http1_waits(const struct http1 *h)
+{
+	const struct exchange *x;
+
+	if (h->finished || h->err)
+		return false;
+	if (h->response.state == MESSAGE_WAIT)
+		return true;
+	DL_FOREACH (h->list, x)
+		if (x->response_done)
+			return true;
+	return false;
 }
 
 void http1_tick(struct http1 *h, uint64_t now_ns)

@@ -47,6 +47,7 @@ void http1_free(struct http1 *h);
 int http1_push(struct http1 *h, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 void http1_tick(struct http1 *h, uint64_t now_ns);
+bool http1_waits(const struct http1 *h); /* for time to pass: until something is pushed ticks do nothing without it */
 /* The connection ended: a close-delimited response is complete when who sent it closed (why SERVER, of a program that
  * serves CLIENT; or CLOSED) and nothing was lost; all else outstanding is aborted with `why`. */
 void http1_finish(struct http1 *h, enum http_abort why, uint64_t ts_ns);

@@ -75,23 +75,24 @@ struct message {
 	const struct message_sink *sink;
 	enum http_side side;
 	enum message_state state;
-	struct buf head; /* head so far, or what may become one */
-	struct message_run runs[MESSAGE_RUNS];
+	/* What each piece of a body looks at lies together. */
+	uint64_t left;	   /* of the body or chunk */
+	unsigned digits;   /* of the chunk size */
+	size_t extra;	   /* bytes of extension or trailer lines */
+	size_t line_len;   /* of the trailer line at hand */
+	bool line_cr;	   /* ... which is a CR so far */
+	bool chunked;	   /* the message at hand is */
+	bool lost;	   /* out of step, or in step by a guess, since some message */
+	bool unsure;	   /* the head at hand was found by searching, behind bytes that were passed over or lost */
+	bool chunks;	   /* searching for chunk lines too */
+	size_t skipped;	   /* while searching */
+	uint64_t carried;  /* bytes of the message at hand, its head and framing too */
+	struct stamp last; /* of its last byte */
+	struct buf head;   /* head so far, or what may become one */
+	unsigned lines;	   /* complete lines in head */
+	size_t line_at;	   /* where the line at hand begins in head */
 	unsigned run_count;
-	unsigned lines;	       /* complete lines in head */
-	size_t line_at;	       /* where the line at hand begins in head */
-	uint64_t left;	       /* of the body or chunk */
-	unsigned digits;       /* of the chunk size */
-	size_t extra;	       /* bytes of extension or trailer lines */
-	size_t line_len;       /* of the trailer line at hand */
-	bool line_cr;	       /* ... which is a CR so far */
-	bool chunked;	       /* the message at hand is */
-	bool lost;	       /* out of step, or in step by a guess, since some message */
-	bool unsure;	       /* the head at hand was found by searching, behind bytes that were passed over or lost */
-	bool chunks;	       /* searching for chunk lines too */
-	size_t skipped;	       /* while searching */
-	uint64_t carried;      /* bytes of the message at hand, its head and framing too */
-	struct stamp last;     /* of its last byte */
+	struct message_run runs[MESSAGE_RUNS];
 	struct stamp head_end; /* of the last byte of `head`, once that is complete */
 	struct line_match line_match;
 	struct chunk_match chunk_match;

@@ -437,6 +437,14 @@ int http2_gap(struct http2 *h, enum dir dir, uint64_t len, enum http_gap why, co
 	return h->err;
 }
 
+bool http2_waits(const struct http2 *h)
+{
+	enum frames_state tx = h->side[DIR_TX].frames.state, rx = h->side[DIR_RX].frames.state;
+
+	return !h->finished && !h->err &&
+	       (h->waiting || tx == FRAMES_SEARCH || rx == FRAMES_SEARCH || tx == FRAMES_WAIT || rx == FRAMES_WAIT);
+}
+
 void http2_tick(struct http2 *h, uint64_t now_ns)
 {
 	struct http2_stream *x, *tmp;

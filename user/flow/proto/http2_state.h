@@ -9,13 +9,11 @@
 
 #include "http2.h"
 
-/* Before uthash: no memory is an answer there, not an exit. */
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "hpack.h"
 #include "http2_frame.h"
 #include "http2_ids.h"
+
+#include "base/hash.h"
 
 #define FIXED_BYTES 8 /* what is read of RST_STREAM and GOAWAY */
 

@@ -37,6 +37,7 @@ struct parser {
 	int (*push)(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 	int (*gap)(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 	void (*tick)(void *parser, uint64_t now_ns);
+	bool (*waits)(const void *parser);
 	void (*finish)(void *parser, enum http_abort why, uint64_t ts_ns);
 	void (*release)(void *parser);
 	unsigned (*errors)(const void *parser);
@@ -53,16 +54,18 @@ struct hold_run {
 };
 
 struct proto {
-	struct http_sink sink;	      /* the one of `sockets`, which hands on to the owner's */
-	struct sockets *sockets;      /* what follows WebSocket handshakes */
-	struct proto_line_sink lines; /* of PROTO_JSONRPC */
-	enum proto_kind kind;	      /* decided; see proto_kind() for what is said */
+	/* First what each piece of bytes looks at. */
+	enum proto_kind kind; /* decided; see proto_kind() for what is said */
 	bool fresh, server;
 	const struct parser *parser;
-	void *state;				 /* the parser's */
-	struct http2 *trial;			 /* tried beside it */
-	struct http2 *next;			 /* made by an h2c upgrade: the parser from the end of this push on */
-	int next_err;				 /* of what follows an upgrade, in this push */
+	void *state;	     /* the parser's */
+	struct http2 *trial; /* tried beside it */
+	struct http2 *next;  /* made by an h2c upgrade: the parser from the end of this push on */
+	int next_err;	     /* of what follows an upgrade, in this push */
+	uint64_t bytes;
+	struct sockets *sockets;		 /* what follows WebSocket handshakes */
+	struct http_sink sink;			 /* the one of `sockets`, which hands on to the owner's */
+	struct proto_line_sink lines;		 /* of PROTO_JSONRPC */
 	unsigned errors_before, requests_before; /* of the one before the upgrade */
 	char first[2][FIRST_BYTES];
 	size_t first_len[2];
@@ -70,7 +73,6 @@ struct proto {
 	bool probed[2];	    /* a probe was begun there, or will not be */
 	struct ws_probe *probe[2];
 	enum ws_probe_status socket[2]; /* what it found */
-	uint64_t bytes;
 	struct buf held;
 	struct hold_run *runs;
 	size_t run_count, run_size;
@@ -88,6 +90,10 @@ struct proto {
 	static void name##_tick_any(void *parser, uint64_t now_ns)                                                     \
 	{                                                                                                              \
 		name##_tick(parser, now_ns);                                                                           \
+	}                                                                                                              \
+	static bool name##_waits_any(const void *parser)                                                               \
+	{                                                                                                              \
+		return name##_waits(parser);                                                                           \
 	}                                                                                                              \
 	static void name##_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)                               \
 	{                                                                                                              \
@@ -107,8 +113,8 @@ struct proto {
 	}
 #define ADAPTED(name)                                                                                                  \
 	{                                                                                                              \
-		name##_push_any, name##_gap_any, name##_tick_any, name##_finish_any, name##_free_any,                  \
-			name##_errors_any, name##_requests_any                                                         \
+		name##_push_any, name##_gap_any, name##_tick_any, name##_waits_any, name##_finish_any,                 \
+			name##_free_any, name##_errors_any, name##_requests_any                                        \
 	}
 
 ADAPT(http1)
@@ -142,6 +148,12 @@ static void socket_tick_any(void *parser, uint64_t now_ns)
 {
 	(void)parser;
 	(void)now_ns;
+}
+
+static bool socket_waits_any(const void *parser)
+{
+	(void)parser;
+	return false;
 }
 
 static void socket_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)
@@ -190,10 +202,10 @@ static void line_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)
 static const struct parser parsers[] = {
 	[PROTO_HTTP1] = ADAPTED(http1),
 	[PROTO_HTTP2] = ADAPTED(http2),
-	[PROTO_WEBSOCKET] = {socket_push_any, socket_gap_any, socket_tick_any, socket_finish_any, socket_release_any,
-			     socket_none_any, socket_none_any},
-	[PROTO_JSONRPC] = {line_push_any, line_gap_any, socket_tick_any, line_finish_any, socket_release_any,
-			   socket_none_any, socket_none_any},
+	[PROTO_WEBSOCKET] = {socket_push_any, socket_gap_any, socket_tick_any, socket_waits_any, socket_finish_any,
+			     socket_release_any, socket_none_any, socket_none_any},
+	[PROTO_JSONRPC] = {line_push_any, line_gap_any, socket_tick_any, socket_waits_any, line_finish_any,
+			   socket_release_any, socket_none_any, socket_none_any},
 };
 
 struct proto *proto_new(bool fresh, const struct http_sink *sink)
@@ -718,6 +730,11 @@ void proto_tick(struct proto *p, uint64_t now_ns)
 		p->parser->tick(p->state, now_ns);
 	if (p->trial)
 		http2_tick(p->trial, now_ns);
+}
+
+bool proto_waits(const struct proto *p)
+{
+	return (p->parser && p->parser->waits(p->state)) || (p->trial && http2_waits(p->trial));
 }
 
 void proto_finish(struct proto *p, enum http_abort why, uint64_t ts_ns)

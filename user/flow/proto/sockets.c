@@ -15,6 +15,7 @@ struct socket {
 };
 
 struct sockets {
+	int err; /* of a handshake, not told yet */
 	struct http_sink http;
 	struct socket_sink sink;
 	struct socket *list;
@@ -22,7 +23,6 @@ struct sockets {
 	uint64_t latest;
 	bool read;	    /* a message could be */
 	const char *reason; /* ... and why the first one that could not was not */
-	int err;	    /* of a handshake, not told yet */
 	/* of the latest response: what a handshake agreed on, if it is one */
 	uint64_t answered;
 	struct ws_params agreed;
