@@ -16,6 +16,7 @@
 #include "attach/mapwatch.h"
 #include "attach/probes.h"
 #include "attach/target.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -404,13 +405,25 @@ static void on_tree(void *ctx, const struct proc_stat *p)
 		a->err = err;
 }
 
+struct matching { /* processes that a name means */
+	const struct target_filter *filter;
+	pid_t *pids; /* owned */
+	size_t count, room;
+	int err;
+};
+
 static bool on_every(void *ctx, const struct proc_stat *p)
 {
-	struct add_ctx *a = ctx;
 	struct sv args = {p->args, p->args_len};
+	struct matching *m = ctx;
 
-	if (target_filter_match(&a->s->filter, p->pid, sv_of(p->exe), args))
-		target_tree(p->pid, on_tree, a);
+	if (!target_filter_match(m->filter, p->pid, sv_of(p->exe), args))
+		return true;
+	if (!array_grow(&m->pids, m->count, &m->room, sizeof(*m->pids))) {
+		m->err = -ENOMEM;
+		return false;
+	}
+	m->pids[m->count++] = p->pid;
 	return true;
 }
 
@@ -428,25 +441,44 @@ static const char *why_not(pid_t pid, int err)
 	}
 }
 
+static int add_pid(void *ctx, const struct target_family *f, pid_t pid)
+{
+	struct session *s = ctx;
+	struct add_ctx a = {.s = s};
+	int err = target_family_tree(f, pid, on_tree, &a);
+
+	err = err ? err : a.err;
+	if (!err && targets_has(s->targets, (uint32_t)pid))
+		return 0;
+	log_error("pid %d: %s", pid, why_not(pid, err));
+	return err ? err : -ESRCH;
+}
+
+/* These and what they started: fn is to add the tree of one. Twice, for a child that was made while its parent was not
+ * yet followed; by then a target may have ended. 0, or what fn returned. */
+static int add_trees(const pid_t *pids, size_t count, int (*fn)(void *ctx, const struct target_family *f, pid_t pid),
+		     void *ctx, struct add_ctx *again)
+{
+	struct target_family *f = target_family_read();
+	int err = f ? 0 : -errno;
+
+	for (size_t i = 0; i < count && !err; i++)
+		err = fn(ctx, f, pids[i]);
+	target_family_free(f);
+	f = err ? NULL : target_family_read();
+	for (size_t i = 0; i < count && f; i++)
+		target_family_tree(f, pids[i], on_tree, again);
+	target_family_free(f);
+	return err;
+}
+
 static int add_pids(struct session *s)
 {
 	struct discover_result r = discover_system(s->discover);
 
 	/* A child that a target starts later makes its first call before its own libraries could be looked for. */
 	count_untraced(s, &r);
-	for (size_t i = 0; i < s->o->pid_count; i++) {
-		struct add_ctx a = {.s = s};
-		int err = target_tree(s->o->pids[i], on_tree, &a);
-
-		err = err ? err : a.err;
-		if (err || !targets_has(s->targets, (uint32_t)s->o->pids[i])) {
-			log_error("pid %d: %s", s->o->pids[i], why_not(s->o->pids[i], err));
-			return err ? err : -ESRCH;
-		}
-		/* Once more, for a child that was made while its parent was not yet followed. */
-		target_tree(s->o->pids[i], on_tree, &a);
-	}
-	return 0;
+	return add_trees(s->o->pids, s->o->pid_count, add_pid, s, &(struct add_ctx){.s = s});
 }
 
 /* Agents that are installed, and may be started any time: their programs are larger than their first call is far. They
@@ -462,15 +494,27 @@ static void look_at_installed(struct session *s)
 	discover_haste(s->discover, false);
 }
 
+/* One that has ended by now is no error. */
+static int add_named(void *ctx, const struct target_family *f, pid_t pid)
+{
+	target_family_tree(f, pid, on_tree, ctx);
+	return 0;
+}
+
 static int add_names(struct session *s)
 {
 	struct target_names names;
+	struct matching m = {.filter = &s->filter};
 	struct add_ctx a = {.s = s, .names = &names};
 	struct discover_result r = discover_system(s->discover);
 	int err;
 
 	target_names_init(&names, &s->filter);
-	err = target_each(on_every, &a);
+	err = target_each(on_every, &m);
+	err = err ? err : m.err;
+	if (!err && m.count)
+		err = add_trees(m.pids, m.count, add_named, &a, &a);
+	free(m.pids);
 	count_untraced(s, &r);
 	if (!err && a.count == 0)
 		log_info("no process matches '%s' yet: waiting for one", s->o->name);

@@ -251,6 +251,7 @@ static bool see_each(void *ctx, const struct proc_stat *p)
 
 static void a_tree_parents_first(void **state)
 {
+	struct target_family *family;
 	struct seen s = {0};
 	bool hit = true;
 	pid_t pid;
@@ -272,9 +273,18 @@ static void a_tree_parents_first(void **state)
 		fail_nth(0);
 		assert_int_equal(err, hit ? -ENOMEM : 0);
 	}
+	family = target_family_read();
+	assert_non_null(family);
+	s = (struct seen){0};
+	assert_int_equal(target_family_tree(family, grandchild, see_tree, &s), 0);
+	assert_int_equal(target_family_tree(family, pid, see_tree, &s), 0);
+	assert_int_equal(s.count, 3);
+	assert_true(s.pids[0] == grandchild && s.pids[1] == pid && s.pids[2] == grandchild);
 	kill(grandchild, SIGKILL);
 	stop(pid);
 	assert_int_equal(target_tree(pid, see_tree, &s), -ENOENT);
+	assert_int_equal(target_family_tree(family, pid, see_tree, &s), -ENOENT);
+	target_family_free(family);
 	s = (struct seen){.stop_at = getpid()};
 	assert_int_equal(target_each(see_each, &s), 0);
 	assert_true(s.count >= 1);

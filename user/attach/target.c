@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/err.h"
 
@@ -308,31 +310,12 @@ out:
 /* --- a process and what it started ----------------------------------------------------------------------------------
  */
 
-struct family { /* pid and ppid of every process, sorted by ppid */
+struct target_family { /* pid and ppid of every process, sorted by ppid */
 	struct link {
 		pid_t ppid, pid;
 	} * links;
-	size_t count, size;
-	int err;
+	size_t count, room;
 };
-
-static bool add_link(void *ctx, pid_t pid, pid_t ppid)
-{
-	struct family *f = ctx;
-	struct link *more;
-
-	if (f->count == f->size) {
-		more = realloc(f->links, (f->size ? 2 * f->size : 256) * sizeof(*more));
-		if (!more) {
-			f->err = -ENOMEM;
-			return false;
-		}
-		f->links = more;
-		f->size = f->size ? 2 * f->size : 256;
-	}
-	f->links[f->count++] = (struct link){ppid, pid};
-	return true;
-}
 
 static int by_parent(const void *a, const void *b)
 {
@@ -343,29 +326,50 @@ static int by_parent(const void *a, const void *b)
 	return x->pid < y->pid ? -1 : x->pid > y->pid;
 }
 
-static int read_family(struct family *f)
+static int read_links(struct target_family *f, DIR *dir)
 {
-	struct proc_stat p;
 	struct dirent *entry;
-	bool more = true;
-	DIR *dir = opendir("/proc");
+	struct proc_stat p;
 
-	if (!dir)
-		return -errno;
-	while (more && (entry = readdir(dir))) {
+	while ((entry = readdir(dir))) {
 		pid_t pid = pid_of_name(entry->d_name);
 
-		if (pid && !read_stat(pid, &p))
-			more = add_link(f, pid, p.ppid);
+		if (!pid || read_stat(pid, &p))
+			continue;
+		if (!array_grow(&f->links, f->count, &f->room, sizeof(*f->links)))
+			return -ENOMEM;
+		f->links[f->count++] = (struct link){p.ppid, pid};
 	}
-	closedir(dir);
 	if (f->count)
 		qsort(f->links, f->count, sizeof(*f->links), by_parent);
-	return f->err;
+	return 0;
+}
+
+struct target_family *target_family_read(void)
+{
+	struct target_family *f = calloc(1, sizeof(*f));
+	DIR *dir = f ? opendir("/proc") : NULL;
+	int err = dir ? read_links(f, dir) : -errno;
+
+	if (dir)
+		closedir(dir);
+	if (!err)
+		return f;
+	target_family_free(f);
+	errno = -err;
+	return NULL;
+}
+
+void target_family_free(struct target_family *f)
+{
+	if (!f)
+		return;
+	free(f->links);
+	free(f);
 }
 
 /* Index of the first child, or where it would be. */
-static size_t first_child(const struct family *f, pid_t ppid)
+static size_t first_child(const struct target_family *f, pid_t ppid)
 {
 	size_t low = 0, high = f->count;
 
@@ -380,20 +384,14 @@ static size_t first_child(const struct family *f, pid_t ppid)
 	return low;
 }
 
-int target_tree(pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p), void *ctx)
+int target_family_tree(const struct target_family *f, pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p),
+		       void *ctx)
 {
-	struct family f = {0};
 	struct proc_stat *p = malloc(sizeof(*p));
-	pid_t *queue = NULL;
+	pid_t *queue = malloc((f->count + 1) * sizeof(*queue));
 	size_t len = 0;
-	int err = p ? target_read(pid, p) : -ENOMEM;
+	int err = p && queue ? target_read(pid, p) : -ENOMEM;
 
-	if (!err)
-		err = read_family(&f);
-	if (!err) {
-		queue = malloc((f.count + 1) * sizeof(*queue));
-		err = queue ? 0 : -ENOMEM;
-	}
 	if (err)
 		goto out;
 	fn(ctx, p);
@@ -401,15 +399,23 @@ int target_tree(pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p), voi
 	/* each process has one parent, so that each is queued at most once; reading was not atomic, so `len` is checked
 	 * too */
 	for (size_t at = 0; at < len; at++)
-		for (size_t i = first_child(&f, queue[at]); i < f.count && f.links[i].ppid == queue[at]; i++) {
-			if (len > f.count || f.links[i].pid == pid || target_read(f.links[i].pid, p))
+		for (size_t i = first_child(f, queue[at]); i < f->count && f->links[i].ppid == queue[at]; i++) {
+			if (len > f->count || f->links[i].pid == pid || target_read(f->links[i].pid, p))
 				continue;
 			fn(ctx, p);
-			queue[len++] = f.links[i].pid;
+			queue[len++] = f->links[i].pid;
 		}
 out:
 	free(queue);
-	free(f.links);
 	free(p);
+	return err;
+}
+
+int target_tree(pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p), void *ctx)
+{
+	struct target_family *f = target_family_read();
+	int err = f ? target_family_tree(f, pid, fn, ctx) : -errno;
+
+	target_family_free(f);
 	return err;
 }

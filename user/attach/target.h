@@ -44,7 +44,13 @@ int target_tool_call(pid_t pid, uint64_t start_ns, char *out, size_t size);
 uint64_t target_wait_ns(pid_t pid);
 /* Every process of this machine (this pid namespace). 0 or -errno. fn may return false to stop. */
 int target_each(bool (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
-/* pid and all its descendants, as of now; parents first. 0; -ENOENT: no such process; -ENOMEM. */
+/* Who started whom, of every process, as of now. NULL with errno. */
+struct target_family *target_family_read(void);
+void target_family_free(struct target_family *f);
+/* pid and all its descendants, as of then; parents first. 0; -ENOENT: no such process; -ENOMEM. */
+int target_family_tree(const struct target_family *f, pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p),
+		       void *ctx);
+/* As of now. It looks at every process of the machine: of many pids once is enough. */
 int target_tree(pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
 
 /* Name filter of -n: POSIX ERE on the basename of the executable (or script) or the command line. Never matches perfbpf
