@@ -48,6 +48,8 @@ __u32 sockets_open = 0;
 
 /* Bytes that waited in the ring at most. A race may lose the very highest of two at once. */
 __u64 ring_peak = 0;
+/* How often something was put into `tails`: user space need not look through what is empty. */
+__u64 tails_noted = 0;
 
 struct overload_level overload = {};
 

@@ -324,6 +324,7 @@ extern __u32 target_hints[LIMIT_TARGET_HINTS];
 extern __u64 attached_ns[LIMIT_PROBED_FILES];
 extern const __u8 no_calls[sizeof(struct open_calls)];
 extern __u64 ring_peak;
+extern __u64 tails_noted;
 extern struct overload_level overload;
 extern struct ring_map rb SEC(".maps");
 extern struct targets_map targets SEC(".maps");

@@ -21,6 +21,8 @@ static __always_inline void tail_note(const struct ev_data *head)
 	tail.flags = head->h.flags & EV_F_HALF;
 	if (bpf_map_update_elem(&tails, &key, &tail, BPF_ANY))
 		stat_add(ST_STATE_FULL, 1);
+	else
+		__sync_fetch_and_add(&tails_noted, 1);
 }
 
 static __noinline int run_lost(struct run *run)

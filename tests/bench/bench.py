@@ -23,13 +23,13 @@ import time
 
 SHAPES = {"ping 512 B": ("ping", 512, 6000), "bulk 16 KiB": ("bulk", 16384, 12000)}
 STATES = ("untraced", "bare", "perfbpf")
-# Model calls that stream: connections, milliseconds between the events of each, events of each.
+# Model calls that stream: connections at once, calls one after the other, each on a connection of its own, milliseconds
+# between the events of a call, events of a call.
+IDLE_STREAM = (1, 1, 4000, 1)  # a call that does nothing for 4 s: what perfbpf costs all the same
 STREAMS = {
-    "100 events/s": (1, 10, 400),
-    "1,000 events/s": (1, 1, 4000),
-    "the same, 50 streams": (50, 50, 80),
-    "the same, 500 streams": (500, 500, 8),
-    "10,000 events/s": (10, 1, 4000),
+    "100 events/s": (1, 1, 10, 400),
+    "1,000 events/s": (1, 1, 1, 4000),
+    "10,000 events/s": (10, 1, 1, 4000),
 }
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -249,12 +249,12 @@ def neighbour(peer, make, rounds):
     return row
 
 
-def stream(build, folder, cert, port, connections, gap_ms, events):
+def stream(build, folder, cert, port, connections, calls, gap_ms, events):
     """perfbpf's own CPU while a client's model calls stream, what it writes at the end included: share of a CPU, and time
-    an event."""
+    an event and a call."""
     client = subprocess.Popen(
         [os.path.join(build, "tests", "modelclient"), "--port", port, "--cacert", cert, "--threads", str(connections)]
-        + ["--wait", "--quiet", "--knobs", f"tokens={events}&gap_ms={gap_ms}"],
+        + ["-n", str(calls), "--new-connections", "--wait", "--quiet", "--knobs", f"tokens={events}&gap_ms={gap_ms}&delay_ms={gap_ms}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -264,9 +264,9 @@ def stream(build, folder, cert, port, connections, gap_ms, events):
     begin = time.monotonic()
     client.stdin.write("\n")
     client.stdin.flush()
-    time.sleep(events * gap_ms / 1e3 * 0.9)
+    time.sleep(calls * events * gap_ms / 1e3 * 0.9)
     rss = tracer.status("RssAnon")
-    client.communicate(timeout=60)
+    client.communicate(timeout=120)
     seconds = time.monotonic() - begin
     if tracer.child.wait(60):
         sys.exit("bench: perfbpf failed")
@@ -274,9 +274,10 @@ def stream(build, folder, cert, port, connections, gap_ms, events):
         metadata = json.load(f)["metadata"]
     cpu_ms = metadata["self"]["cpu_ms"] - metadata["self"]["start_cpu_ms"]
     return {
-        "events_per_s": connections * events / seconds,
+        "events_per_s": connections * calls * events / seconds,
         "cpu_share": cpu_ms / 1e3 / seconds,
-        "cpu_us_an_event": cpu_ms * 1e3 / (connections * events),
+        "cpu_us_an_event": cpu_ms * 1e3 / (connections * calls * events),
+        "cpu_us_a_call": cpu_ms * 1e3 / (connections * calls),
         "rss_anon_kib": rss,
         "calls": metadata["call_count"],
         "lost": {k: v for k, v in metadata["lost"].items() if v},
@@ -284,7 +285,8 @@ def stream(build, folder, cert, port, connections, gap_ms, events):
 
 
 def streams(build, folder, rounds, shapes):
-    """shapes: as STREAMS. The lowest and the highest of the rounds beside each median."""
+    """shapes: as STREAMS. The lowest and the highest of the rounds beside each median. "busy": without what perfbpf costs
+    in the same time when nothing happens; "against": an event's cost as a ratio to the first shape's in the same round."""
     cert = os.path.join(folder, "cert.pem")
     server = subprocess.Popen(
         [os.path.join(build, "tests", "modelserver"), "--cert-out", cert], stdout=subprocess.PIPE, text=True
@@ -293,14 +295,19 @@ def streams(build, folder, rounds, shapes):
     try:
         port = server.stdout.readline().split()[1]
         for _ in range(rounds):
+            idle = stream(build, folder, cert, port, *IDLE_STREAM)["cpu_share"]
             for name, shape in shapes.items():
-                found[name].append(stream(build, folder, cert, port, *shape))
+                one = stream(build, folder, cert, port, *shape)
+                busy = 1 - idle / one["cpu_share"]
+                found[name].append({**one, "busy_us_an_event": one["cpu_us_an_event"] * busy, "busy_us_a_call": one["cpu_us_a_call"] * busy})
     finally:
         server.kill()
     rows = {}
+    first = [r["cpu_us_an_event"] for r in next(iter(found.values()))]
     for name, runs in found.items():
         rows[name] = {"connections": shapes[name][0], "calls": [r["calls"] for r in runs], "lost": [r["lost"] for r in runs]}
-        for key in ("events_per_s", "cpu_share", "cpu_us_an_event", "rss_anon_kib"):
+        rows[name]["against"] = ratio([r["cpu_us_an_event"] for r in runs], first)
+        for key in ("events_per_s", "cpu_share", "cpu_us_an_event", "busy_us_an_event", "busy_us_a_call", "rss_anon_kib"):
             values = [r[key] for r in runs]
             rows[name][key] = round(statistics.median(values), 4)
             rows[name][key + "_range"] = [round(min(values), 4), round(max(values), 4)]

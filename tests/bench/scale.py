@@ -4,8 +4,8 @@
 
 Other tools: the ping-pong and bulk of bench.py with perfbpf, with the distribution's sslsniff-bpfcc and with bpftrace that only
 counts, each in every round, in random order; what each adds to a TLS call. More streams: the same number of events a second
-over 1 to 1,000 connections. More processes: a ping-pong, and perfbpf itself, while it traces up to 200 others as well. More
-events: how long a trace of 100,000 takes to write."""
+over 1 to 1,000 connections, and what a connection costs. More processes: a ping-pong, and perfbpf itself, while it traces up to 200 others as well. More
+events: how long a trace of 100,000 takes to write. Socket calls (sockcost.py), and how fast a capture is read (replay.py)."""
 import argparse
 import glob
 import json
@@ -19,13 +19,23 @@ import subprocess
 import time
 
 import bench
+import replay
+import sockcost
 
-# As bench.STREAMS: one rate of events, on more and more connections.
-STREAMS = {"1 stream": (1, 1, 4000), "10 streams": (10, 10, 400), "100 streams": (100, 100, 40), "1,000 streams": (1000, 1000, 8)}
+# As bench.STREAMS: the same 1,000 calls of 200 events, at one rate of events, more and more of them at once; and calls that
+# are over at once: what a connection and a call cost.
+STREAMS = {
+    "1 stream": (1, 1000, 0.15, 200),
+    "10 streams": (10, 100, 2, 200),
+    "100 streams": (100, 10, 20, 200),
+    "1,000 streams": (1000, 1, 200, 200),
+}
+SETUPS = {"calls of 1 event, 10 at once": (10, 100, 40, 1), "calls of 1 event, 1,000 at once": (1000, 1, 2000, 1)}
 CALL_SIZES = (512, 2048, 8192, 16384)
 CALLS = 4000
 PROCESSES = (1, 10, 50, 200)
 WRITE_EVENTS = 100000
+REPLAY_MIB = 256
 
 
 # --- other tools ------------------------------------------------------------------------------------------------------------
@@ -212,7 +222,7 @@ def processes(peer, perfbpf, folder, rounds):
     for n in PROCESSES:
         sleepers = [subprocess.Popen(["sleep", "1000"]) for _ in range(n - 1)]
         pids = ",".join(str(p) for p in (peer.pid, *(s.pid for s in sleepers)))
-        cost, base, attach, rss = [], [], [], []
+        cost, base, attach, stop, rss = [], [], [], [], []
         for _ in range(rounds):
             for values, traced in ((base, False), (cost, True)):
                 tracer = bench.Tracer(perfbpf, ["-p", pids], folder) if traced else None
@@ -224,12 +234,14 @@ def processes(peer, perfbpf, folder, rounds):
                     attach.append(tracer.attach_ms)
                     rss.append(tracer.status("RssAnon"))
                     tracer.stop()
+                    stop.append(tracer.stop_ms)
         for s in sleepers:
             s.kill()
             s.wait()
         rows[n] = {
             **bench.ratio(cost, base),
             "attach_ms": round(statistics.median(attach), 1),
+            "stop_ms": round(statistics.median(stop), 1),
             "rss_anon_kib": statistics.median(rss),
         }
     return rows
@@ -280,13 +292,25 @@ def table(report):
             f" added {r['added_us_per_tls_call']:.2f} us ({a_low:.2f}..{a_high:.2f}); perfbpf's own {r['perfbpf_cpu_us_a_model_call']:.0f} us a model call"
         )
     for n, r in report["streams"].items():
-        low, high = r["cpu_us_an_event_range"]
-        print(f"{n:>13}: {r['cpu_us_an_event']:.1f} us an event ({low:.1f}..{high:.1f}), {r['rss_anon_kib'] / 1024:.1f} MiB anonymous")
+        (low, high), against = r["cpu_us_an_event_range"], r["against"]
+        print(
+            f"{n:>13}: {r['events_per_s']:.0f} events/s, {r['cpu_us_an_event']:.1f} us an event ({low:.1f}..{high:.1f}), {r['busy_us_an_event']:.1f}"
+            f" beside being there, {against['ratio']:.2f} ({against['ratio_95'][0]:.2f}..{against['ratio_95'][1]:.2f}) of 1 stream,"
+            f" {r['rss_anon_kib'] / 1024:.1f} MiB anonymous"
+        )
+    for n, r in report["setups"].items():
+        low, high = r["busy_us_a_call_range"]
+        print(f"{n}: {r['busy_us_a_call']:.0f} us a connection and its call ({low:.0f}..{high:.0f})")
     for n, r in report["processes"].items():
         low, high = r["ratio_95"]
-        print(f"{n:5} processes: {r['ratio']:.3f} ({low:.3f}..{high:.3f}), attached in {r['attach_ms']:.0f} ms, {r['rss_anon_kib'] / 1024:.1f} MiB anonymous")
+        print(
+            f"{n:5} processes: {r['ratio']:.3f} ({low:.3f}..{high:.3f}), attached in {r['attach_ms']:.0f} ms, stopped in {r['stop_ms']:.0f} ms,"
+            f" {r['rss_anon_kib'] / 1024:.1f} MiB anonymous"
+        )
     w = report["writing"]
     print(f"{w['events']} trace events: {w['write_s']:.2f} s ({w['write_s_range'][0]:.2f}..{w['write_s_range'][1]:.2f}), {w['bytes'] / 2**20:.0f} MiB")
+    sockcost.table(report["socket calls"])
+    replay.table(report["replay"])
 
 
 def measure(args, folder):
@@ -302,9 +326,12 @@ def measure(args, folder):
             "load": os.getloadavg()[0],
             "tools": tools(peer, perfbpf, path, folder, args.rounds),
             "calls": calls(perfbpf, tlsbench, folder, args.rounds),
-            "streams": bench.streams(args.build, folder, args.rounds, STREAMS),
+            "streams": bench.streams(args.build, folder, args.stream_rounds, STREAMS),
+            "setups": bench.streams(args.build, folder, args.stream_rounds, SETUPS),
             "processes": processes(peer, perfbpf, folder, args.rounds),
             "writing": writing(args.build, folder, args.rounds),
+            "socket calls": sockcost.measure(args.build, args.rounds),
+            "replay": replay.measure(args.build, REPLAY_MIB),
         }
     finally:
         if peer:
@@ -316,6 +343,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--stream-rounds", type=int, default=3)
     parser.add_argument("--out", default="scale.json")
     bench.run(parser.parse_args(), measure, table)
 

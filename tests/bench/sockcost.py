@@ -12,13 +12,13 @@ import sys
 import tempfile
 import time
 
-BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
-ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 9
+KINDS = ("other", "unix", "http")
+HOW = ("off", "untraced", "traced", "syscalls")
 
 
-def run(kind, how):
+def run(build, kind, how):
     bench = subprocess.Popen(
-        [os.path.join(BUILD, "tests", "sockbench"), kind, "100000", "3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [os.path.join(build, "tests", "sockbench"), kind, "100000", "3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     pid = bench.stdout.readline().split()[1]
     other = tracer = None
@@ -30,7 +30,7 @@ def run(kind, how):
             err = os.path.join(folder, "err")
             with open(err, "w", encoding="utf-8") as f:
                 tracer = subprocess.Popen(
-                    [os.path.join(BUILD, "perfbpf"), "-o", os.path.join(folder, "t.json"), "-p", target]
+                    [os.path.join(build, "perfbpf"), "-o", os.path.join(folder, "t.json"), "-p", target]
                     + (["--no-sock-length"] if how == "syscalls" else []),
                     stderr=f,
                 )
@@ -48,19 +48,36 @@ def run(kind, how):
     return [min(column) for column in zip(*rows)]
 
 
-def main():
-    cells = [(kind, how) for kind in ("other", "unix", "http") for how in ("off", "untraced", "traced", "syscalls")]
+def measure(build, rounds):
+    """Nanoseconds, of "KIND HOW": the best and the median of the rounds, and what a call costs more than untraced."""
+    cells = [(kind, how) for kind in KINDS for how in HOW]
     found = {cell: [] for cell in cells}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for cell in cells:
-            found[cell].append(run(*cell))
+            found[cell].append(run(build, *cell))
+    rows = {}
     for kind, how in cells:
         pair, plain = zip(*found[kind, how])
-        off = min(p for p, _ in found[kind, "off"])
+        off = found[kind, "off"]
+        more = statistics.median((p - o[0]) / 2 for p, o in zip(pair, off))
+        rows[f"{kind} {how}"] = {
+            "pair_ns": [round(min(pair)), round(statistics.median(pair))],
+            "added_ns_a_call": [round((min(pair) - min(o[0] for o in off)) / 2), round(more)],
+            "getppid_ns": [round(min(plain), 1), round(statistics.median(plain), 1)],
+            "getppid_added_ns": round(min(plain) - min(o[1] for o in off), 1),
+        }
+    return rows
+
+
+def table(rows):
+    print("socket calls (the best of the rounds, [the median])")
+    for name, r in rows.items():
+        (pair, pair_median), (more, more_median), (plain, plain_median) = r["pair_ns"], r["added_ns_a_call"], r["getppid_ns"]
         print(
-            f"{kind:6} {how:9} {min(pair):8.0f} ns a pair [{statistics.median(pair):.0f}] "
-            f"{(min(pair) - off) / 2:+6.0f} a call   getppid {min(plain):5.1f} ns [{statistics.median(plain):.0f}]"
+            f"  {name:15} {pair:6} ns a pair [{pair_median}] {more:+6} a call [{more_median:+}]"
+            f"   getppid {plain:5.1f} ns [{plain_median:.1f}] {r['getppid_added_ns']:+.1f}"
         )
 
 
-main()
+if __name__ == "__main__":
+    table(measure(sys.argv[1] if len(sys.argv) > 1 else "build", int(sys.argv[2]) if len(sys.argv) > 2 else 9))

@@ -538,7 +538,7 @@ static int load(void *ctx)
 		return p->cpus;
 	p->reclaim = reclaim_new(bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.targets),
 				 bpf_map__fd(p->skel->maps.go_calls));
-	p->tails = tails_new(bpf_map__fd(p->skel->maps.tails));
+	p->tails = tails_new(bpf_map__fd(p->skel->maps.tails), (const uint64_t *)&p->skel->bss->tails_noted);
 	p->cost = progcost_new(p->skel->obj, p->cfg.enable_stats);
 	p->syscalls = syscalls_new(&(struct syscalls_config){
 		.program = p->skel->progs.call_returned,

@@ -10,17 +10,21 @@
 
 struct tails {
 	int map_fd;
+	const uint64_t *noted;
+	uint64_t seen; /* of it, when the map was found empty */
 	size_t count;
 	struct lost_tail list[LIMIT_TAILS];
 };
 
-struct tails *tails_new(int map_fd)
+struct tails *tails_new(int map_fd, const uint64_t *noted)
 {
 	struct tails *t = malloc(sizeof(*t));
 
 	if (!t)
 		return NULL;
 	t->map_fd = map_fd;
+	t->noted = noted;
+	t->seen = 0;
 	t->count = 0;
 	return t;
 }
@@ -30,14 +34,23 @@ void tails_free(struct tails *t)
 	free(t);
 }
 
-/* What finds no room stays in the map until the next time. */
+/* What finds no room stays in the map until the next time. To find that a map is empty the kernel looks at all of its
+ * buckets, 64 KiB: not a hundred times a second. */
 void tails_collect(struct tails *t)
 {
+	uint64_t noted = __atomic_load_n(t->noted, __ATOMIC_ACQUIRE);
 	__u64 key;
 
-	while (t->count < LIMIT_TAILS && !bpf_map_get_next_key(t->map_fd, NULL, &key))
+	if (noted == t->seen)
+		return;
+	while (t->count < LIMIT_TAILS) {
+		if (bpf_map_get_next_key(t->map_fd, NULL, &key)) {
+			t->seen = noted;
+			return;
+		}
 		if (!bpf_map_lookup_and_delete_elem(t->map_fd, &key, &t->list[t->count]))
 			t->count++;
+	}
 }
 
 void tails_tell(struct tails *t, uint32_t tgid, void (*on_record)(void *ctx, const void *bytes, size_t len), void *ctx)

@@ -12,8 +12,8 @@
 
 struct tails;
 
-/* The map's file descriptor is borrowed. NULL: no memory. */
-struct tails *tails_new(int map_fd);
+/* The map's file descriptor, and how often the kernel put something into it, are borrowed. NULL: no memory. */
+struct tails *tails_new(int map_fd, const uint64_t *noted);
 void tails_free(struct tails *t); /* NULL is fine */
 
 /*
