@@ -110,6 +110,7 @@ UNIT_sqlite := $(UNIT_db)
 UNIT_sqlitefind := user/attach/sqlitefind.c $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/insn_arm64.c user/attach/elf.c
 UNIT_funcfind := user/attach/funcfind.c user/attach/debugdata.c user/attach/gotable.c user/symbol/demangle.c \
 		 $(wildcard user/attach/site*.c) user/attach/insn.c user/attach/insn_arm64.c user/attach/elf.c
+UNIT_names := $(sort $(UNIT_funcfind) $(UNIT_sqlitefind)) user/attach/allocfind.c user/symbol/elfsyms.c user/symbol/symtab.c
 UNIT_functions := user/flow/functions.c
 UNIT_overload := user/attach/overload.c
 UNIT_wire := user/flow/wire.c user/flow/hello.c
@@ -174,6 +175,7 @@ UNIT_target := user/attach/target.c user/attach/target_name.c user/attach/target
 UNIT_options := user/options.c user/view/report_by.c $(UNIT_funcfind)
 UNIT_targets := user/targets.c user/attach/target.c user/attach/target_name.c user/attach/elf.c
 UNIT_abi :=
+UNIT_pipeline := user/pipeline.c user/capture.c user/privilege.c user/sandbox.c $(wildcard user/flow/*.c user/flow/*/*.c user/view/*.c)
 
 UNIT_TESTS := $(patsubst tests/unit/test_%.c,%,$(sort $(wildcard tests/unit/test_*.c)))
 UNIT_LIBS := -lcmocka $(FILE_LIBS) $(WIRE_LIBS) -lelf -lz -lcjson -lm

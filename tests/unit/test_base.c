@@ -133,8 +133,12 @@ static void times_as_text(void **state)
 	char out[CLOCK_RFC3339_BYTES];
 
 	(void)state;
-	assert_string_equal(clock_rfc3339(out, 1764429600123456789), "2025-11-29T15:20:00.123456789Z");
-	assert_string_equal(clock_rfc3339(out, -1), "1969-12-31T23:59:59.999999999Z");
+	assert_string_equal(clock_rfc3339(out, 1000, 1764429600123455789), "2025-11-29T15:20:00.123456789Z");
+	assert_string_equal(clock_rfc3339(out, 0, -1), "1969-12-31T23:59:59.999999999Z");
+	assert_string_equal(clock_rfc3339(out, 0, INT64_MIN), "1677-09-21T00:12:43.145224192Z");
+	assert_null(clock_rfc3339(out, 1000, 0));
+	assert_null(clock_rfc3339(out, INT64_MAX, 1));
+	assert_null(clock_rfc3339(out, UINT64_MAX, 1));
 }
 
 /* As the kernel writes it: "%-10s %10lld %9ld". */

@@ -513,6 +513,7 @@ static void prompts_are_hidden(void **state)
 		{SV("curl\0-d\0word\0--data-raw\0word\0--json={}\0-F\0a=b\0--form\0a=@b\0-dword\0-Fa=b\0-sS"),
 		 SV("curl\0-d\0<4 bytes>\0--data-raw\0<4 bytes>\0--json=<2 bytes>\0-F\0<3 bytes>\0--form\0<4 bytes>\0"
 		    "-d<4 bytes>\0-F<3 bytes>\0-s<1 bytes>")},
+		{SV("curl\0-\xc3\xa9t\xc3\xa9\0- a"), SV("curl\0<6 bytes>\0<3 bytes>")},
 		{SV("perfbpf\0-d\0"
 		    "5\0-n\0claude|node\0-o\0out.json\0-c\0-"),
 		 SV("perfbpf\0-d\0"

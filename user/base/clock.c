@@ -96,16 +96,19 @@ int clock_cpu_ns(int32_t pid, uint64_t *out)
 	return 0;
 }
 
-const char *clock_rfc3339(char out[CLOCK_RFC3339_BYTES], int64_t unix_ns)
+const char *clock_rfc3339(char out[CLOCK_RFC3339_BYTES], uint64_t boot_ns, int64_t boot_to_unix_ns)
 {
-	int64_t ns = unix_ns % NS_PER_SEC;
+	int64_t unix_ns, ns;
 	time_t s;
 	struct tm tm;
 	size_t n;
 
+	if (!boot_to_unix_ns || __builtin_add_overflow(boot_ns, boot_to_unix_ns, &unix_ns))
+		return NULL;
+	ns = unix_ns % NS_PER_SEC;
+	s = (time_t)(unix_ns / NS_PER_SEC - (ns < 0));
 	if (ns < 0)
 		ns += NS_PER_SEC;
-	s = (time_t)((unix_ns - ns) / NS_PER_SEC);
 	gmtime_r(&s, &tm);
 	n = strftime(out, CLOCK_RFC3339_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
 	snprintf(out + n, CLOCK_RFC3339_BYTES - n, ".%09" PRId64 "Z", ns);

@@ -25,7 +25,7 @@ int64_t clock_parse_shift(struct sv text);
 int clock_cpu_ns(int32_t pid, uint64_t *out);
 
 #define CLOCK_RFC3339_BYTES 40
-/* "2026-11-29T15:28:33.123456789Z". Returns out. */
-const char *clock_rfc3339(char out[CLOCK_RFC3339_BYTES], int64_t unix_ns);
+/* "2026-11-29T15:28:33.123456789Z". Returns out; NULL where the shift is 0 (unknown), or the sum is no time. */
+const char *clock_rfc3339(char out[CLOCK_RFC3339_BYTES], uint64_t boot_ns, int64_t boot_to_unix_ns);
 
 #endif

@@ -340,8 +340,10 @@ static int put_arg(struct reader *r, struct sv arg)
 	int err;
 
 	if (r->attached && !r->free_text && arg.len > 2 && arg.ptr[0] == '-' && arg.ptr[1] != '-') {
-		err = buf_push(r->out, arg.ptr, 2);
-		return err ? err : hide(r->out, (struct sv){arg.ptr + 2, arg.len - 2});
+		size_t letter = is_option_name((struct sv){arg.ptr, 2}) ? 2 : 0; /* or a text that begins with a dash */
+
+		err = buf_push(r->out, arg.ptr, letter);
+		return err ? err : hide(r->out, (struct sv){arg.ptr + letter, arg.len - letter});
 	}
 	if (!value.ptr)
 		return option ? buf_push(r->out, arg.ptr, arg.len) : put_value(r->out, arg, !r->agent);

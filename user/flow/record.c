@@ -84,7 +84,8 @@ static struct sock_addr addr_of(const struct ev_addr *a, const __u8 *ip, __u16 p
 }
 
 /* No connection carries so much (64 PiB): sums of positions and lengths stay numbers that mean something. */
-#define POS_MAX (1ull << 56)
+#define POS_MAX	 (1ull << 56)
+#define TIME_MAX (1ull << 61) /* no machine is up for 73 years: times can be added */
 
 /* Each push_X: false when the record contradicts itself. `p` holds at least the fixed part, `len` is the whole record.
  */
@@ -845,7 +846,7 @@ void record_push(struct record *r, const void *bytes, size_t len)
 	memcpy(&h, bytes, sizeof(h));
 	/* The ring rounds nothing and a capture is read by record_size(): more bytes than `size` cannot be right
 	 * either. */
-	if (h.size < sizeof(h) || h.size % 8 || h.size != len || h.kind == EV_INVALID)
+	if (h.size < sizeof(h) || h.size % 8 || h.size != len || h.kind == EV_INVALID || h.ts_ns > TIME_MAX)
 		goto bad;
 	need = fixed_size(h.kind);
 	if (!need) {

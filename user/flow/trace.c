@@ -1142,8 +1142,7 @@ static void put_metadata(struct writing *w)
 	json_uint(&j, "agent_count", m->agent_count);
 	json_uint(&j, "call_count", m->call_count);
 	put_meta_text(&j, "version", m->version);
-	put_meta_text(&j, "start_time",
-		      m->boot_to_unix_ns ? clock_rfc3339(time, (int64_t)m->start_ns + m->boot_to_unix_ns) : NULL);
+	put_meta_text(&j, "start_time", clock_rfc3339(time, m->start_ns, m->boot_to_unix_ns));
 	if (m->now_ns > m->start_ns)
 		json_double(&j, "duration_ms", (double)(m->now_ns - m->start_ns) / 1e6, 3);
 	put_meta_text(&j, "host", m->host);

@@ -59,14 +59,13 @@ static void put_process(struct json *j, const struct call *c, const struct proc 
 static void put_start(struct json *j, uint64_t ns, uint64_t start_ns, int64_t boot_to_unix_ns)
 {
 	char time[CLOCK_RFC3339_BYTES];
-	bool wall = known(ns) && boot_to_unix_ns;
 
 	if (!known(ns))
 		json_null(j, "start_ms");
 	else
 		put_ms(j, "start_ms",
 		       ns >= start_ns ? (double)(ns - start_ns) / 1e6 : -((double)(start_ns - ns) / 1e6));
-	put_text(j, "start_time", wall ? clock_rfc3339(time, (int64_t)ns + boot_to_unix_ns) : NULL);
+	put_text(j, "start_time", known(ns) ? clock_rfc3339(time, ns, boot_to_unix_ns) : NULL);
 }
 
 static void put_what(struct json *j, const struct call *c)
