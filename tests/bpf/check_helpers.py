@@ -16,7 +16,7 @@ HELPERS = {
 }
 FUNCTIONS = {"bpf_probe_read_user_dynptr", "bpf_session_is_return", "bpf_rdonly_cast"}
 
-CALL, PSEUDO_CALL, PSEUDO_FUNCTION = 0x85, 1, 2
+CALL, PSEUDO_CALL = 0x85, 1
 EXECUTABLE, SYMBOLS, RELOCATIONS = 4, 2, 9
 
 
@@ -27,36 +27,36 @@ def sections(data):
         yield i, kind, flags, data[at:at + length], link, info
 
 
-def symbol_names(data):
+def symbols(data):
+    """(name, whether it is defined in the object), by number."""
     every = list(sections(data))
     for _, kind, _, body, link, _ in every:
         if kind == SYMBOLS:
             text = every[link][3]
-            names = [struct.unpack_from("<I", body, i)[0] for i in range(0, len(body), 24)]
-            return [text[n:text.index(b"\0", n)].decode() for n in names]
+            rows = struct.iter_unpack("<IBBHQQ", body)
+            return [(text[name:text.index(b"\0", name)].decode(), section != 0) for name, _, _, section, _, _ in rows]
     return []
 
 
 def calls(data):
     """(helper number or None, function name or None) of every call that leaves the programs."""
-    names, every = symbol_names(data), list(sections(data))
+    names, every = symbols(data), list(sections(data))
     where = {}  # (section, offset) -> symbol
     for _, kind, _, body, _, info in every:
         if kind == RELOCATIONS:
-            for i in range(0, len(body), 16):
-                at, what = struct.unpack_from("<QQ", body, i)
+            for at, what in struct.iter_unpack("<QQ", body):
                 where[info, at] = names[what >> 32]
     for number, _, flags, body, _, _ in every:
         if not flags & EXECUTABLE:
             continue
-        for at in range(0, len(body) - 7, 8):
-            code, registers, _, immediate = struct.unpack_from("<BBhi", body, at)
+        for i, (code, registers, _, immediate) in enumerate(struct.iter_unpack("<BBhi", body)):
             if code != CALL:
                 continue
+            name, defined = where.get((number, 8 * i), ("?", registers >> 4 == PSEUDO_CALL))
             if registers >> 4 == 0:
                 yield immediate, None
-            elif registers >> 4 == PSEUDO_FUNCTION or immediate == -1 and where.get((number, at), "").startswith("bpf_"):
-                yield None, where.get((number, at), "?")
+            elif not defined:
+                yield None, name
 
 
 def main():

@@ -2,14 +2,9 @@
 /* The ABI as this compiler sees it, and as clang saw it when it built the BPF object: the same sizes and offsets. */
 #include "harness.h"
 
-#include <elf.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bpf/btf.h>
-#include <linux/bpf.h>
 #include <linux/types.h>
 
 #include "base/err.h"
@@ -195,103 +190,13 @@ static void test_object(void **state)
 	btf__free(btf);
 }
 
-/* --- read-only ---------------------------------------------------------------------------------------------------- */
-
-struct object {
-	const uint8_t *bytes;
-	size_t size;
-};
-
-static struct object map_object(const char *path)
-{
-	struct object o = {0};
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-
-	assert_true(fd >= 0 && !fstat(fd, &st));
-	o.size = (size_t)st.st_size;
-	o.bytes = mmap(NULL, o.size, PROT_READ, MAP_PRIVATE, fd, 0);
-	assert_ptr_not_equal(o.bytes, MAP_FAILED);
-	close(fd);
-	return o;
-}
-
-/* How often the code calls each helper, by number; returns the number of instructions. */
-static size_t count_helpers(const struct object *o, unsigned *calls, size_t count)
-{
-	const Elf64_Ehdr *h = (const void *)o->bytes;
-	const Elf64_Shdr *section = (const void *)(o->bytes + h->e_shoff);
-	size_t total = 0;
-
-	for (unsigned i = 0; i < h->e_shnum; i++) {
-		const struct bpf_insn *insn = (const void *)(o->bytes + section[i].sh_offset);
-		size_t n = section[i].sh_size / sizeof(*insn);
-
-		if (section[i].sh_type != SHT_PROGBITS || !(section[i].sh_flags & SHF_EXECINSTR))
-			continue;
-		for (size_t k = 0; k < n; k++) {
-			if (insn[k].code == (BPF_LD | BPF_DW | BPF_IMM)) {
-				k++; /* its second half is no instruction */
-				continue;
-			}
-			if (insn[k].code != (BPF_JMP | BPF_CALL) || insn[k].src_reg)
-				continue;
-			assert_true(insn[k].imm > 0 && (size_t)insn[k].imm < count);
-			calls[insn[k].imm]++;
-		}
-		total += n;
-	}
-	return total;
-}
-
-/* Nothing that writes to a traced program, to what it sends, or that ends or steers it (BR-133). */
-static void test_read_only(void **state)
-{
-	static const unsigned writers[] = {
-		BPF_FUNC_probe_write_user,     BPF_FUNC_override_return, BPF_FUNC_send_signal,
-		BPF_FUNC_send_signal_thread,   BPF_FUNC_msg_push_data,	 BPF_FUNC_msg_pop_data,
-		BPF_FUNC_skb_store_bytes,      BPF_FUNC_setsockopt,	 BPF_FUNC_sys_bpf,
-		BPF_FUNC_sysctl_set_new_value,
-	};
-	static const char *const kernel_functions[] = {"bpf_probe_read_user_dynptr", "bpf_session_is_return",
-						       "bpf_rdonly_cast"};
-	static unsigned calls[1024];
-	const char *path = find_object();
-	struct object o;
-	struct btf *btf;
-
-	(void)state;
-	if (!path || access(path, R_OK))
-		skip();
-	o = map_object(path);
-	assert_true(count_helpers(&o, calls, ARRAY_SIZE(calls)) > 5000);
-	munmap((void *)(uintptr_t)o.bytes, o.size);
-	assert_true(calls[BPF_FUNC_probe_read_user] > 0);
-	for (unsigned i = 0; i < ARRAY_SIZE(writers); i++)
-		assert_int_equal(calls[writers[i]], 0);
-	/* functions of the kernel that are no helpers: these alone */
-	btf = btf__parse_elf(path, NULL);
-	assert_non_null(btf);
-	for (unsigned id = 1; id < btf__type_cnt(btf); id++) {
-		const struct btf_type *t = btf__type_by_id(btf, id);
-		const char *name = btf__name_by_offset(btf, t->name_off);
-		bool known = false;
-
-		if (!btf_is_func(t) || btf_vlen(t) != BTF_FUNC_EXTERN)
-			continue;
-		for (unsigned i = 0; i < ARRAY_SIZE(kernel_functions); i++)
-			known |= strcmp(name, kernel_functions[i]) == 0;
-		if (!known)
-			fail_msg("%s", name);
-	}
-	btf__free(btf);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_offsets), cmocka_unit_test(test_numbers),	  cmocka_unit_test(test_cookie),
-		cmocka_unit_test(test_object),	cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_offsets),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_cookie),
+		cmocka_unit_test(test_object),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
