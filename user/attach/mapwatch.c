@@ -34,8 +34,8 @@ struct mapwatch {
 	struct mapwatch_sink sink;
 	int epoll_fd;
 	size_t page_size, cpu_count;
-	struct cpu *cpus;
 	uint8_t record[65536]; /* one, unwrapped: its size is a u16 */
+	struct cpu cpus[];
 };
 
 static int open_cpu(struct mapwatch *w, struct cpu *c, int cpu)
@@ -65,7 +65,7 @@ static int open_cpu(struct mapwatch *w, struct cpu *c, int cpu)
 struct mapwatch *mapwatch_new(const struct mapwatch_sink *sink)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
-	struct mapwatch *w = calloc(1, sizeof(*w));
+	struct mapwatch *w = calloc(1, sizeof(*w) + (cpus > 0 ? (size_t)cpus : 0) * sizeof(w->cpus[0]));
 	int err = -ENOMEM;
 
 	if (!w)
@@ -73,9 +73,10 @@ struct mapwatch *mapwatch_new(const struct mapwatch_sink *sink)
 	w->sink = *sink;
 	w->page_size = (size_t)sysconf(_SC_PAGESIZE);
 	w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	w->cpus = calloc(cpus > 0 ? (size_t)cpus : 1, sizeof(*w->cpus));
-	if (w->epoll_fd < 0 || !w->cpus)
+	if (w->epoll_fd < 0) {
+		err = -errno;
 		goto fail;
+	}
 	for (int i = 0; i < cpus; i++) {
 		err = open_cpu(w, &w->cpus[w->cpu_count], i);
 		if (err == -ENODEV) /* that processor is off line */
@@ -103,7 +104,6 @@ void mapwatch_free(struct mapwatch *w)
 		if (w->cpus[i].fd >= 0)
 			close(w->cpus[i].fd);
 	}
-	free(w->cpus);
 	if (w->epoll_fd >= 0)
 		close(w->epoll_fd);
 	free(w);

@@ -1177,7 +1177,7 @@ int probes_add_target(struct probes *p, pid_t tgid, uint64_t start_ns)
 {
 	struct target t = {0};
 	uint32_t exec_id, key = (uint32_t)tgid;
-	uint64_t exact_ns;
+	uint64_t exact_ns = 0;
 	int err;
 
 	if (tgid == getpid())

@@ -42,7 +42,7 @@ static int start_on(struct sampling *s, struct bpf_program *program, uint64_t ev
 struct sampling *sampling_start(struct bpf_program *program, uint64_t event, uint32_t period)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
-	struct sampling *s = calloc(1, sizeof(*s) + (cpus > 0 ? (size_t)cpus : 1) * sizeof(s->links[0]));
+	struct sampling *s = calloc(1, sizeof(*s) + (cpus > 0 ? (size_t)cpus : 0) * sizeof(struct bpf_link *));
 	int err = -ENOMEM;
 
 	if (!s)

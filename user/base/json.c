@@ -77,14 +77,14 @@ static void begin(struct json *j, const char *key)
 	}
 }
 
-static void open(struct json *j, const char *key, const char *bracket)
+static void open_group(struct json *j, const char *key, const char *bracket)
 {
 	begin(j, key);
 	put(j, bracket, 1);
 	j->comma = false;
 }
 
-static void close(struct json *j, const char *bracket)
+static void close_group(struct json *j, const char *bracket)
 {
 	put(j, bracket, 1);
 	j->comma = true;
@@ -92,17 +92,17 @@ static void close(struct json *j, const char *bracket)
 
 void json_object(struct json *j, const char *key)
 {
-	open(j, key, "{");
+	open_group(j, key, "{");
 }
 
 void json_array(struct json *j, const char *key)
 {
-	open(j, key, "[");
+	open_group(j, key, "[");
 }
 
 void json_end_object(struct json *j)
 {
-	close(j, "}");
+	close_group(j, "}");
 }
 
 int json_end_line(struct json *j, size_t before)
@@ -117,7 +117,7 @@ int json_end_line(struct json *j, size_t before)
 
 void json_end_array(struct json *j)
 {
-	close(j, "]");
+	close_group(j, "]");
 }
 
 void json_raw(struct json *j, const char *key, struct sv json_text)
