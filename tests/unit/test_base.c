@@ -89,7 +89,8 @@ static void json_text(void **state)
 
 static void json_reads(void **state)
 {
-	cJSON *doc = cJSON_Parse("{\"n\":5,\"neg\":-1,\"f\":1.5,\"big\":1e300,\"s\":\"x\",\"t\":true,\"z\":null}");
+	cJSON *doc = cJSON_Parse("{\"n\":5,\"neg\":-1,\"f\":1.5,\"big\":1e300,\"s\":\"x\",\"t\":true,\"z\":null,"
+				 "\"large\":\"18446744073709551615\",\"larger\":\"184467440737095516150\"}");
 
 	(void)state;
 	assert_non_null(doc);
@@ -102,6 +103,9 @@ static void json_reads(void **state)
 	assert_int_equal(json_get_count(NULL, "n"), -1);
 	assert_true(json_get_number(doc, "neg") < 0);
 	assert_true(isnan(json_get_number(doc, "s")) && isnan(json_get_number(NULL, "n")));
+	assert_true(json_number(json_get(doc, "neg")) < 0 && isnan(json_number(json_get(doc, "s"))));
+	assert_true(json_number(json_get(doc, "large")) == 18446744073709551616.0);
+	assert_true(isnan(json_number(json_get(doc, "larger"))) && isnan(json_number(NULL)));
 	assert_true(sv_eq(json_get_string(doc, "s"), SV("x")));
 	assert_null(json_get_string(doc, "n").ptr);
 	assert_true(json_get_true(doc, "t"));

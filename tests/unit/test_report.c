@@ -360,6 +360,18 @@ static void many_calls(void **state)
 	report_free(r);
 }
 
+/* A hundred threads that wait for more than a day: more nanoseconds than a number of JSON holds. */
+static void large_waits(void **state)
+{
+	(void)state;
+	assert_render(
+		BEGIN "],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000," OFF
+		      "\"threads\":[\n[7,7,\"prog\",\"prog\"]\n],\"frames\":[\n],\"stacks\":[\n"
+		      "[\"futex\",0,\"9007200000000000000\",2,\"whole\",[]]\n]}},\"metadata\":" METADATA,
+		(struct report_view){.by = REPORT_WAIT, .top = 5},
+		"slow\nwaiting, summed over threads\n      time share samples\n  2502000h00m  100%       2  futex\n");
+}
+
 #define MEMORY_ROWS(rows)                                                                                              \
 	BEGIN "],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000,\"alloc\":{\"bytes_per_sample\":"   \
 	      "524288,\"processes\":[{\"pid\":7,\"name\":\"prog\",\"windows\":9,\"share\":0.25,\"bytes\":5000000,"     \
@@ -830,6 +842,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tables),
 		cmocka_unit_test(partial_rows),
+		cmocka_unit_test(large_waits),
 		cmocka_unit_test(allocations),
 		cmocka_unit_test(allocations_folded),
 		cmocka_unit_test(allocations_refused),

@@ -4,11 +4,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "err.h"
 #include "utf8.h"
 
 #define JSON_INT_MAX 9007199254740991 /* 2^53 - 1: what a double holds exactly */
+#define DIGITS_MAX   20		      /* of a u64 */
 
 void json_init(struct json *j, struct buf *out)
 {
@@ -211,6 +214,18 @@ double json_get_number(const cJSON *object, const char *key)
 	const cJSON *v = json_get(object, key);
 
 	return cJSON_IsNumber(v) && isfinite(v->valuedouble) ? v->valuedouble : NAN;
+}
+
+double json_number(const cJSON *item)
+{
+	const char *digits = cJSON_IsString(item) ? item->valuestring : "";
+	size_t len = strspn(digits, "0123456789");
+	double n;
+
+	if (cJSON_IsNumber(item))
+		return isfinite(item->valuedouble) ? item->valuedouble : NAN;
+	n = len <= DIGITS_MAX && !digits[len] ? strtod(digits, NULL) : 0;
+	return n > (double)JSON_INT_MAX ? n : NAN;
 }
 
 bool json_get_true(const cJSON *object, const char *key)

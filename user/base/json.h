@@ -47,5 +47,7 @@ struct sv json_get_string(const cJSON *object, const char *key);
 int64_t json_get_count(const cJSON *object, const char *key);
 double json_get_number(const cJSON *object, const char *key); /* NAN; never an infinity */
 bool json_get_true(const cJSON *object, const char *key);
+/* What json_uint() wrote, the large ones as strings: NAN where it is no number, and never an infinity. */
+double json_number(const cJSON *item);
 
 #endif

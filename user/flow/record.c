@@ -85,7 +85,7 @@ static struct sock_addr addr_of(const struct ev_addr *a, const __u8 *ip, __u16 p
 
 /* No connection carries so much (64 PiB): sums of positions and lengths stay numbers that mean something. */
 #define POS_MAX	 (1ull << 56)
-#define TIME_MAX (1ull << 61) /* no machine is up for 73 years: times can be added */
+#define TIME_MAX (1ull << 59) /* 18 years since the machine was started: times can be added */
 
 /* Each push_X: false when the record contradicts itself. `p` holds at least the fixed part, `len` is the whole record.
  */

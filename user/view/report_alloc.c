@@ -106,9 +106,9 @@ static int alloc_foot(const struct report_context *c, struct buf *out)
 
 		err = buf_printf(out, "  %s[%u]: %s bytes ± %s (95 %%) in %s allocations",
 				 log_safe(name, sizeof(name), sv_of(a->name)), a->pid,
-				 format_count(bytes, isnan(a->bytes) ? -1 : (int64_t)a->bytes),
-				 format_count(error, isnan(a->error) ? -1 : (int64_t)a->error),
-				 format_count(count, isnan(a->count) ? -1 : (int64_t)a->count));
+				 report_format(bytes, REPORT_COUNT, a->bytes),
+				 report_format(error, REPORT_COUNT, a->error),
+				 report_format(count, REPORT_COUNT, a->count));
 		if (!err)
 			err = put_libraries(a, out);
 		if (!err)

@@ -8,9 +8,11 @@
 
 #define OWN_MIN 0.05 /* as flow/profile_alloc.c: of its processor time in windows a process had for itself at least */
 
-static bool is_number(const cJSON *item, double least)
+/* False: it is less, or no number. */
+static bool take_number(const cJSON *item, double least, double *out)
 {
-	return cJSON_IsNumber(item) && item->valuedouble >= least && item->valuedouble <= 1e18;
+	*out = json_number(item);
+	return *out >= least && *out <= REPORT_NUMBER_MAX;
 }
 
 static bool is_place(double n, size_t count)
@@ -26,9 +28,9 @@ int report_allocations_row(struct report *r, const cJSON *row)
 	const cJSON *item;
 
 	cJSON_ArrayForEach (item, row) {
-		if (!is_number(item, 0))
+		if (!take_number(item, 0, &n[have]))
 			return -EBADMSG;
-		n[have++] = item->valuedouble;
+		have++;
 		if (have < 5)
 			continue;
 		have = 0;
@@ -55,9 +57,9 @@ int report_window_row(struct report *r, const cJSON *row)
 		/* Traps may be taken for more than there was. */
 		bool is_signed = have == 3 || have == 4;
 
-		if (have == 7 || !is_number(item, is_signed ? -1e18 : 0))
+		if (have == 7 || !take_number(item, is_signed ? -REPORT_NUMBER_MAX : 0, &n[have]))
 			return -EBADMSG;
-		n[have++] = item->valuedouble;
+		have++;
 	}
 	if (have != 7 || !is_place(n[1], r->allocator_count) || r->window_count == REPORT_SAMPLES_MAX)
 		return -EBADMSG;

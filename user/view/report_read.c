@@ -34,9 +34,9 @@ const char *report_why(const struct report *r)
 /* A number that means something; else `otherwise`. */
 static double number(const cJSON *item, double otherwise)
 {
-	if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble) || item->valuedouble < 0 || item->valuedouble > 1e18)
-		return otherwise;
-	return item->valuedouble;
+	double n = json_number(item);
+
+	return n >= 0 && n <= REPORT_NUMBER_MAX ? n : otherwise;
 }
 
 double report_member(const cJSON *object, const char *key, double otherwise)

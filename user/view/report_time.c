@@ -16,9 +16,10 @@ int report_timeline_row(struct report *r, const cJSON *row)
 	cJSON_ArrayForEach (item, row) {
 		struct report_sample s;
 
-		if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || item->valuedouble > 1e15)
+		n[have] = json_number(item);
+		if (!(n[have] >= 0) || n[have] > 1e15)
 			return -EBADMSG;
-		n[have++] = item->valuedouble;
+		have++;
 		if (have < 3)
 			continue;
 		have = 0;
