@@ -25,11 +25,13 @@ static bool is_name_byte(char c)
 /* Without what GraphQL ignores at the beginning (spec section 2.1): white space, commas, comments. */
 static struct sv skip_ignored(struct sv s)
 {
+	static const char blanks[] = {' ', '\t', '\r', '\n', ','};
+
 	while (s.len) {
 		if (*s.ptr == '#') {
 			while (s.len && *s.ptr != '\n' && *s.ptr != '\r')
 				s.ptr++, s.len--;
-		} else if (memchr(" \t\r\n,", *s.ptr, 5)) {
+		} else if (memchr(blanks, *s.ptr, sizeof(blanks))) {
 			s.ptr++, s.len--;
 		} else {
 			break;
