@@ -5,8 +5,8 @@
 /*
  * What a stripped file still says about its functions: their error reports name a source file or the function itself.
  * From such a string to the code that refers to it, the constants around, and the function that it is in. Private to
- * the methods of the finder that go by strings; x86-64 only: of other machines' files only the strings are looked for, so
- * that they are refused with that reason. One read of the file serves them all.
+ * the methods of the finder that go by strings; x86-64 only: of other machines' files only the strings are looked for,
+ * so that they are refused with that reason. One read of the file serves them all.
  *
  * A reference counts only when decoding from a function's entry arrives at it, and an entry is what direct calls lead
  * to (or whose address is taken), behind the end of other code.
