@@ -40,7 +40,7 @@ BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 $(WARN) -Wno-missing-declarations -I. 
 # Static where the distribution ships an archive that links by itself: cJSON has none, libelf's needs parts of elfutils.
 WIRE_LIBS := -lnghttp2 -lbrotlidec -lbrotlicommon -lzstd
 FILE_LIBS := -lcapstone -llzma -liberty
-LIBS = -Wl,-Bstatic -lbpf $(FILE_LIBS) $(WIRE_LIBS) -Wl,-Bdynamic -lelf -lz -lcjson -lm
+LIBS = -Wl,--wrap=bpf_btf_get_next_id -Wl,-Bstatic -lbpf $(FILE_LIBS) $(WIRE_LIBS) -Wl,-Bdynamic -lelf -lz -lcjson -lm
 
 # The maps first: libbpf 1.1 links no reference to a map before its definition.
 BPF_SRCS := bpf/emit.bpf.c $(filter-out bpf/emit.bpf.c,$(sort $(wildcard bpf/*.bpf.c)))

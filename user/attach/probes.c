@@ -223,6 +223,21 @@ static void find_mode(struct probes *p, const struct btf *btf)
 		p->features.mode = PROBES_MULTI;
 }
 
+/* Linked in place of libbpf's (--wrap). libbpf 1.1 looks for a weak kernel function that this kernel lacks in the
+ * types of all modules, which takes CAP_SYS_ADMIN, and gives up loading without it; it goes on where there are no
+ * modules. */
+int __real_bpf_btf_get_next_id(__u32 start_id, __u32 *next_id);
+int __wrap_bpf_btf_get_next_id(__u32 start_id, __u32 *next_id);
+int __wrap_bpf_btf_get_next_id(__u32 start_id, __u32 *next_id)
+{
+	int err = __real_bpf_btf_get_next_id(start_id, next_id);
+
+	if (!err || errno != EPERM)
+		return err;
+	errno = ENOENT;
+	return -ENOENT;
+}
+
 static void add_degraded(struct probes_features *f, const char *what)
 {
 	size_t len = strlen(f->degraded);
