@@ -12,7 +12,7 @@ enum opcode { CONTINUATION = 0, TEXT = 1, CLOSE = 8, PING = 9, PONG = 10 };
 struct ws {
 	struct conn *c;
 	struct request *handshake;
-	bool deflate, no_takeover;
+	bool deflate, no_takeover, reset;
 	z_stream in, out;
 	struct buf message;
 	size_t carried; /* of the message, payload as it came */
@@ -257,8 +257,10 @@ static bool serve_message(struct ws *w)
 		q.carried = w->carried;
 		q.stream = true;
 		more = reply_serve(w->c, &q, &ws_wire, w, &stop);
-		if (stop == STOP_RST)
+		if (stop == STOP_RST) {
 			conn_reset(w->c);
+			w->reset = true;
+		}
 		if (stop == STOP_FIN)
 			send_frame(w, CLOSE, "\x03\xf3", 2);
 		request_release(&q);
@@ -305,7 +307,7 @@ void ws_serve(struct conn *c, struct request *handshake)
 	if (!send_handshake(&w))
 		while (!read_message(&w) && serve_message(&w))
 			;
-	if (c->ssl)
+	if (c->ssl && !w.reset) /* a word of farewell would let the client close first */
 		SSL_shutdown(c->ssl);
 	buf_release(&w.message);
 	if (w.deflate) {
