@@ -175,7 +175,7 @@ UNIT_target := user/attach/target.c user/attach/target_name.c user/attach/target
 UNIT_options := user/options.c user/view/report_by.c $(UNIT_funcfind)
 UNIT_targets := user/targets.c user/attach/target.c user/attach/target_name.c user/attach/elf.c
 UNIT_abi :=
-UNIT_pipeline := user/pipeline.c user/capture.c user/privilege.c user/sandbox.c $(wildcard user/flow/*.c user/flow/*/*.c user/view/*.c)
+UNIT_pipeline := $(wildcard user/pipeline*.c) user/capture.c user/privilege.c user/sandbox.c $(wildcard user/flow/*.c user/flow/*/*.c user/view/*.c)
 
 UNIT_TESTS := $(patsubst tests/unit/test_%.c,%,$(sort $(wildcard tests/unit/test_*.c)))
 UNIT_LIBS := -lcmocka $(FILE_LIBS) $(WIRE_LIBS) -lelf -lz -lcjson -lm
