@@ -183,6 +183,9 @@ static void refused(void **state)
 /* Nothing reads the code of other machines, and one line says so of what would be looked for. */
 static void other_machine(void **state)
 {
+	struct tls_finds none;
+	struct elf self;
+
 	static const struct {
 		const char *name;
 		unsigned count;
@@ -206,6 +209,11 @@ static void other_machine(void **state)
 					    "it is stripped, and its functions are then found on x86-64 only");
 		elf_unmap(&e);
 	}
+	/* a finder has these words in it too */
+	MAP(&self, "/proc/self/exe");
+	self.machine = EM_AARCH64;
+	assert_int_equal(tlsfind(&self, &none), -ENOENT);
+	elf_unmap(&self);
 }
 
 /* The real OpenSSL, from the distribution's archive. */

@@ -726,9 +726,10 @@ bool anchors_used(const struct anchors *a, enum anchor what)
 	for (unsigned i = 0; i < a->ref_count; i++)
 		if (a->refs[i].what == what)
 			return true;
-	/* of other machines' code no reference is known */
+	/* no reference is known of other machines' code: a path as compilers leave it, not a finder's words */
 	for (unsigned i = 0; i < a->string_count && a->d.e->machine != EM_X86_64; i++)
-		if (a->strings[i].what == what)
+		if (a->strings[i].what == what && a->strings[i].first < a->strings[i].last &&
+		    (a->strings[i].path.ptr[0] == '/' || a->strings[i].path.ptr[0] == '.'))
 			return true;
 	return what == ANCHOR_OPENSSL_FILE && a->openssl_file_used;
 }
