@@ -89,7 +89,8 @@ def attach_before(name):
         client.go()
     assert client.finish() == 0
     pairs = finish(perfbpf, server, len(calls))
-    assert pairs[0][0]["connect_ms"] is not None, pairs[0][0]
+    # On an emulated machine the call may come so late that the connection was not made for it.
+    assert e2e.PATIENCE > 1 or pairs[0][0]["connect_ms"] is not None, pairs[0][0]
 
 
 @cases([(n, n) for n in ("session", "http", "node")])
@@ -124,7 +125,8 @@ def attach_command(name):
         argv = ["curl", "-K", path]
     perfbpf = Perfbpf(command=argv, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
     pairs = finish(perfbpf, server, len(calls))
-    assert pairs[0][0]["connect_ms"] is not None, pairs[0][0]
+    # On an emulated machine the call may come so late that the connection was not made for it.
+    assert e2e.PATIENCE > 1 or pairs[0][0]["connect_ms"] is not None, pairs[0][0]
 
 
 @cases([(how, how) for how in ("before", "open", "command", "new connections", "partial writes")])
