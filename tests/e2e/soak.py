@@ -129,7 +129,7 @@ def churn_until(end, server, plain, folder):
                 os.truncate(s.truth_path, 0)
 
 
-def run(minutes):
+def run(minutes, samples):
     random.seed(1)
     server, plain, folder = Server(), Server("--plain"), e2e.directory()
     idle = Client([CLIENT, "--port", str(server.port), "--cacert", server.cert, "--open-first", "--id", "idle"])
@@ -141,7 +141,7 @@ def run(minutes):
         os._exit(0)
     os.waitpid(worker, os.WUNTRACED)
     perfbpf = Perfbpf("-q", "-p", f"{worker},{idle.pid}", "--max-events", MAX_EVENTS, "--stale", 5, "--sweep", 2, calls=False, quiet=True)
-    begin, samples = time.monotonic(), []
+    begin = time.monotonic()
     e2e.until(lambda: len(owned(perfbpf.child.pid)["link"]) > 0, 30, "perfbpf has set its probes")
     os.kill(worker, signal.SIGCONT)
     while time.monotonic() < end - 1:
@@ -151,7 +151,7 @@ def run(minutes):
     idle.go()  # a connection that was idle for the whole run
     assert idle.finish() == 0
     assert perfbpf.end() == 0, perfbpf.err()
-    return perfbpf, samples
+    return perfbpf
 
 
 def table(samples):
@@ -180,8 +180,9 @@ def main():
     if reason:
         print(f"1..1\nok 1 - soak # SKIP {reason}")
         return 0
+    samples = []
     try:
-        perfbpf, samples = run(minutes)
+        perfbpf = run(minutes, samples)
         fitted = [s for s in samples if s["seconds"] >= WARM_SHARE * samples[-1]["seconds"]]
         number = failed = 0
         for key, bound in BOUNDS.items():
@@ -201,11 +202,11 @@ def main():
         good = calls > 10 * minutes
         print(f"{'ok' if good else 'not ok'} {number + 2} - {calls} calls were told; lost: {perfbpf.lost()}")
         print(f"1..{number + 2}")
+        return 1 if failed or left or not good else 0
+    finally:
         if len(sys.argv) > 3:
             with open(sys.argv[3], "w", encoding="utf-8") as f:
                 json.dump(samples, f)
-        return 1 if failed or left or not good else 0
-    finally:
         e2e.cleanup()
 
 

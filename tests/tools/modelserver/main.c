@@ -19,7 +19,7 @@
 #include "tests/tools/testcert.h"
 
 #define CONNECTIONS_MAX 4096
-#define IDLE_SECONDS	600
+#define IDLE_SECONDS	7200 /* longer than a soak */
 
 static SSL_CTX *tls;
 static bool http1_only;
