@@ -19,7 +19,9 @@ PYTHON ?= /usr/bin/python3
 SYSROOT ?=
 MACHINE := $(or $(ARCH),$(shell uname -m))
 BPF_ARCH := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86)
-override CC += $(SYSROOT:%=--sysroot=%)
+ifneq ($(SYSROOT),)
+override CC += --sysroot=$(SYSROOT)
+endif
 MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 VERSION := 0.1.0
 
