@@ -300,12 +300,11 @@ static __always_inline int alloc_enter(struct pt_regs *ctx, bool returns)
 		__sync_fetch_and_add(&sums->takes, 1);
 	else
 		__sync_fetch_and_add(&sums->hits, 1);
-	if (!alloc_open)
-		return 1;
 	address = register_of(ctx, ALLOC_COOKIE_ADDRESS(cookie));
+	/* Also when the window was just closed: what is freed at once must not look kept. */
 	if (ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_FREE || ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_RENEW)
 		forget(task, address);
-	if (ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_FREE)
+	if (ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_FREE || !alloc_open)
 		return 1;
 	note_library(sums, cookie);
 	return asked(ctx, task, sums, cookie, address, returns) ? 0 : 1;

@@ -167,7 +167,8 @@ def allocators():
     loads = {name: Load(preload, SECONDS / 3, program) for name, (program, preload, _) in variants().items()}
     if len(loads) < 2:
         raise Skip("no other allocator")
-    perfbpf = Perfbpf("--alloc", *[w for load in loads.values() for w in ("-p", load.pid)], calls=False)
+    # Three windows or four are the time of each: many samples in them.
+    perfbpf = Perfbpf("--alloc=16384", *[w for load in loads.values() for w in ("-p", load.pid)], calls=False)
     for load in loads.values():
         load.go()
     for load in loads.values():
