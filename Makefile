@@ -265,7 +265,7 @@ check-unit: unit ## unit tests, plain and under ASan and UBSan
 
 # --- fuzz targets: clang's libFuzzer; tests/fuzz/fuzz_NAME.c with the sources of UNIT_NAME -----------------------------
 FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
-FUZZ_SECONDS ?= 8
+FUZZ_SECONDS ?= 6
 FUZZ_CFLAGS := -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
 define fuzz_rule
 $(O)/fuzz/$(1): tests/fuzz/fuzz_$(1).c $$(UNIT_$(1)) $$(BASE_SRCS) $(STAMP)
@@ -276,7 +276,7 @@ $(foreach t,$(FUZZ_TARGETS),$(eval $(call fuzz_rule,$(t))))
 fuzz: $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 .PHONY: fuzz
 
-check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (8: under three minutes for all on two cores)
+check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (6: two minutes for all on two cores)
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
