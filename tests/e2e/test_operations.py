@@ -19,9 +19,10 @@ def close(have_ms, want_ms):
     return abs(have_ms - want_ms) <= max(crowd(), 0.05 * want_ms)
 
 
-def check_times(pairs, threads):
+def check_times(pairs, threads, concurrency):
     """Within 1 ms (on a crowded machine some) or 5 % of the server's own clocks. Between a stamp of the kernel and one of the
-    program another program may get the processor: on a crowded machine of a few requests. And node may do something else first."""
+    program another thread may get the processor, at the end of a long write above all: where there are more of them than
+    processors, of a few requests. And node may do something else first."""
     off = [(r["path"], r["dur_ms"], t) for r, t in pairs if not close(r["dur_ms"], (t["end_ns"] - t["begin_ns"]) / 1e6)]
     worst = max((abs(d - (t["end_ns"] - t["begin_ns"]) / 1e6) for _, d, t in off), default=0)
     middle = statistics.median(r["dur_ms"] - (t["end_ns"] - t["begin_ns"]) / 1e6 for r, t in pairs)
@@ -29,12 +30,12 @@ def check_times(pairs, threads):
     if crowd() >= 8:
         note("so many programs wait for a processor that times say nothing")
         return
-    allowed = 0.05 if threads and crowd() <= 1 else 0.34
+    allowed = 0.05 if threads and crowd() <= 1 and concurrency <= os.cpu_count() else 0.34
     assert len(off) <= max(1, allowed * len(pairs)), [(p, d, (t["end_ns"] - t["begin_ns"]) / 1e6) for p, d, t in off]
     assert abs(middle) < crowd(), middle
 
 
-def check_served(service, perfbpf, protocol="http/1.1", threads=True):
+def check_served(service, perfbpf, protocol="http/1.1", threads=True, concurrency=1):
     """Every request has one record, and each is right. Returns pairs of record and truth."""
     records = [r for r in perfbpf.http() if r["side"] == "server"]
     truth = {t["path"]: t for t in service.truth()}
@@ -52,7 +53,7 @@ def check_served(service, perfbpf, protocol="http/1.1", threads=True):
         if threads:
             assert r["tid"] == r["response_tid"] == t["tid"], (r, t)
     # Of a long answer node says late that it is written, when others keep it busy.
-    check_times([(r, t) for r, t in pairs if threads or t["route"] != "/large/:id"], threads)
+    check_times([(r, t) for r, t in pairs if threads or t["route"] != "/large/:id"], threads, concurrency)
     return pairs
 
 
@@ -82,7 +83,7 @@ def threaded(concurrency):
     """a threaded service in C"""
     service = Service()
     perfbpf = run(service, concurrency)
-    pairs = check_served(service, perfbpf)
+    pairs = check_served(service, perfbpf, concurrency=concurrency)
     check_spans(perfbpf, pairs)
     check_nothing_lost(perfbpf)
     called = [r for r in perfbpf.http() if r["side"] == "client"]
@@ -104,7 +105,7 @@ def degraded(option):
     """a threaded service, as on an older kernel"""
     service = Service(model=False)
     perfbpf = run(service, 4, option, names=("health", "nplus1", "large"))
-    check_served(service, perfbpf)
+    check_served(service, perfbpf, concurrency=4)
     check_nothing_lost(perfbpf)
 
 
