@@ -248,8 +248,8 @@ def other_traffic(kind):
         assert call["complete"] and call["status"] == 200 and call["stop_reason"] == "end_turn", call
         assert call["usage"]["input_total"] == 25 and call["usage"]["output_total"] == 3, call["usage"]
         assert call["chunks"] == 3 and call["undecoded"] is None and call["ttft_ms"] > 0, call
-    if kind == "h2":  # by then the table of request headers is not known: what it said is not guessed
-        assert [c["host"] for c in calls] == ["localhost", None], calls
+    if kind == "h2":  # where a long write was cut, the table of request headers is not known: what it said is not guessed
+        assert calls[0]["host"] == "localhost" and calls[1]["host"] in ("localhost", None), calls
         assert [c["protocol"] for c in calls] == ["http/2", "http/2"], calls
     check_nothing_lost(perfbpf)
     trace = check_trace(perfbpf)
