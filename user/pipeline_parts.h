@@ -95,6 +95,7 @@ void pipeline_tick_flows(struct pipeline *p, uint64_t now_ns);
 void pipeline_free_flows(struct pipeline *p); /* of connections that are open still; before the stages go */
 
 /* pipeline_spans.c */
+const struct proc *pipeline_proc(struct pipeline *p, const struct proc_key *key); /* NULL: it is not known */
 struct exchange_sink pipeline_exchange_sink(struct pipeline *p);
 struct mcp_sink pipeline_mcp_sink(struct pipeline *p);
 struct operations_sink pipeline_operations_sink(struct pipeline *p);

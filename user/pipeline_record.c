@@ -205,9 +205,8 @@ static void on_sqlite_run(void *ctx, const struct rec_sqlite_run *r)
 
 static void on_func_call(void *ctx, const struct rec_func_call *r)
 {
-	struct conn_key key = {.tgid = r->proc.tgid, .start_ns = r->proc.start_ns, .exec_id = r->proc.exec_id};
 	struct pipeline *p = ctx;
-	const struct proc *proc = procs_get(p->procs, &key);
+	const struct proc *proc = pipeline_proc(p, &r->proc);
 	const char *name = functions_name(p->functions, r->func);
 	struct span span;
 

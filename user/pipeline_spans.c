@@ -6,6 +6,13 @@
 
 #include "flow/llm/dialect.h"
 
+const struct proc *pipeline_proc(struct pipeline *p, const struct proc_key *key)
+{
+	struct conn_key k = {.tgid = key->tgid, .start_ns = key->start_ns, .exec_id = key->exec_id};
+
+	return procs_get(p->procs, &k);
+}
+
 void pipeline_count(struct pipeline *p, enum counter_kind kind, uint32_t pid, uint64_t ts_ns, uint64_t value)
 {
 	if (counters_push(p->counters, kind, pid, ts_ns, value))
@@ -151,9 +158,8 @@ static void push_db(struct pipeline *p, const struct db_command *c, const struct
 
 static void on_db(void *ctx, const struct db_command *c)
 {
-	struct conn_key key = {.tgid = c->proc.tgid, .start_ns = c->proc.start_ns, .exec_id = c->proc.exec_id};
 	struct pipeline *p = ctx;
-	const struct proc *proc = procs_get(p->procs, &key);
+	const struct proc *proc = pipeline_proc(p, &c->proc);
 
 	push_db(p, c, proc);
 	if (p->cfg.on_db)
@@ -206,13 +212,6 @@ static void on_load(void *ctx, const struct proc *proc, const struct interval *a
 /* --- wire -> span, coverage and the session ------------------------------------------------------------------------
  */
 
-static const struct proc *proc_of_wire(struct pipeline *p, const struct wire_conn *c)
-{
-	struct conn_key key = {.tgid = c->proc.tgid, .start_ns = c->proc.start_ns, .exec_id = c->proc.exec_id};
-
-	return procs_get(p->procs, &key);
-}
-
 static const char *why_undecoded(char *out, size_t size, const struct wire_conn *c, const struct proc *proc)
 {
 	switch (c->why) {
@@ -245,7 +244,7 @@ static bool is_shown(const struct pipeline *p, const struct wire_conn *c, const 
 static void on_wire_turn(void *ctx, const struct wire_turn *t)
 {
 	struct pipeline *p = ctx;
-	const struct proc *proc = proc_of_wire(p, &t->conn);
+	const struct proc *proc = pipeline_proc(p, &t->conn.proc);
 	char why[160];
 	struct span_unread turn = {
 		.shown_pid = proc ? proc->shown_pid : t->conn.proc.tgid,
@@ -280,7 +279,7 @@ static void on_wire_turn(void *ctx, const struct wire_turn *t)
 static void on_wire_conn(void *ctx, const struct wire_conn *c)
 {
 	struct pipeline *p = ctx;
-	const struct proc *proc = proc_of_wire(p, c);
+	const struct proc *proc = pipeline_proc(p, &c->proc);
 	char why[160];
 
 	if (!proc)
@@ -292,7 +291,7 @@ static void on_wire_conn(void *ctx, const struct wire_conn *c)
 static void on_wire_silent(void *ctx, const struct wire_conn *c)
 {
 	struct pipeline *p = ctx;
-	const struct proc *proc = proc_of_wire(p, c);
+	const struct proc *proc = pipeline_proc(p, &c->proc);
 	char why[160];
 
 	if (p->cfg.on_silent && is_shown(p, c, proc))
@@ -305,8 +304,7 @@ static void on_wire_silent(void *ctx, const struct wire_conn *c)
 static void on_lookup(void *ctx, const struct dns_lookup *l)
 {
 	struct pipeline *p = ctx;
-	struct conn_key key = {.tgid = l->proc.tgid, .start_ns = l->proc.start_ns, .exec_id = l->proc.exec_id};
-	const struct proc *proc = procs_get(p->procs, &key);
+	const struct proc *proc = pipeline_proc(p, &l->proc);
 	struct span_lookup lookup = {
 		.shown_pid = proc ? proc->shown_pid : l->proc.tgid,
 		.name = l->name,

@@ -118,8 +118,7 @@ static void name_agent(void *ctx, const struct agent *a)
 
 static const char *name_process(void *ctx, const struct proc_key *key, uint32_t *shown_pid)
 {
-	struct conn_key k = {.tgid = key->tgid, .start_ns = key->start_ns, .exec_id = key->exec_id};
-	const struct proc *proc = procs_get(((struct pipeline *)ctx)->procs, &k);
+	const struct proc *proc = pipeline_proc(ctx, key);
 
 	if (!proc)
 		return NULL;
