@@ -210,10 +210,9 @@ static void on_func_call(void *ctx, const struct rec_func_call *r)
 	const char *name = functions_name(p->functions, r->func);
 	struct span span;
 
-	if (name && span_from_function(&span, r, name, proc ? proc->shown_pid : r->proc.tgid))
-		p->lost.n[LOST_NO_MEMORY]++;
-	else if (name)
-		pipeline_add_span(p, p->spans, &span);
+	if (name)
+		pipeline_add_span(p, p->spans,
+				  span_from_function(&span, r, name, proc ? proc->shown_pid : r->proc.tgid), &span);
 }
 
 static void on_func(void *ctx, const struct rec_func *r)

@@ -37,9 +37,9 @@ static unsigned retransmits_of(const struct flow *f, const struct call *c, uint6
 	return n;
 }
 
-void pipeline_add_span(struct pipeline *p, struct spans *spans, struct span *span)
+void pipeline_add_span(struct pipeline *p, struct spans *spans, int err, struct span *span)
 {
-	if (spans_push(spans, span))
+	if (err || spans_push(spans, span))
 		p->lost.n[LOST_NO_MEMORY]++;
 }
 
@@ -59,7 +59,7 @@ void pipeline_add_call(struct pipeline *p, struct spans *spans, const struct cal
 	}
 	span.agent = place->sub ? place->agent : 0;
 	span.flow_in = place->sub && place->first ? SPAN_FLOW_AGENT(place->agent) : SPAN_FLOW_NONE;
-	pipeline_add_span(p, spans, &span);
+	pipeline_add_span(p, spans, 0, &span);
 }
 
 static void on_call(void *ctx, const struct call *c)
@@ -100,10 +100,7 @@ void pipeline_add_operation(struct pipeline *p, struct spans *spans, const struc
 {
 	struct span span;
 
-	if (span_from_http(&span, o, proc ? proc->shown_pid : o->conn.tgid))
-		p->lost.n[LOST_NO_MEMORY]++;
-	else
-		pipeline_add_span(p, spans, &span);
+	pipeline_add_span(p, spans, span_from_http(&span, o, proc ? proc->shown_pid : o->conn.tgid), &span);
 }
 
 static void on_operation(void *ctx, const struct http_operation *o)
@@ -123,8 +120,7 @@ void pipeline_add_mcp(struct pipeline *p, struct spans *spans, const struct mcp_
 	const struct proc *proc = procs_get(p->procs, &c->conn);
 	struct span span;
 
-	if (span_from_mcp(&span, c, proc ? proc->shown_pid : c->conn.tgid) || spans_push(spans, &span))
-		p->lost.n[LOST_NO_MEMORY]++;
+	pipeline_add_span(p, spans, span_from_mcp(&span, c, proc ? proc->shown_pid : c->conn.tgid), &span);
 }
 
 static void on_mcp(void *ctx, const struct mcp_call *c)
@@ -152,8 +148,7 @@ static void push_db(struct pipeline *p, const struct db_command *c, const struct
 {
 	struct span span;
 
-	if (span_from_db(&span, c, proc ? proc->shown_pid : c->proc.tgid) || spans_push(p->spans, &span))
-		p->lost.n[LOST_NO_MEMORY]++;
+	pipeline_add_span(p, p->spans, span_from_db(&span, c, proc ? proc->shown_pid : c->proc.tgid), &span);
 }
 
 static void on_db(void *ctx, const struct db_command *c)
@@ -174,10 +169,7 @@ static void on_turn(void *ctx, const struct turn *t)
 	struct pipeline *p = ctx;
 	struct span span;
 
-	if (span_from_turn(&span, t))
-		p->lost.n[LOST_NO_MEMORY]++;
-	else
-		pipeline_add_span(p, p->spans, &span);
+	pipeline_add_span(p, p->spans, span_from_turn(&span, t), &span);
 	if (p->cfg.on_turn)
 		p->cfg.on_turn(p->cfg.ctx, t);
 }
@@ -187,10 +179,7 @@ static void on_tool(void *ctx, const struct agent_tool *t)
 	struct pipeline *p = ctx;
 	struct span span;
 
-	if (span_from_tool(&span, t))
-		p->lost.n[LOST_NO_MEMORY]++;
-	else
-		pipeline_add_span(p, p->spans, &span);
+	pipeline_add_span(p, p->spans, span_from_tool(&span, t), &span);
 }
 
 /* --- proc -> agents ------------------------------------------------------------------------------------------------
@@ -272,8 +261,7 @@ static void on_wire_turn(void *ctx, const struct wire_turn *t)
 		return;
 	if (proc)
 		procs_show(p->procs, &proc->key);
-	if (span_from_unread(&span, &turn) || spans_push(p->spans, &span))
-		p->lost.n[LOST_NO_MEMORY]++;
+	pipeline_add_span(p, p->spans, span_from_unread(&span, &turn), &span);
 }
 
 static void on_wire_conn(void *ctx, const struct wire_conn *c)
@@ -317,8 +305,7 @@ static void on_lookup(void *ctx, const struct dns_lookup *l)
 
 	if (p->cfg.callers_only && !(proc && proc->caller))
 		return;
-	if (span_from_lookup(&span, &lookup) || spans_push(p->spans, &span))
-		p->lost.n[LOST_NO_MEMORY]++;
+	pipeline_add_span(p, p->spans, span_from_lookup(&span, &lookup), &span);
 }
 
 struct exchange_sink pipeline_exchange_sink(struct pipeline *p)

@@ -97,10 +97,7 @@ static void snapshot_turn(void *ctx, const struct turn *t)
 	struct snapshot *s = ctx;
 	struct span span;
 
-	if (span_from_turn(&span, t))
-		s->p->lost.n[LOST_NO_MEMORY]++;
-	else
-		pipeline_add_span(s->p, s->spans, &span);
+	pipeline_add_span(s->p, s->spans, span_from_turn(&span, t), &span);
 }
 
 struct naming {
