@@ -46,7 +46,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->profile = profile_new(&p->lost, cfg->max_events);
 	p->functions = functions_new();
 	p->dns = dns_new(&p->lost, &dns_sink);
-	p->counters = counters_new();
+	p->counters = counters_new(cfg->max_events);
 	if ((cfg->db && !p->sqlite) || (cfg->http && !p->operations) || !p->profile || !p->functions || !p->dns ||
 	    !p->counters || !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges ||
 	    !p->mcp || !p->conns || !p->halves) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "base/err.h"
 #include "flow/counters.h"
 
 #define MS 1000000ull
@@ -19,7 +20,7 @@ static void print(struct tlog *l, const struct counters *t)
 
 static void changes(void **state)
 {
-	struct counters *t = counters_new();
+	struct counters *t = counters_new(COUNTERS_MAX);
 	struct tlog log = {0};
 
 	(void)state;
@@ -38,18 +39,31 @@ static void changes(void **state)
 	counters_free(t);
 }
 
-static void bounded(void **state)
+/* The newest: what is asked for, whether or not rings double to it, and COUNTERS_MAX where it is more than that. */
+static void at_most(void **state)
 {
-	struct counters *t = counters_new();
+	static const uint64_t asked[] = {0, 1, 5, 256, 1000, COUNTERS_MAX, UINT64_MAX};
 
 	(void)state;
-	for (uint64_t i = 1; i <= COUNTERS_MAX + 5; i++)
-		assert_int_equal(counters_push(t, COUNTER_LOST, 0, i * 100 * MS, i), 0);
-	assert_int_equal(counters_count(t), COUNTERS_MAX);
-	assert_int_equal(counters_at(t, 0)->value, 6);
-	assert_int_equal(counters_at(t, COUNTERS_MAX - 1)->value, COUNTERS_MAX + 5);
-	counters_free(t);
-	t = counters_new();
+	for (size_t a = 0; a < ARRAY_SIZE(asked); a++) {
+		uint64_t max = asked[a] < COUNTERS_MAX ? asked[a] + !asked[a] : COUNTERS_MAX;
+		struct counters *t = counters_new(asked[a]);
+
+		for (uint64_t i = 1; i <= 2 * max + 5; i++) {
+			assert_int_equal(counters_push(t, COUNTER_LOST, 0, i * 100 * MS, i), 0);
+			assert_int_equal(counters_count(t), i < max ? i : max);
+		}
+		for (uint64_t i = 0; i < max; i++)
+			assert_int_equal(counters_at(t, i)->value, max + 6 + i);
+		counters_free(t);
+	}
+}
+
+static void series_are_bounded(void **state)
+{
+	struct counters *t = counters_new(COUNTERS_MAX);
+
+	(void)state;
 	for (uint32_t pid = 1; pid <= COUNTERS_SERIES_MAX + 5; pid++)
 		assert_int_equal(counters_push(t, COUNTER_CPU, pid, MS, 1), 0);
 	/* The first one was forgotten: its value is told again. The latest is known. */
@@ -69,7 +83,7 @@ static void without_memory(void **state)
 		int err = -ENOMEM;
 
 		fail_nth(n);
-		t = counters_new();
+		t = counters_new(COUNTERS_MAX);
 		if (t)
 			err = counters_push(t, COUNTER_CPU, 7, MS, 1);
 		hit = fail_nth_hit();
@@ -83,7 +97,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(changes),
-		cmocka_unit_test(bounded),
+		cmocka_unit_test(at_most),
+		cmocka_unit_test(series_are_bounded),
 		cmocka_unit_test(without_memory),
 	};
 

@@ -600,7 +600,7 @@ static void counters_of_two_calls(void **state)
 /* Measured ones, of processes that are shown and of the run; the newest, where there is no room for all. */
 static void measured_counters(void **state)
 {
-	struct counters *counters = counters_new();
+	struct counters *counters = counters_new(1000);
 	struct tlog l = {0};
 	struct run r;
 	struct call c;

@@ -8,6 +8,8 @@
 
 #include "base/hash.h"
 
+#define RING_FIRST 256 /* samples */
+
 struct series {
 	uint64_t key; /* pid and kind */
 	uint64_t ts_ns, value;
@@ -18,15 +20,19 @@ struct series {
 struct counters {
 	struct series *series, *lru; /* lru: told longest ago first */
 	struct counter_sample *ring;
-	size_t size, first, count; /* size: allocated, grows to COUNTERS_MAX */
+	size_t size, first, count; /* size: allocated, grows to max */
+	size_t max;
 };
 
-struct counters *counters_new(void)
+struct counters *counters_new(uint64_t max)
 {
 	struct counters *t = calloc(1, sizeof(*t));
 
-	if (!t)
+	if (!t) {
 		errno = ENOMEM;
+		return NULL;
+	}
+	t->max = max == 0 ? 1 : max < COUNTERS_MAX ? max : COUNTERS_MAX;
 	return t;
 }
 
@@ -75,16 +81,18 @@ static struct series *series_of(struct counters *t, uint64_t key)
 
 static int make_room(struct counters *t)
 {
-	size_t size = t->size ? 2 * t->size : 256;
+	size_t size = t->size ? 2 * t->size : RING_FIRST;
 	struct counter_sample *more;
 
 	if (t->count < t->size)
 		return 0;
-	if (t->size == COUNTERS_MAX) {
+	if (t->size == t->max) {
 		t->first = (t->first + 1) % t->size;
 		t->count--;
 		return 0;
 	}
+	if (size > t->max)
+		size = t->max;
 	more = realloc(t->ring, size * sizeof(*more)); /* it has not wrapped yet */
 	if (!more)
 		return -ENOMEM;

@@ -9,7 +9,7 @@
 
 #include "base/types.h"
 
-#define COUNTERS_MAX	    32768	 /* samples of all series; past it the oldest go: each tells all by itself */
+#define COUNTERS_MAX	    32768	 /* samples of all series; past them the oldest go: each tells all by itself */
 #define COUNTERS_SERIES_MAX 1024	 /* last values remembered; past it the one told longest ago is forgotten */
 #define COUNTERS_GAP_NS	    100000000ull /* at most ten samples a second of one counter */
 
@@ -29,7 +29,11 @@ struct counter_sample {
 
 struct counters;
 
-struct counters *counters_new(void); /* NULL: ENOMEM */
+/*
+ * At most max samples are kept, and at most COUNTERS_MAX; 0: one. A sample is an event of the trace: a run that is told
+ * to keep few events has no use for more. NULL: ENOMEM
+ */
+struct counters *counters_new(uint64_t max);
 void counters_free(struct counters *t);
 /* 0 or -ENOMEM: this one is not kept. */
 int counters_push(struct counters *t, enum counter_kind kind, uint32_t pid, uint64_t ts_ns, uint64_t value);
