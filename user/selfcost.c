@@ -2,6 +2,7 @@
 #include "selfcost.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -77,6 +78,15 @@ static int64_t anonymous_bytes(void)
 	return kib < 0 ? -1 : kib * 1024;
 }
 
+/* Blocks that were asked for and not given back, in every arena. What is anonymous beyond them lies free between them.
+ */
+static uint64_t heap_bytes(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return (uint64_t)m.uordblks + m.hblkhd;
+}
+
 struct programs {
 	struct json *j;
 	uint64_t ns;
@@ -146,6 +156,7 @@ int selfcost_json(struct buf *out, const struct probes *p, const struct selfcost
 		json_double(&j, "exec_held_ms", (double)c->held_ns / 1e6, 3);
 	if (anonymous >= 0)
 		json_int(&j, "anonymous_bytes", anonymous);
+	json_uint(&j, "heap_bytes", heap_bytes());
 	json_double(&j, "cpu_ms", own_cpu_s() * 1e3, 3);
 	if (c->began_ns) {
 		json_double(&j, "start_ms", (double)(c->began_ns - c->start_ns) / 1e6, 3);

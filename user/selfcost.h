@@ -18,8 +18,8 @@ struct selfcost {
 };
 
 void selfcost_begin(struct selfcost *c, uint64_t now_ns);
-/* Object text: CPU time, anonymous memory, ring size and what waited in it at most, BPF programs, attach mode. 0 or
- * -ENOMEM. */
+/* Object text: CPU time, anonymous memory and what of it is in use, ring size and what waited in it at most, BPF
+ * programs, attach mode. 0 or -ENOMEM. */
 int selfcost_json(struct buf *out, const struct probes *p, const struct selfcost *c);
 /* For the summary: one line, without its end. */
 void selfcost_line(char *line, size_t size, const struct probes *p, const struct selfcost *c, uint64_t now_ns);
