@@ -86,17 +86,24 @@ void privilege_user(uid_t *uid, gid_t *gid)
 	}
 }
 
+int privilege_groups(uid_t uid, gid_t gid, struct passwd **pw)
+{
+	*pw = getpwuid(uid);
+	return (*pw ? initgroups((*pw)->pw_name, gid) : setgroups(1, &gid)) ? -errno : 0;
+}
+
 /* Files are made with the user's rights only: with root's groups he could have them made where he may not write. A
  * saved id is what setfsuid(2) goes to and back from without CAP_SETUID. */
 static int act_for(uid_t uid, gid_t gid)
 {
 	struct passwd *pw;
+	int err;
 
 	if (uid == getuid() && gid == getgid())
 		return 0;
-	pw = getpwuid(uid);
-	if (pw ? initgroups(pw->pw_name, gid) : setgroups(1, &gid))
-		return -errno;
+	err = privilege_groups(uid, gid, &pw);
+	if (err)
+		return err;
 	return setresgid((gid_t)-1, (gid_t)-1, gid) || setresuid((uid_t)-1, (uid_t)-1, uid) ? -errno : 0;
 }
 

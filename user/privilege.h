@@ -5,12 +5,15 @@
 /*
  * What is left of root's power, and from when on. It only shrinks:
  *
- *   privilege_begin()   the program has started   the invoking user's groups; his ids are ours as saved ones, so that
- *                                                 flow/writer can act as him without any capability; no
- * CAP_DAC_OVERRIDE privilege_trace()   the probes are set        what later ones need: CAP_BPF, CAP_PERFMON,
- * CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE; the system calls of sandbox.h privilege_read() replay,
- * report, diff      CAP_DAC_READ_SEARCH; the system calls of sandbox.h privilege_write()   nothing is looked at any
- * more: no capability
+ * privilege_begin(), when the program has started: the invoking user's groups; his ids are ours as saved ones, so that
+ *	flow/writer can act as him without any capability; no CAP_DAC_OVERRIDE.
+ *
+ * privilege_trace(), when the probes are set: what later ones need, CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE,
+ *	CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE; the system calls of sandbox.h.
+ *
+ * privilege_read(), for replay, report and diff: CAP_DAC_READ_SEARCH; the system calls of sandbox.h.
+ *
+ * privilege_write(), when nothing is looked at any more: no capability.
  *
  * CAP_CHECKPOINT_RESTORE is what /proc/PID/map_files wants: the very file that a process maps, whatever became of its
  * name. Where uprobes are perf events (Linux before 6.6) each new one takes CAP_SYS_ADMIN, which is then kept.
@@ -22,11 +25,15 @@
  * ends before privilege_write(). The system call filter is set for all threads.
  */
 
+#include <pwd.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
 /* The user on whose behalf we run: SUDO_UID and SUDO_GID where root was asked by sudo, else our own. */
 void privilege_user(uid_t *uid, gid_t *gid);
+
+/* The groups of that user, or of gid alone where he has no entry; *pw is his entry, or NULL. 0 or -errno. */
+int privilege_groups(uid_t uid, gid_t gid, struct passwd **pw);
 
 /* First of all. 0 or -errno: the invoking user cannot be acted for; printed. */
 int privilege_begin(void);

@@ -57,12 +57,13 @@ void spawn_raise_limits(void)
 static int become(uid_t uid, gid_t gid)
 {
 	struct passwd *pw;
+	int err;
 
 	if (uid == getuid() && gid == getgid())
 		return 0;
-	pw = getpwuid(uid);
-	if (pw ? initgroups(pw->pw_name, gid) : setgroups(1, &gid))
-		return -errno;
+	err = privilege_groups(uid, gid, &pw);
+	if (err)
+		return err;
 	if (setgid(gid) || setuid(uid))
 		return -errno;
 	if (pw &&

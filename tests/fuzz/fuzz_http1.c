@@ -13,7 +13,8 @@ static void *open_http1(uint8_t flags, const struct http_sink *sink, uint64_t *s
 	return http1_new(flags & 1, flags & 2 ? DIR_RX : DIR_TX, sink);
 }
 
-HTTP_PARSER(http1);
+HTTP_PARSER_FUNCTIONS(http1)
+static const struct http_parser http1_parser = HTTP_PARSER(http1);
 
 static const struct http_target target = {&http1_parser, open_http1, .park_ns = HTTP1_PARK_NS, .flags_used = 2};
 

@@ -33,7 +33,8 @@ static void *open_http2(uint8_t flags, const struct http_sink *sink, uint64_t *s
 	return h;
 }
 
-HTTP_PARSER(http2);
+HTTP_PARSER_FUNCTIONS(http2)
+static const struct http_parser http2_parser = HTTP_PARSER(http2);
 
 static const struct http_target target = {&http2_parser, open_http2, .park_ns = HTTP2_PARK_NS, .flags_used = 3,
 					  .lacking = true};

@@ -38,7 +38,8 @@ static void *open_proto(uint8_t flags, const struct http_sink *sink, uint64_t *s
 	return p;
 }
 
-HTTP_PARSER(proto);
+HTTP_PARSER_FUNCTIONS(proto)
+static const struct http_parser proto_parser = HTTP_PARSER(proto);
 
 static const struct http_target target = {&proto_parser, open_proto, .park_ns = HTTP2_PARK_NS, .flags_used = 1,
 					  .lacking = true};

@@ -10,7 +10,7 @@
 
 #include "steps.h"
 #include "tests/unit/http_contract.h"
-#include "tests/unit/http_parser.h"
+#include "flow/proto/http_parser.h"
 
 /* Everything that is told, folded into a number that does not depend on how bodies are cut. */
 static inline void fold_head(uint64_t *sum, const struct http_head *h)

@@ -5,7 +5,7 @@
 /* One script through an HTTP parser, under the contract of http.h: whole, in pieces, cut twice, with a range of bytes
  * missing, with every allocation failing. */
 
-#include "http_parser.h"
+#include "flow/proto/http_parser.h"
 #include "http_script.h"
 
 struct http_run {

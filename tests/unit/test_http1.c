@@ -3,7 +3,8 @@
 
 #include "flow/proto/http1.h"
 
-HTTP_PARSER(http1);
+HTTP_PARSER_FUNCTIONS(http1)
+static const struct http_parser http1_parser = HTTP_PARSER(http1);
 
 static void *open_http1(struct http_run *r, const struct http_sink *sink)
 {

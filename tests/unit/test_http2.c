@@ -3,7 +3,8 @@
 
 #define END_MS 5000
 
-HTTP_PARSER(http2);
+HTTP_PARSER_FUNCTIONS(http2)
+static const struct http_parser http2_parser = HTTP_PARSER(http2);
 
 /* The body of an upgraded stream is logged like another. */
 static void raw_bytes(void *ctx, uint64_t xid, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)

@@ -210,7 +210,8 @@ static const struct scenario scenarios[] = {
 	 1},
 };
 
-HTTP_PARSER(proto);
+HTTP_PARSER_FUNCTIONS(proto)
+static const struct http_parser proto_parser = HTTP_PARSER(proto);
 
 static void *open_proto(struct http_run *r, const struct http_sink *sink)
 {

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "http1.h"
 #include "http2.h"
+#include "http_parser.h"
 #include "ws_probe.h"
 
 /*
@@ -33,17 +34,6 @@ static const char preface[FIRST_BYTES + 1] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 enum look { LOOK_NONE, LOOK_OPEN, LOOK_REQUEST, LOOK_RESPONSE, LOOK_PREFACE, LOOK_ALIEN };
 
-struct parser {
-	int (*push)(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
-	int (*gap)(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
-	void (*tick)(void *parser, uint64_t now_ns);
-	bool (*waits)(const void *parser);
-	void (*finish)(void *parser, enum http_abort why, uint64_t ts_ns);
-	void (*release)(void *parser);
-	unsigned (*errors)(const void *parser);
-	unsigned (*requests)(const void *parser);
-};
-
 /* A gap is a run with gap != 0. */
 struct hold_run {
 	struct stamp at;
@@ -57,7 +47,7 @@ struct proto {
 	/* First what each piece of bytes looks at. */
 	enum proto_kind kind; /* decided; see proto_kind() for what is said */
 	bool fresh, server;
-	const struct parser *parser;
+	const struct http_parser *parser;
 	void *state;	     /* the parser's */
 	struct http2 *trial; /* tried beside it */
 	struct http2 *next;  /* made by an h2c upgrade: the parser from the end of this push on */
@@ -78,47 +68,8 @@ struct proto {
 	size_t run_count, run_size;
 };
 
-#define ADAPT(name)                                                                                                    \
-	static int name##_push_any(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at) \
-	{                                                                                                              \
-		return name##_push(parser, dir, ptr, len, at);                                                         \
-	}                                                                                                              \
-	static int name##_gap_any(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at) \
-	{                                                                                                              \
-		return name##_gap(parser, dir, len, why, at);                                                          \
-	}                                                                                                              \
-	static void name##_tick_any(void *parser, uint64_t now_ns)                                                     \
-	{                                                                                                              \
-		name##_tick(parser, now_ns);                                                                           \
-	}                                                                                                              \
-	static bool name##_waits_any(const void *parser)                                                               \
-	{                                                                                                              \
-		return name##_waits(parser);                                                                           \
-	}                                                                                                              \
-	static void name##_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)                               \
-	{                                                                                                              \
-		name##_finish(parser, why, ts_ns);                                                                     \
-	}                                                                                                              \
-	static void name##_free_any(void *parser)                                                                      \
-	{                                                                                                              \
-		name##_free(parser);                                                                                   \
-	}                                                                                                              \
-	static unsigned name##_errors_any(const void *parser)                                                          \
-	{                                                                                                              \
-		return name##_errors(parser);                                                                          \
-	}                                                                                                              \
-	static unsigned name##_requests_any(const void *parser)                                                        \
-	{                                                                                                              \
-		return name##_requests(parser);                                                                        \
-	}
-#define ADAPTED(name)                                                                                                  \
-	{                                                                                                              \
-		name##_push_any, name##_gap_any, name##_tick_any, name##_waits_any, name##_finish_any,                 \
-			name##_free_any, name##_errors_any, name##_requests_any                                        \
-	}
-
-ADAPT(http1)
-ADAPT(http2)
+HTTP_PARSER_FUNCTIONS(http1)
+HTTP_PARSER_FUNCTIONS(http2)
 
 /* A WebSocket whose handshake was not seen; the state is the proto. */
 #define UNSEEN_XID 0
@@ -199,9 +150,9 @@ static void line_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)
 	p->lines.on_end(p->lines.ctx, why, ts_ns);
 }
 
-static const struct parser parsers[] = {
-	[PROTO_HTTP1] = ADAPTED(http1),
-	[PROTO_HTTP2] = ADAPTED(http2),
+static const struct http_parser parsers[] = {
+	[PROTO_HTTP1] = HTTP_PARSER(http1),
+	[PROTO_HTTP2] = HTTP_PARSER(http2),
 	[PROTO_WEBSOCKET] = {socket_push_any, socket_gap_any, socket_tick_any, socket_waits_any, socket_finish_any,
 			     socket_release_any, socket_none_any, socket_none_any},
 	[PROTO_JSONRPC] = {line_push_any, line_gap_any, socket_tick_any, socket_waits_any, line_finish_any,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef TEST_HTTP_PARSER_H
-#define TEST_HTTP_PARSER_H
+#ifndef FLOW_PROTO_HTTP_PARSER_H
+#define FLOW_PROTO_HTTP_PARSER_H
 
-/* A parser that says flow/proto/http.h, whichever it is. Used by unit tests and fuzz targets. */
+/* A parser that says http.h, whichever it is. */
 
-#include "flow/proto/http.h"
+#include "http.h"
 
+/* As http1.h and http2.h have them. */
 struct http_parser {
 	int (*push)(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 	int (*gap)(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
@@ -17,8 +18,8 @@ struct http_parser {
 	unsigned (*requests)(const void *parser);
 };
 
-/* The functions of `name`, as name_parser. */
-#define HTTP_PARSER(name)                                                                                              \
+/* Functions of `name`, for HTTP_PARSER(). */
+#define HTTP_PARSER_FUNCTIONS(name)                                                                                    \
 	static int name##_push_any(void *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)      \
 	{                                                                                                              \
 		return name##_push(p, dir, ptr, len, at);                                                              \
@@ -50,9 +51,12 @@ struct http_parser {
 	static unsigned name##_requests_any(const void *p)                                                             \
 	{                                                                                                              \
 		return name##_requests(p);                                                                             \
-	}                                                                                                              \
-	static const struct http_parser name##_parser = {name##_push_any,   name##_gap_any,	name##_tick_any,       \
-							 name##_waits_any,  name##_finish_any,	name##_free_any,       \
-							 name##_errors_any, name##_requests_any}
+	}
+
+#define HTTP_PARSER(name)                                                                                              \
+	{                                                                                                              \
+		name##_push_any, name##_gap_any, name##_tick_any, name##_waits_any, name##_finish_any,                 \
+			name##_free_any, name##_errors_any, name##_requests_any                                        \
+	}
 
 #endif
