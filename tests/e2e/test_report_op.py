@@ -118,6 +118,8 @@ def threaded():
     check_nothing_lost(perfbpf)
     check_trace(perfbpf)
     table, truth = report(perfbpf.trace_path, "--by", "op")["op"], truths(service, lives, {})
+    # A model that a request asks is a call of that, and no turn of an agent.
+    assert all(r["kind"] == "request" for r in table["rows"]), table["rows"]
     rows, charged = rows_of(table), table["charged"]["request"]
     check_shares(rows, truth, THREADED)
     check_split(rows, truth)

@@ -254,7 +254,9 @@ static int make_operation(struct report_ops *o, const struct span *s, enum op_fa
 				     .lane = family == OP_TURN ? s->lane : 0,
 				     .name = label(o, is_shown(o, s), s->name, sub ? " of a sub-agent" : "", where),
 				     .family = family,
-				     .partial = s->partial};
+				     .partial = s->partial,
+				     .single = family == OP_TURN && json_get_number(s->args, "steps") == 1 &&
+					       !(json_get_number(s->args, "tools") > 0)};
 	if (!out->name)
 		return -ENOMEM;
 	return s->partial ? 0

@@ -278,7 +278,10 @@ static void join_patterns(struct ops *o)
 
 int ops_solve(struct ops *o)
 {
-	int err = make_groups(o);
+	int err = op_drop_parts(o);
+
+	if (!err)
+		err = make_groups(o);
 
 	for (int f = 0; f < OP_FAMILIES && !err; f++) {
 		struct op_charge *charges = NULL;

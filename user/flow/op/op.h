@@ -43,6 +43,7 @@ struct op_operation {
 	uint32_t name;
 	enum op_family family;
 	bool partial; /* its begin or end was not seen: it may hide others, and has no times */
+	bool single;  /* a turn of one call: in a request of its process it is that request's call, and no operation */
 };
 
 struct op_call {

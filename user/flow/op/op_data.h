@@ -71,6 +71,10 @@ struct ops {
 	uint32_t *owners[OP_FAMILIES]; /* by state: which told-apart operation a sample is in */
 };
 
+/* op_owner.c: drops turns of one call that lie in requests, and what they called is no turn's. Before there are groups.
+ * 0 or -ENOMEM. */
+int op_drop_parts(struct ops *o);
+
 /* op_owner.c: tells the operations of a family apart, and whose each call is. *charges is the caller's, in no order. 0
  * or -ENOMEM. */
 int op_charge_calls(struct ops *o, enum op_family family, struct op_charge **charges, size_t *count);

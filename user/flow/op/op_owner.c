@@ -324,6 +324,53 @@ static void find_clouded(struct owners *w)
 	}
 }
 
+static bool is_part(const struct ops *o, const struct op_index *requests, const struct op_operation *p)
+{
+	uint32_t op;
+
+	/* Of requests that began by then, the one that ends last. */
+	return p->single && p->family == OP_TURN &&
+	       index_find(requests, key_of(BY_PROCESS, p->pid, 0, 0), p->begin_ns, p->begin_ns + 1, &op) !=
+		       FOUND_NONE &&
+	       contains(&o->operations[op].is, p);
+}
+
+/* What such a turn was is no other turn's. */
+static void take_calls(struct ops *o, const struct op_index *turns)
+{
+	for (size_t i = 0; i < o->call_count; i++) {
+		struct op_call *c = &o->calls[i];
+		uint32_t op;
+
+		if (c->lane && index_find(turns, key_of(BY_LANE, c->pid, 0, c->lane), c->begin_ns, c->begin_ns + 1,
+					  &op) == FOUND_ONE)
+			c->no_turn |= o->operations[op].is.single;
+	}
+}
+
+int op_drop_parts(struct ops *o)
+{
+	struct op_index requests = {0}, turns = {0};
+	size_t kept = 0;
+	int err;
+
+	err = index_build(o, &requests, OP_REQUEST, BY_PROCESS);
+	if (!err)
+		err = index_build(o, &turns, OP_TURN, BY_LANE);
+	if (!err) {
+		for (size_t i = 0; i < o->operation_count; i++)
+			o->operations[i].is.single = is_part(o, &requests, &o->operations[i].is);
+		take_calls(o, &turns);
+		for (size_t i = 0; i < o->operation_count; i++)
+			if (!o->operations[i].is.single)
+				o->operations[kept++] = o->operations[i];
+		o->operation_count = kept;
+	}
+	free(requests.e);
+	free(turns.e);
+	return err;
+}
+
 int op_charge_calls(struct ops *o, enum op_family family, struct op_charge **charges, size_t *count)
 {
 	struct owners w = {.o = o, .family = family};
