@@ -140,6 +140,7 @@ UNIT_exchange := $(wildcard user/flow/llm/*.c) $(DECODE_SRCS) user/flow/proto/ss
 	user/flow/proto/ndjson.c user/flow/proto/jsonarray.c user/flow/proto/eventstream.c
 UNIT_exchange_wire := $(UNIT_exchange)
 UNIT_suffix := $(UNIT_exchange)
+UNIT_beside := $(UNIT_exchange) $(wildcard user/flow/agent/*.c)
 UNIT_exchange_ws := $(UNIT_exchange)
 UNIT_mcp := $(UNIT_exchange)
 UNIT_route := user/flow/http/route.c user/flow/http/graphql.c user/flow/llm/jsonscan.c user/flow/llm/text.c

@@ -19,6 +19,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	const struct halves_sink halves_sink = pipeline_halves_sink(p);
 	const struct conn_sink conn_sink = pipeline_conn_sink(p);
 	const struct exchange_sink exchange_sink = pipeline_exchange_sink(p);
+	const struct beside_sink beside_sink = pipeline_beside_sink(p);
 	const struct mcp_sink mcp_sink = pipeline_mcp_sink(p);
 	const struct operations_sink operations_sink = pipeline_operations_sink(p);
 	const struct wire_sink wire_sink = pipeline_wire_sink(p);
@@ -35,6 +36,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->coverage = coverage_new(&p->lost);
 	p->procs = procs_new(&p->lost, &proc_sink);
 	p->exchanges = exchanges_new(&exchange_cfg, &p->lost, &exchange_sink);
+	p->beside = beside_new(&p->lost, &beside_sink);
 	p->mcp = mcp_new(&mcp_cfg, &p->lost, &mcp_sink);
 	p->conns = conns_new(&p->lost, &conn_sink);
 	p->wires = wires_new(&p->lost, &wire_sink);
@@ -49,7 +51,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->counters = counters_new(cfg->max_events);
 	if ((cfg->db && !p->sqlite) || (cfg->http && !p->operations) || !p->profile || !p->functions || !p->dns ||
 	    !p->counters || !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs || !p->exchanges ||
-	    !p->mcp || !p->conns || !p->halves) {
+	    !p->beside || !p->mcp || !p->conns || !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -68,6 +70,7 @@ void pipeline_free(struct pipeline *p)
 	conns_free(p->conns);
 	halves_free(p->halves);
 	exchanges_free(p->exchanges);
+	beside_free(p->beside);
 	agents_free(p->agents);
 	profile_free(p->profile);
 	functions_free(p->functions);
@@ -85,10 +88,14 @@ void pipeline_free(struct pipeline *p)
 
 static void tick_agents(struct pipeline *p, uint64_t now_ns)
 {
+	uint64_t open_ns, waits_ns;
+
 	if (now_ns < p->agents_tick_ns + AGENTS_TICK_NS)
 		return;
 	p->agents_tick_ns = now_ns;
-	agents_tick(p->agents, now_ns, exchanges_first_open_ns(p->exchanges, now_ns));
+	open_ns = exchanges_first_open_ns(p->exchanges, now_ns);
+	waits_ns = beside_first_ns(p->beside);
+	agents_tick(p->agents, now_ns, open_ns < waits_ns ? open_ns : waits_ns);
 }
 
 void pipeline_push(struct pipeline *p, const void *record, size_t len)
@@ -105,6 +112,7 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 	pipeline_count(p, COUNTER_LOST, 0, now_ns, lost_total(&p->lost));
 	pipeline_tick_flows(p, now_ns);
 	exchanges_tick(p->exchanges, now_ns);
+	beside_tick(p->beside, now_ns);
 	if (p->operations) /* after the exchanges: those know what is a call */
 		operations_tick(p->operations, now_ns);
 	tick_agents(p, now_ns);
@@ -118,6 +126,7 @@ void pipeline_finish(struct pipeline *p, uint64_t now_ns)
 	wires_finish(p->wires, now_ns);
 	dns_finish(p->dns);
 	exchanges_tick(p->exchanges, now_ns);
+	beside_finish(p->beside);
 	agents_finish(p->agents, now_ns);
 	mcp_finish(p->mcp, now_ns);
 }

@@ -20,6 +20,7 @@
 #include "flow/halves.h"
 #include "flow/http/operations.h"
 #include "flow/interest.h"
+#include "flow/llm/beside.h"
 #include "flow/llm/exchange.h"
 #include "flow/llm/mcp.h"
 #include "flow/profile.h"
@@ -39,6 +40,7 @@ struct pipeline {
 	struct dns *dns;
 	struct counters *counters;
 	struct exchanges *exchanges;
+	struct beside *beside;
 	struct mcp *mcp;
 	struct sqlite *sqlite;	       /* NULL: not asked for */
 	struct operations *operations; /* NULL: not asked for */
@@ -97,6 +99,7 @@ void pipeline_free_flows(struct pipeline *p); /* of connections that are open st
 /* pipeline_spans.c */
 const struct proc *pipeline_proc(struct pipeline *p, const struct proc_key *key); /* NULL: it is not known */
 struct exchange_sink pipeline_exchange_sink(struct pipeline *p);
+struct beside_sink pipeline_beside_sink(struct pipeline *p);
 struct mcp_sink pipeline_mcp_sink(struct pipeline *p);
 struct operations_sink pipeline_operations_sink(struct pipeline *p);
 struct db_sink pipeline_db_sink(struct pipeline *p);

@@ -47,13 +47,14 @@ void pipeline_add_call(struct pipeline *p, struct spans *spans, const struct cal
 		       const struct agent_place *place)
 {
 	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
+	const uint64_t *at = c->retransmit_at ? c->retransmit_at : retransmits;
 	struct flow *f = pipeline_flow(p, c->conn_id);
-	unsigned n = retransmits_of(f, c, retransmits);
+	unsigned n = c->retransmit_at ? (unsigned)c->retransmit_count : retransmits_of(f, c, retransmits);
 	struct span span;
 
 	if (f && (c->connect_begin_ns != UNKNOWN_NS || c->tls_begin_ns != UNKNOWN_NS))
 		f->setup_paid = true;
-	if (span_from_call(&span, c, proc ? proc->shown_pid : c->conn.tgid, retransmits, n)) {
+	if (span_from_call(&span, c, proc ? proc->shown_pid : c->conn.tgid, at, n)) {
 		p->lost.n[LOST_NO_MEMORY]++;
 		return;
 	}
@@ -62,20 +63,13 @@ void pipeline_add_call(struct pipeline *p, struct spans *spans, const struct cal
 	pipeline_add_span(p, spans, 0, &span);
 }
 
-static void on_call(void *ctx, const struct call *c)
+static void on_settled(void *ctx, const struct call *c)
 {
 	struct pipeline *p = ctx;
 	const struct proc *proc = procs_get(p->procs, &c->conn);
-	struct flow *f = pipeline_flow(p, c->conn_id);
 	struct agent_place place;
 
-	if (flow_is_served(f))
-		return;
-	if (f && f->operations)
-		operations_was_call(f->operations, c->xid);
 	p->call_count++;
-	if (f)
-		f->ended_calls++;
 	procs_call_made(p->procs, &c->conn);
 	if (proc)
 		coverage_push_call(p->coverage, proc);
@@ -83,6 +77,33 @@ static void on_call(void *ctx, const struct call *c)
 	pipeline_add_call(p, p->spans, c, proc, &place);
 	if (p->cfg.on_call)
 		p->cfg.on_call(p->cfg.ctx, c, proc, &place);
+}
+
+/* Its class may take a while to be known; its connection may be gone by then. */
+static void on_call(void *ctx, const struct call *c)
+{
+	uint64_t retransmits[FLOW_RETRANSMITS_MAX];
+	struct pipeline *p = ctx;
+	struct flow *f = pipeline_flow(p, c->conn_id);
+	struct call told = *c;
+
+	if (flow_is_served(f))
+		return;
+	if (f && f->operations)
+		operations_was_call(f->operations, c->xid);
+	if (f) {
+		f->ended_calls++;
+		f->setup_paid |= c->connect_begin_ns != UNKNOWN_NS || c->tls_begin_ns != UNKNOWN_NS;
+	}
+	procs_call_made(p->procs, &c->conn);
+	told.retransmit_count = retransmits_of(f, c, retransmits);
+	told.retransmit_at = retransmits;
+	beside_push(p->beside, &told);
+}
+
+static void on_main(void *ctx, const struct proc_key *process)
+{
+	beside_main(((struct pipeline *)ctx)->beside, process);
 }
 
 /* --- operations -> span and the views ------------------------------------------------------------------------------
@@ -187,7 +208,11 @@ static void on_tool(void *ctx, const struct agent_tool *t)
 
 static void on_proc(void *ctx, const struct proc *proc)
 {
-	agents_push_proc(((struct pipeline *)ctx)->agents, proc);
+	struct pipeline *p = ctx;
+
+	agents_push_proc(p->agents, proc);
+	if (proc->end_ns != UNKNOWN_NS)
+		beside_gone(p->beside, &proc->key);
 }
 
 static void on_load(void *ctx, const struct proc *proc, const struct interval *at, uint64_t cpu_ns, uint64_t wait_ns)
@@ -310,7 +335,12 @@ static void on_lookup(void *ctx, const struct dns_lookup *l)
 
 struct exchange_sink pipeline_exchange_sink(struct pipeline *p)
 {
-	return (struct exchange_sink){.ctx = p, .on_call = on_call};
+	return (struct exchange_sink){.ctx = p, .on_call = on_call, .on_main = on_main};
+}
+
+struct beside_sink pipeline_beside_sink(struct pipeline *p)
+{
+	return (struct beside_sink){.ctx = p, .on_call = on_settled};
 }
 
 struct mcp_sink pipeline_mcp_sink(struct pipeline *p)

@@ -172,6 +172,7 @@ int pipeline_write_trace(struct pipeline *p, struct trace_meta *meta, uint64_t n
 	buf_init(&verdict, 0); /* bounded: a sentence and numbers */
 	buf_init(&profile, 0); /* bounded: PROFILE_WRITTEN_MAX, max_events */
 	exchanges_each_open(p->exchanges, now_ns, snapshot_call, &s);
+	beside_each(p->beside, snapshot_call, &s);
 	mcp_each_open(p->mcp, now_ns, snapshot_mcp, &s);
 	if (p->operations)
 		operations_each_open(p->operations, now_ns, snapshot_operation, &s);

@@ -815,6 +815,12 @@ static void test_aux(void **state)
 	one(&r, "/v1beta/models/g:generateContent", HOST "User-Agent: OpenAI/JS 5.20.1\n",
 	    "{\"contents\":[{}],\"generationConfig\":{\"responseMimeType\":\"application/json\"}}");
 	expect(&r, "class=main");
+	/* Claude Code wants no schema of its agents' answers, and has an option for no tools */
+	r.conn.key.tgid++;
+	one(&r, "/v1/messages", HOST "user-agent: claude-cli/2.1.332 (external, cli)\n", schema);
+	expect(&r, "class=aux");
+	one(&r, "/v1/messages", HOST "user-agent: claude-cli/2.1.332 (external, cli)\n", small);
+	expect(&r, "class=main");
 	abort_at(&r, 1, HTTP_ABORT_CLOSED, 100);
 	rig_close(&r);
 }

@@ -19,7 +19,7 @@
  * A sub-agent is what the client's ids say; else another conversation of the same process, or a call of a descendant
  * process, that begins while a lane waits for its tools ("by time").
  *
- * Calls come in the order of their ends; processes as they are born, exec and end.
+ * Calls of a process come in the order of their ends; processes as they are born, exec and end.
  */
 
 #include "base/lost.h"

@@ -62,6 +62,7 @@ void call_release(struct call *c)
 	free(c->stall_at);
 	free(c->late_at);
 	free(c->network_at);
+	free(c->retransmit_at);
 	for (size_t i = 0; i < c->result_count; i++) {
 		free(c->results[i].id);
 		free(c->results[i].name);
@@ -77,6 +78,70 @@ void call_release(struct call *c)
 	free(c->tools);
 	free(c->text);
 	call_init(c);
+}
+
+/* What *field points to becomes the copy's own. */
+static bool copy_array(void *field, size_t size)
+{
+	void *from, *to = NULL;
+
+	memcpy(&from, field, sizeof(from));
+	if (from && size) {
+		to = malloc(size);
+		if (to)
+			memcpy(to, from, size);
+	}
+	memcpy(field, &to, sizeof(to));
+	return to || !from || !size;
+}
+
+static bool copy_text(char **field)
+{
+	return copy_array(field, *field ? strlen(*field) + 1 : 0);
+}
+
+static bool copy_texts(struct call *c)
+{
+	char **const texts[] = {&c->method,	   &c->path,	   &c->host,	       &c->model,
+				&c->request_model, &c->session_id, &c->agent_id,       &c->parent_agent_id,
+				&c->agent_name,	   &c->turn_id,	   &c->tool_durations, &c->stop_reason,
+				&c->error,	   &c->undecoded};
+	bool done = copy_array(&c->text, c->text ? c->text_len + 1 : 0);
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		done &= copy_text(texts[i]);
+	return done;
+}
+
+static bool copy_tools(struct call *c)
+{
+	bool done = copy_array(&c->results, c->result_count * sizeof(*c->results));
+
+	done &= copy_array(&c->tools, c->tool_count * sizeof(*c->tools));
+	c->result_count = c->results ? c->result_count : 0;
+	c->tool_count = c->tools ? c->tool_count : 0;
+	for (size_t i = 0; i < c->result_count; i++)
+		done &= copy_text(&c->results[i].id) & copy_text(&c->results[i].name);
+	for (size_t i = 0; i < c->tool_count; i++)
+		done &= copy_text(&c->tools[i].id) & copy_text(&c->tools[i].name);
+	return done;
+}
+
+int call_copy(struct call *to, const struct call *from)
+{
+	bool done;
+
+	*to = *from;
+	done = copy_texts(to);
+	done &= copy_tools(to);
+	done &= copy_array(&to->segments, to->segment_count * sizeof(*to->segments));
+	done &= copy_array(&to->stall_at, to->stall_count * sizeof(*to->stall_at));
+	done &= copy_array(&to->late_at, to->late_count * sizeof(*to->late_at));
+	done &= copy_array(&to->network_at, to->network_count * sizeof(*to->network_at));
+	done &= copy_array(&to->retransmit_at, to->retransmit_count * sizeof(*to->retransmit_at));
+	if (!done)
+		call_release(to);
+	return done ? 0 : -ENOMEM;
 }
 
 /* Nanoseconds from a to b; NAN when either is unknown or b is not after a. */

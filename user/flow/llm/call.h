@@ -124,6 +124,9 @@ struct call {
 	char *model;				/* as the response names it, else as the request does */
 	char *request_model;
 	enum call_class class;
+	/* Small and without tools: not main but auxiliary, if a call with tools begins in its process before then.
+	 * 0: the class is settled. */
+	uint64_t class_open_ns;
 	int stream; /* -1 unknown */
 	char *session_id, *agent_id, *parent_agent_id;
 	char *agent_name; /* owned; kind of sub-agent where the client says so: "Explore", "review"; NULL unknown */
@@ -162,9 +165,11 @@ struct call {
 	size_t tool_count;
 	int64_t request_bytes, response_bytes; /* as carried */
 	struct call_request request;
-	int64_t retransmits; /* during the call; UNKNOWN_COUNT */
-	uint64_t reset_ns;   /* its TCP connection was reset; UNKNOWN_NS: not that it was seen */
-	bool reset_sent;     /* by the program's side, else by the other one */
+	int64_t retransmits;	 /* during the call; UNKNOWN_COUNT */
+	uint64_t *retransmit_at; /* owned array: the times of the latest of them */
+	size_t retransmit_count;
+	uint64_t reset_ns; /* its TCP connection was reset; UNKNOWN_NS: not that it was seen */
+	bool reset_sent;   /* by the program's side, else by the other one */
 	int64_t srtt_us, rtt_min_us;
 	char *text; /* visible answer, only with content; owned */
 	size_t text_len;
@@ -174,6 +179,7 @@ struct call {
 
 void call_init(struct call *c); /* everything unknown */
 void call_release(struct call *c);
+int call_copy(struct call *to, const struct call *from); /* 0, or -ENOMEM: *to is as of call_init() */
 
 /* Derived numbers, one place for every view. NAN when unknown; *_ms relative to the call's start. A call attached in
  * the middle, or whose request was lost or never said, has no start, unless start_known: its start_ns is when it was

@@ -64,6 +64,12 @@ static bool brings_tools(struct sv user_agent)
 	return sv_starts(user_agent, SV("opencode/")) || sv_starts(user_agent, SV("GeminiCLI"));
 }
 
+/* Claude Code's titles follow a JSON schema; where its agents' answers have to (--json-schema), a tool takes them. */
+static bool asks_for_no_schema(struct sv user_agent)
+{
+	return sv_starts(user_agent, SV("claude-cli/"));
+}
+
 /* Copilot CLI marks the first call of a turn. All of a sub-agent's calls are marked as the agent's. */
 static enum call_trigger stated_trigger(struct sv initiator, bool of_subagent)
 {
@@ -144,6 +150,7 @@ void client_identify(const struct http_head *h, struct client *out)
 	identify_turn(h, out);
 	out->class_stated = stated_class(h, &out->class);
 	out->brings_tools = brings_tools(http_header_get(h, "user-agent"));
+	out->asks_for_no_schema = asks_for_no_schema(http_header_get(h, "user-agent"));
 	out->class_of_turn = client_class_of_kind(
 		text_json_member(http_header_get(h, "x-codex-turn-metadata"), "request_kind"), &(enum call_class){0});
 	/* Main agents send no agent id, or (Codex) one that equals the session's. */

@@ -22,6 +22,7 @@ struct client {
 	char turn[CLIENT_ID_BYTES];	  /* id of the turn */
 	char tool_durations[512];	  /* "Bash=418" in ms: what the tools before it took */
 	bool brings_tools;		  /* its agents always offer tools: what does not is a helper's call */
+	bool asks_for_no_schema;	  /* ... never want an answer by a schema: what does and has no tools is one */
 	int interactive;		  /* a person (1) or a script (0) drives it; -1 not said */
 	enum call_trigger trigger;	  /* what the client says of it, CALL_TRIGGER_UNKNOWN: nothing */
 	int retry_count;		  /* attempts before this one by the client's count, -1 unknown */

@@ -31,10 +31,11 @@
 #define EXCHANGE_DOC_MAX (8u << 20) /* unary response document, decoded; longer: undecoded "json over 8 MiB" */
 /* Bodies that are being read, of all exchanges together, with their decompressors. Over it the largest one is given up:
  * undecoded "over 128 MiB at once". */
-#define EXCHANGE_HELD_MAX (128u << 20)
-#define EXCHANGE_TEXT_MAX (1u << 20) /* visible answer kept with content; the rest is cut */
-#define EXCHANGE_ID_MAX	  128	     /* session ids and the like; longer ones are cut */
-#define EXCHANGE_WS_MAX	  256	     /* calls open at once on one WebSocket; more are not told, and counted */
+#define EXCHANGE_HELD_MAX  (128u << 20)
+#define EXCHANGE_TEXT_MAX  (1u << 20)	 /* visible answer kept with content; the rest is cut */
+#define EXCHANGE_ID_MAX	   128		 /* session ids and the like; longer ones are cut */
+#define EXCHANGE_BESIDE_NS 2000000000ull /* of a process's first call on: see call.class_open_ns */
+#define EXCHANGE_WS_MAX	   256		 /* calls open at once on one WebSocket; more are not told, and counted */
 
 struct exchange_config {
 	uint64_t stale_ns; /* an exchange silent this long is evicted */
@@ -70,6 +71,9 @@ struct exchange_sink {
 	void *ctx;
 	/* A call ended (or was evicted). Owned by the stage, valid for the call. */
 	void (*on_call)(void *ctx, const struct call *c);
+	/* A call with tools begins in that process, the first one: what is told of it later is settled. NULL is
+	 * skipped. */
+	void (*on_main)(void *ctx, const struct proc_key *process);
 };
 
 struct exchanges;

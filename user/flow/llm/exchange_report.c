@@ -5,52 +5,70 @@
 
 #include <stdlib.h>
 
-#define SETUP_MAX_AGE_NS   50000000ull /* a connection opened longer before its first call was not opened for it */
-#define MAIN_PROCESSES_MAX 4096
+#define SETUP_MAX_AGE_NS 50000000ull /* a connection opened longer before its first call was not opened for it */
+#define CALLERS_MAX	 4096
 
 /* --- class ------------------------------------------------------------------------------------------------------- */
 
-static struct main_key main_key_of(const struct call *c)
+static struct caller *find_caller(const struct exchanges *t, const struct call *c)
 {
-	return (struct main_key){c->conn.tgid, c->conn.exec_id, c->conn.start_ns};
+	struct caller_key key = {c->conn.tgid, c->conn.exec_id, c->conn.start_ns};
+	struct caller *found;
+
+	HASH_FIND(hh, t->callers, &key, sizeof(key), found);
+	return found;
 }
 
-static bool has_main_session(struct exchanges *t, const struct call *c)
+void exchanges_note_caller(struct exchanges *t, const struct call *c)
 {
-	struct main_key key = main_key_of(c);
-	struct main_process *m;
+	struct caller *new;
 
-	HASH_FIND(hh, t->mains, &key, sizeof(key), m);
-	return m != NULL;
+	if (find_caller(t, c))
+		return;
+	if (HASH_COUNT(t->callers) >= CALLERS_MAX) {
+		new = t->callers;
+		HASH_DEL(t->callers, new);
+		free(new);
+	}
+	new = calloc(1, sizeof(*new));
+	if (!new)
+		return; /* at worst an auxiliary call is shown as a main one */
+	new->key = (struct caller_key){c->conn.tgid, c->conn.exec_id, c->conn.start_ns};
+	new->first_ns = c->start_ns != UNKNOWN_NS ? c->start_ns : t->now_ns;
+	HASH_ADD(hh, t->callers, key, sizeof(new->key), new);
+	if (!new->hh.tbl)
+		free(new);
+}
+
+static bool has_main_session(const struct exchanges *t, const struct call *c)
+{
+	const struct caller *caller = find_caller(t, c);
+
+	return caller && caller->main;
 }
 
 static void note_main_session(struct exchanges *t, const struct call *c)
 {
-	struct main_process *m;
+	const struct proc_key process = {
+		.tgid = c->conn.tgid, .exec_id = c->conn.exec_id, .start_ns = c->conn.start_ns};
+	struct caller *caller;
 
-	if (has_main_session(t, c))
+	exchanges_note_caller(t, c);
+	caller = find_caller(t, c);
+	if (!caller || caller->main)
 		return;
-	if (HASH_COUNT(t->mains) >= MAIN_PROCESSES_MAX) {
-		m = t->mains;
-		HASH_DEL(t->mains, m);
-		free(m);
-	}
-	m = calloc(1, sizeof(*m));
-	if (!m)
-		return; /* at worst an auxiliary call is shown as a main one */
-	m->key = main_key_of(c);
-	HASH_ADD(hh, t->mains, key, sizeof(m->key), m);
-	if (!m->hh.tbl)
-		free(m);
+	caller->main = true;
+	if (t->sink.on_main)
+		t->sink.on_main(t->sink.ctx, &process);
 }
 
-void exchanges_free_mains(struct exchanges *t)
+void exchanges_free_callers(struct exchanges *t)
 {
-	struct main_process *m, *next;
+	struct caller *c, *next;
 
-	HASH_ITER (hh, t->mains, m, next) {
-		HASH_DEL(t->mains, m);
-		free(m);
+	HASH_ITER (hh, t->callers, c, next) {
+		HASH_DEL(t->callers, c);
+		free(c);
 	}
 }
 
@@ -58,6 +76,13 @@ void exchanges_free_mains(struct exchanges *t)
 static bool only_loads(const struct call *c)
 {
 	return c->stop_reason && (strcmp(c->stop_reason, "load") == 0 || strcmp(c->stop_reason, "unload") == 0);
+}
+
+/* As titles are asked for, and the like. */
+static bool is_small(const struct pending *p, const struct call *c)
+{
+	return c->request.tools == 0 &&
+	       (p->facts.json_schema || (c->request.messages >= 0 && c->request.messages <= 3));
 }
 
 /* In the order of the contract: path, prewarm, the client's word, agent ids, shape. */
@@ -76,10 +101,23 @@ static enum call_class classify(struct exchanges *t, const struct pending *p, co
 		return stated;
 	if (p->client.subagent)
 		return CALL_SUBAGENT;
-	if (c->request.tools == 0 && (f->json_schema || (c->request.messages >= 0 && c->request.messages <= 3)) &&
-	    (p->client.brings_tools || has_main_session(t, c)))
+	if (is_small(p, c) &&
+	    (p->client.brings_tools || (p->client.asks_for_no_schema && f->json_schema) || has_main_session(t, c)))
 		return CALL_AUX;
 	return CALL_MAIN;
+}
+
+/* The session beside which it is auxiliary may not have begun yet: so it is for some time from the process's first call
+ * on. What had begun and ended before that is a step, as far as anyone can tell. */
+static uint64_t class_open_ns(const struct exchanges *t, const struct pending *p, const struct call *c)
+{
+	const struct caller *caller = find_caller(t, c);
+	enum call_class stated;
+
+	if (c->class != CALL_MAIN || !caller || caller->main || !is_small(p, c) || p->client.class_stated ||
+	    client_class_of_kind(sv_of(p->facts.kind), &stated) || c->end_ns >= caller->first_ns + EXCHANGE_BESIDE_NS)
+		return 0;
+	return caller->first_ns + EXCHANGE_BESIDE_NS;
 }
 
 /* --- report ------------------------------------------------------------------------------------------------------ */
@@ -255,6 +293,7 @@ void pending_report(const struct pending *p, enum end_reason end, uint64_t end_n
 	}
 	report_times(out);
 	out->class = classify(p->entry->key.flow->table, p, out);
+	out->class_open_ns = class_open_ns(p->entry->key.flow->table, p, out);
 	report_setup(p, conn, out);
 	report_socket(p, conn, out);
 	if (end == END_PROCESS_EXIT) {

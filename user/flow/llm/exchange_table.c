@@ -95,6 +95,7 @@ void pending_begin(struct pending *p, const struct dialect *d)
 	p->call.id = ++f->table->last_id;
 	f->calls++;
 	f->table->open_calls++;
+	exchanges_note_caller(f->table, &p->call);
 }
 
 void pending_conn(struct pending *p, const struct stamp *first)
@@ -286,7 +287,7 @@ void exchanges_free(struct exchanges *t)
 		return;
 	HASH_ITER (hh, t->entries, e, next)
 		entry_free(t, e);
-	exchanges_free_mains(t);
+	exchanges_free_callers(t);
 	free(t);
 }
 

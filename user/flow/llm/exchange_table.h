@@ -67,12 +67,14 @@ struct exchange_flow {
 	bool asked;		    /* ... whose request was seen; in a protocol that keeps order */
 };
 
-/* Processes that made calls with tools: beside such a main session small calls without tools are auxiliary. */
-struct main_process {
-	struct main_key {
+/* Processes that made calls. Beside a main session, which is one with tools, small calls without are auxiliary. */
+struct caller {
+	struct caller_key {
 		uint32_t tgid, exec_id;
 		uint64_t start_ns;
 	} key;
+	uint64_t first_ns; /* when its first call began */
+	bool main;	   /* it made one with tools */
 	UT_hash_handle hh;
 };
 
@@ -87,7 +89,7 @@ struct exchanges {
 	uint64_t now_ns;	/* latest stamp seen */
 	uint64_t next_sweep_ns; /* 0: no stamp seen yet */
 	uint64_t last_id;
-	struct main_process *mains; /* hash, oldest first */
+	struct caller *callers; /* hash, oldest first */
 	struct retries retries;
 };
 
@@ -120,7 +122,8 @@ void pending_report(const struct pending *p, enum end_reason end, uint64_t end_n
 uint64_t pending_begin_ns(const struct pending *p, uint64_t now_ns);
 void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns);
 void pending_note_main(struct pending *p); /* a main session with tools, if it is one */
-void exchanges_free_mains(struct exchanges *t);
+void exchanges_note_caller(struct exchanges *t, const struct call *c);
+void exchanges_free_callers(struct exchanges *t);
 
 /* --- exchange_ws.c: WebSockets */
 void ws_session_start(struct exchange_flow *f, struct entry *e, uint64_t ts_ns); /* its upgrade was granted */
