@@ -31,7 +31,7 @@ SECTIONS = {
     "`turn`": ["user/flow/span_agent.c:turn_args", "user/flow/agent/verdict.c"],
     "`tool: NAME`": ["user/flow/span_agent.c:tool_args"],
     "`undecoded`": ["user/flow/span_other.c:unread_args", "user/flow/span_args.c"],
-    "`exec NAME`": ["user/flow/trace.c:put_process_args", "user/flow/trace.c:put_argv", "user/flow/trace.c:put_chain"],
+    "`exec NAME`": ["user/flow/trace_names.c:put_process_args", "user/flow/trace_names.c:put_argv", "user/flow/trace_names.c:put_chain"],
     "`metadata`": ["user/flow/trace.c:put_metadata", "user/flow/trace.c:put_axes", "user/flow/trace.c:put_lost"],
 }
 KEY = re.compile(r'\b(?:json_\w+|span_put_\w+|put_meta_text)\(\s*&?j,\s*(?:\n\s*)?"([a-z0-9_.]+)"')
