@@ -135,6 +135,91 @@ static void test_backslash(void **state)
 	check(rows, ARRAY_SIZE(rows));
 }
 
+/* What is assigned is a value, though it is no literal. */
+static void test_assigned(void **state)
+{
+	static const struct row rows[] = {
+		{PG, "SET app.tenant = acme", "SET app.tenant = ?"},
+		{PG, "SET LOCAL app.tenant TO acme, 'x', other; select a from b",
+		 "SET LOCAL app.tenant TO ?; select a from b"},
+		{PG, "set x=on;SET y TO DEFAULT ; SELECT 1", "set x=?;SET y TO ? ; SELECT ?"},
+		{PG, "SET NAMES utf8", "SET NAMES ?"},
+		{PG, "SET TIME ZONE Europe/Berlin", "SET TIME ZONE ?"},
+		{PG, "SET SESSION AUTHORIZATION bob", "SET SESSION AUTHORIZATION ?"},
+		{PG, "SET ROLE \"bob\"; SET my.role = alice", "SET ROLE ?; SET my.role = ?"},
+		{PG, "SET role = bob", "SET role = ?"},
+		{PG, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+		 "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"},
+		{PG, "SET x = $1", "SET x = ?"},
+		{PG, "SET x = (SELECT secret FROM t WHERE a IN (b, c)), d", "SET x = ?"},
+		{PG, "SET x =", "SET x ="},
+		{PG, "ALTER USER u PASSWORD hunter2 VALID UNTIL 'x'", "ALTER USER u PASSWORD ? VALID UNTIL ?"},
+		{PG, "CREATE ROLE r LOGIN PASSWORD 'x' ROLE a", "CREATE ROLE r LOGIN PASSWORD ? ROLE a"},
+		{PG, "ALTER ROLE bob IN DATABASE d SET search_path TO acme, b",
+		 "ALTER ROLE bob IN DATABASE d SET search_path TO ?"},
+		{PG, "ALTER DATABASE d SET x = word", "ALTER DATABASE d SET x = ?"},
+		{PG, "ALTER SYSTEM SET x = word", "ALTER SYSTEM SET x = ?"},
+		{PG, "ALTER TABLE t ALTER c SET NOT NULL", "ALTER TABLE t ALTER c SET NOT NULL"},
+		{PG, "GRANT SELECT (password, a) ON t TO u GRANTED BY bob",
+		 "GRANT SELECT (password, a) ON t TO u GRANTED BY ?"},
+		{PG, "SELECT password FROM t ORDER BY name", "SELECT password FROM t ORDER BY name"},
+		{PG, "UPDATE t SET a = b, c = d + 1 WHERE e = f", "UPDATE t SET a = b, c = d + ? WHERE e = f"},
+		{PG, "INSERT INTO t VALUES (1) ON CONFLICT (a) DO UPDATE SET a = excluded.a",
+		 "INSERT INTO t VALUES (?) ON CONFLICT (a) DO UPDATE SET a = excluded.a"},
+		{PG, "BEGIN; SET LOCAL x = y", "BEGIN; SET LOCAL x = ?"},
+		{MY, "SET @a := word, GLOBAL b = ON, @@session.c = CONCAT(@@x, y, 'z'), d = -5",
+		 "SET @a := ?, GLOBAL b = ?, @@session.c = ?, d = ?"},
+		{MY, "SET NAMES utf8mb4 COLLATE x, a = b", "SET NAMES ?, a = ?"},
+		{MY, "SET CHARACTER SET latin1", "SET CHARACTER SET ?"},
+		{MY, "SET CHARSET latin1", "SET CHARSET ?"},
+		{MY, "SET PASSWORD FOR bob = hunter2", "SET PASSWORD FOR bob = ?"},
+		{MY, "SET PASSWORD FOR bob = PASSWORD(hunter2)", "SET PASSWORD FOR bob = ?"},
+		{MY, "SET DEFAULT ROLE admin TO bob", "SET DEFAULT ROLE ?"},
+		{MY, "SET STATEMENT a = word, b = c FOR SELECT d FROM e WHERE f = 1",
+		 "SET STATEMENT a = ?, b = ? FOR SELECT d FROM e WHERE f = ?"},
+		{MY, "CREATE OR REPLACE USER u IDENTIFIED BY hunter2 PASSWORD EXPIRE",
+		 "CREATE OR REPLACE USER u IDENTIFIED BY ? PASSWORD ?"},
+		{MY, "GRANT ALL ON d.* TO u IDENTIFIED BY PASSWORD 'x'", "GRANT ALL ON d.* TO u IDENTIFIED BY ? ?"},
+		{MY, "UPDATE t SET a = b WHERE c = on", "UPDATE t SET a = b WHERE c = on"},
+		{LITE, "PRAGMA key = hunter2", "PRAGMA key = ?"},
+		{LITE, "PRAGMA main.key=\"hunter2\"; SELECT a", "PRAGMA main.key=?; SELECT a"},
+		{LITE, "PRAGMA rekey(hunter2) ; PRAGMA cache_size(-2000)", "PRAGMA rekey(?) ; PRAGMA cache_size(?)"},
+		{LITE, "PRAGMA journal_mode", "PRAGMA journal_mode"},
+		{LITE, "ATTACH DATABASE customer AS c KEY hunter2", "ATTACH DATABASE ? AS c KEY ?"},
+		{LITE, "UPDATE \"t\" SET \"a\" = \"t\".\"b\"", "UPDATE \"t\" SET \"a\" = \"t\".\"b\""},
+	};
+
+	(void)state;
+	check(rows, ARRAY_SIZE(rows));
+}
+
+/* Nothing of what is assigned is in the shape, wherever it is cut off. */
+static void test_assigned_cut(void **state)
+{
+	static const struct {
+		enum shape_dialect dialect;
+		const char *sql;
+	} rows[] = {
+		{SHAPE_POSTGRES,
+		 "SET LOCAL a.b TO hunter2, \"hunter2\", E'hunter2', $x$hunter2$x$, hunter2.h(hunter2) - 1"},
+		{SHAPE_MYSQL,
+		 "SET @a := hunter2, @b = `hunter2`, @c = \"hunter2\", @d = hunter2.hunter2(1), NAMES hunter2"},
+		{SHAPE_SQLITE, "PRAGMA key(hunter2)"},
+		{SHAPE_SQLITE, "PRAGMA key = \"hunter2\""},
+		{SHAPE_POSTGRES, "ALTER USER u PASSWORD hunter2"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		for (size_t len = 0; len <= strlen(rows[i].sql); len++) {
+			const char *shape =
+				shape_of(rows[i].dialect, SHAPE_BACKSLASH_UNKNOWN, rows[i].sql, len, 0, len);
+
+			if (strstr(shape, "hu"))
+				fail_msg("%.*s: %s", (int)len, rows[i].sql, shape);
+		}
+}
+
 static void test_long(void **state)
 {
 	size_t len = 2 * SHAPE_MAX;
@@ -160,7 +245,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_literals),  cmocka_unit_test(test_comments), cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_backslash), cmocka_unit_test(test_long),
+		cmocka_unit_test(test_backslash), cmocka_unit_test(test_assigned), cmocka_unit_test(test_assigned_cut),
+		cmocka_unit_test(test_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

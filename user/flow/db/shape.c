@@ -33,7 +33,14 @@ void shape_init(struct shape *s, enum shape_dialect dialect, enum shape_backslas
 	s->word_len = 0;
 	s->depth = s->quiet = 0;
 	s->values = SHAPE_VALUES_NONE;
+	s->announce = (struct announce){0};
+	s->mask = SHAPE_MASK_NONE;
 	s->len = 0;
+}
+
+static bool is_one_of(char c, const char *set)
+{
+	return c && strchr(set, c);
 }
 
 /* --- bytes that are told -------------------------------------------------------------------------------------------
@@ -67,9 +74,15 @@ static void cut(struct shape *s)
 	s->len += sizeof(mark) - 1;
 }
 
+/* Nothing is told now. */
+static bool is_silent(const struct shape *s)
+{
+	return s->cut || s->quiet || s->mask == SHAPE_MASK_ONE_ON || s->mask == SHAPE_MASK_REST_ON;
+}
+
 static void put(struct shape *s, char c)
 {
-	if (s->cut || s->quiet)
+	if (is_silent(s))
 		return;
 	if (s->len >= SHAPE_MAX - 3)
 		cut(s);
@@ -82,7 +95,7 @@ static void settle_maybe(struct shape *s, bool dot)
 {
 	if (s->maybe_at == SIZE_MAX)
 		return;
-	if (!dot && !s->cut && !s->quiet) {
+	if (!dot && !is_silent(s)) {
 		s->len = s->maybe_at;
 		s->last = 'v';
 		put(s, '?');
@@ -90,10 +103,41 @@ static void settle_maybe(struct shape *s, bool dot)
 	s->maybe_at = SIZE_MAX;
 }
 
+static void mask_begin(struct shape *s, enum shape_mask on)
+{
+	if (s->space && s->len)
+		put(s, ' ');
+	s->space = false;
+	put(s, '?');
+	s->mask = on;
+}
+
+/* What was announced begins with this token, or is over. */
+static void mask_token(struct shape *s, char kind)
+{
+	if (s->mask == SHAPE_MASK_ONE_ON)
+		s->mask = SHAPE_MASK_NONE;
+	if (s->mask == SHAPE_MASK_ONE && is_one_of(kind, "wnvp"))
+		mask_begin(s, SHAPE_MASK_ONE_ON);
+	else if (s->mask == SHAPE_MASK_ONE && kind != '=')
+		s->mask = SHAPE_MASK_NONE;
+	if (s->mask == SHAPE_MASK_REST && !is_one_of(kind, "=:;"))
+		mask_begin(s, SHAPE_MASK_REST_ON);
+}
+
+static void announced(struct shape *s, enum announced what)
+{
+	if (s->mask == SHAPE_MASK_REST_ON || what == ANNOUNCED_NOTHING)
+		return;
+	s->mask = what == ANNOUNCED_ONE ? SHAPE_MASK_ONE : SHAPE_MASK_REST;
+	s->mask_depth = s->depth;
+}
+
 /* Before each token. kind: see `last`. */
 static void begin(struct shape *s, char kind)
 {
 	settle_maybe(s, kind == '.');
+	mask_token(s, kind);
 	if (s->values == SHAPE_VALUES_COMMA && kind != '(' && kind != ',') {
 		put(s, ',');
 		s->space = true;
@@ -108,13 +152,8 @@ static void begin(struct shape *s, char kind)
 	s->space = false;
 	s->last2 = s->last;
 	s->last = kind;
-	if (!s->quiet)
+	if (!is_silent(s))
 		s->last_at = s->len;
-}
-
-static bool is_one_of(char c, const char *set)
-{
-	return c && strchr(set, c);
 }
 
 /* A literal has ended. */
@@ -122,7 +161,7 @@ static void value(struct shape *s)
 {
 	bool sign = is_one_of(s->last, "+-") && (!s->last2 || is_one_of(s->last2, "=<>(,*/%+-|!"));
 
-	if (sign && !s->quiet && !s->cut && s->len) {
+	if (sign && !is_silent(s) && s->len) {
 		s->len = s->last_at;
 		s->space = false;
 	}
@@ -141,6 +180,7 @@ static bool is_word(const struct shape *s, const char *text)
 static void open_paren(struct shape *s)
 {
 	bool list = s->list, row = s->values == SHAPE_VALUES_WAIT, more = s->values == SHAPE_VALUES_COMMA;
+	enum announced inside = announce_sign(&s->announce, '(', s->depth + 1);
 
 	s->depth++;
 	if (s->depth < SHAPE_DEPTH_MAX)
@@ -157,12 +197,15 @@ static void open_paren(struct shape *s)
 	}
 	begin(s, '(');
 	put(s, '(');
+	announced(s, inside);
 }
 
 static void close_paren(struct shape *s)
 {
 	bool row = s->values == SHAPE_VALUES_ROW && s->depth == s->values_depth, told = true;
 
+	if (s->mask == SHAPE_MASK_REST_ON && s->mask_depth && s->mask_depth == s->depth)
+		s->mask = SHAPE_MASK_NONE;
 	if (s->quiet && s->quiet == s->depth) {
 		told = s->depth < SHAPE_DEPTH_MAX && s->lists[s->depth];
 		s->quiet = 0;
@@ -179,6 +222,9 @@ static void close_paren(struct shape *s)
 
 static void comma(struct shape *s)
 {
+	/* Only MySQL has several assignments in one SET; elsewhere it is a list of values. */
+	if (s->mask == SHAPE_MASK_REST_ON && s->dialect == SHAPE_MYSQL && s->depth == s->mask_depth)
+		s->mask = SHAPE_MASK_NONE;
 	if (s->values == SHAPE_VALUES_AFTER && s->depth + 1 == s->values_depth && !s->quiet) {
 		settle_maybe(s, false);
 		s->values = SHAPE_VALUES_COMMA;
@@ -264,13 +310,37 @@ static void word_note(struct shape *s, char c)
 	s->word_len++;
 }
 
+/* SET STATEMENT … FOR: what follows is told. */
+static void mask_end(struct shape *s)
+{
+	static const char text[] = " FOR";
+
+	s->mask = SHAPE_MASK_NONE;
+	s->announce = (struct announce){0};
+	for (size_t i = 0; text[i]; i++)
+		put(s, text[i]);
+}
+
+static void word_announces(struct shape *s)
+{
+	const struct sv word = {s->word, s->word_len};
+
+	if (s->mask == SHAPE_MASK_REST_ON) {
+		if (announce_ended_by(&s->announce, word) && s->depth == s->mask_depth)
+			mask_end(s);
+		return;
+	}
+	announced(s, announce_word(&s->announce, word, s->last2 == '.'));
+}
+
 static void word_end(struct shape *s)
 {
 	s->state = NONE;
 	if (s->word_len > sizeof(s->word))
 		s->word_len = 0;
+	word_announces(s);
 	s->list = is_word(s, "IN") && s->last2 != '.';
-	if ((is_word(s, "TRUE") || is_word(s, "FALSE")) && s->last2 != '.' && !s->quiet && !s->cut) {
+	if ((is_word(s, "TRUE") || is_word(s, "FALSE")) && s->last2 != '.' && !is_silent(s)) {
 		s->len = s->last_at;
 		s->last = 'v';
 		put(s, '?');
@@ -288,7 +358,7 @@ static void word_quoted(struct shape *s, char c)
 	bool escape = s->word_len == 1 && s->word[0] == 'E' && s->dialect == SHAPE_POSTGRES;
 	bool prefix = s->word_len == 1 || s->word[0] == '_';
 
-	if (prefix && !s->quiet && !s->cut) {
+	if (prefix && !is_silent(s)) {
 		s->len = s->last_at;
 		s->last = s->last2;
 		s->last2 = 0;
@@ -297,6 +367,14 @@ static void word_quoted(struct shape *s, char c)
 	quote(s, c);
 	if (escape)
 		s->escaping = SHAPE_BACKSLASH_ESCAPES;
+}
+
+static void statement_end(struct shape *s)
+{
+	announce_sign(&s->announce, ';', 0);
+	s->mask = SHAPE_MASK_NONE;
+	begin(s, ';');
+	put(s, ';');
 }
 
 static void punctuation(struct shape *s, char c)
@@ -308,9 +386,12 @@ static void punctuation(struct shape *s, char c)
 		close_paren(s);
 	else if (c == ',')
 		comma(s);
+	else if (c == ';' && !s->depth)
+		statement_end(s);
 	else {
 		begin(s, c);
 		put(s, c);
+		announced(s, announce_sign(&s->announce, c, s->depth));
 	}
 	if (c != ' ')
 		s->list = false;
@@ -491,7 +572,7 @@ static void name_end(struct shape *s, char c)
 		put(s, c);
 		return;
 	}
-	if (s->dialect == SHAPE_SQLITE && s->quote == '"' && (s->value_here || s->odd) && !s->quiet)
+	if (s->dialect == SHAPE_SQLITE && s->quote == '"' && (s->value_here || s->odd) && !is_silent(s))
 		s->maybe_at = s->last_at;
 	s->state = NONE;
 	token(s, c);
@@ -595,7 +676,7 @@ struct sv shape_finish(struct shape *s)
 		word_end(s);
 		break;
 	case NAME:
-		if (!s->cut && !s->quiet) { /* no end: nobody knows what it is */
+		if (!is_silent(s)) { /* no end: nobody knows what it is */
 			s->len = s->last_at;
 			put(s, '?');
 		}

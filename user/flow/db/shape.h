@@ -7,6 +7,7 @@
  * which nothing is kept.
  *
  *   - Literals (strings of every notation, numbers, TRUE, FALSE) become `?`, with a sign that can only be theirs.
+ *   - So does what is assigned by SET, PRAGMA and the like, whatever it is: all of it one `?`.
  *   - Of a list behind IN, and of the rows behind VALUES, the first member is kept.
  *   - Comments are dropped, white space becomes one space. Case, names, and parameters ($1, ?, :name) are kept.
  *
@@ -15,7 +16,7 @@
  * quote is the server's setting: where it is not known and decides what is a literal, the shape ends there, with "...".
  */
 
-#include "base/sv.h"
+#include "announce.h"
 
 #define SHAPE_MAX	2048 /* bytes of a shape; a longer one is cut and ends with "..." */
 #define SHAPE_DEPTH_MAX 32   /* parentheses in each other that lists are looked for in */
@@ -25,6 +26,7 @@ enum shape_dialect { SHAPE_POSTGRES, SHAPE_MYSQL, SHAPE_SQLITE };
 enum shape_backslash { SHAPE_BACKSLASH_UNKNOWN, SHAPE_BACKSLASH_PLAIN, SHAPE_BACKSLASH_ESCAPES };
 
 /* Private to shape.c from here on. */
+enum shape_mask { SHAPE_MASK_NONE, SHAPE_MASK_ONE, SHAPE_MASK_ONE_ON, SHAPE_MASK_REST, SHAPE_MASK_REST_ON };
 enum shape_values { SHAPE_VALUES_NONE, SHAPE_VALUES_WAIT, SHAPE_VALUES_ROW, SHAPE_VALUES_AFTER, SHAPE_VALUES_COMMA };
 
 struct shape {
@@ -45,11 +47,14 @@ struct shape {
 	size_t last_at;	  /* where the latest token begins in `out` */
 	size_t maybe_at;  /* a name of SQLite that is a value unless a dot follows; SIZE_MAX: none */
 	size_t word_len;
-	char word[8]; /* its beginning, in upper case */
-	bool list;    /* the latest word was IN */
+	char word[ANNOUNCE_WORD_MAX]; /* its beginning, in upper case */
+	bool list;		      /* the latest word was IN */
 	unsigned depth;
 	bool lists[SHAPE_DEPTH_MAX]; /* parentheses that hold a list */
 	unsigned quiet;		     /* depth of the parentheses that are passed over, 0: none */
+	struct announce announce;
+	enum shape_mask mask; /* _ON: one `?` stands for it, and nothing of it is told */
+	unsigned mask_depth;
 	enum shape_values values;
 	unsigned values_depth;
 	bool cut;
