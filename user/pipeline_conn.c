@@ -381,6 +381,7 @@ static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t
 	flow_push_plain(f, at);
 	if (flow_push_db(f, dir, ptr, len, at))
 		return;
+	f->view.answers_wait = dir == DIR_TX && conn_waits(c, DIR_RX);
 	if (proto_push(f->proto, dir, ptr, len, at))
 		p->lost.n[LOST_NO_MEMORY]++;
 	flow_wait(f);
@@ -479,6 +480,7 @@ static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t t
 	if (!f)
 		return;
 	flow_refresh(f);
+	f->view.answers_wait = false; /* what was missing was said to be */
 	proto_finish(f->proto, abort_of[why], ts_ns);
 	if (f->db)
 		db_finish(f->db, ts_ns);

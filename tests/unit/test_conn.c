@@ -752,6 +752,83 @@ static void tail_is_lost(void **state)
 	close_world(&w);
 }
 
+/* Whatever order the end of a connection and the word of what it lost come in: the loss is told before the end; or,
+ * when it is too late for that, counted. */
+static void tail_and_reset(void **state)
+{
+	for (unsigned order = 0; order < 24; order++) {
+		unsigned left = order, done = 0;
+		struct world w;
+
+		(void)state;
+		open_world(&w);
+		open_conn(&w, 1, true, 1);
+		inside(&w, 1, 7, 2);
+		data(&w, 1, DIR_TX, 0, "ask", 3);
+		data(&w, 1, DIR_RX, 0, "abc", 4);
+		for (unsigned n = 4; n; n--) { /* a permutation of four by its number */
+			unsigned pick = left % n, what = 0;
+
+			left /= n;
+			while (done >> what & 1 || pick--)
+				what++;
+			done |= 1u << what;
+			if (what == 0)
+				sock(&w, 7, SOCK_RESET_SENT, 0, 10);
+			else if (what == 1)
+				sock(&w, 7, SOCK_CLOSED, 0, 11);
+			else if (what == 2)
+				conns_push_close(
+					w.t, &(struct rec_close){.conn = key_of(1), .ts_ns = 12 * MS, .local = true});
+			else
+				reached(&w, 1, 0, 9, 9);
+			assert_true(conn_waits(w.last, DIR_RX) == (done >> 3 & 1));
+		}
+		conns_tick(w.t, 2000 * MS);
+		assert_non_null(strstr(w.log.text, "1 rx gap 6\n1 end local at 10"));
+		assert_int_equal(w.lost.n[LOST_BYTES], 6);
+		close_world(&w);
+	}
+}
+
+static void tail_of_ended(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	open_conn(&w, 1, true, 1);
+	data(&w, 1, DIR_RX, 0, "abc", 4);
+	conns_push_close(w.t, &(struct rec_close){.conn = key_of(1), .ts_ns = 12 * MS});
+	conns_tick(w.t, 2000 * MS);
+	reached(&w, 1, 0, 9, 9);
+	reached(&w, 1, 0, 9, 9);
+	assert_int_equal(w.lost.n[LOST_EVENTS], 1);
+	assert_int_equal(w.lost.n[LOST_BYTES], 6);
+	close_world(&w);
+}
+
+/* The word of a loss comes before the connection's first bytes are read: they are its first ones all the same. */
+static void tail_before_bytes(void **state)
+{
+	struct rec_data r = {.conn = key_of(1),
+			     .at = {.ts_ns = 2 * MS},
+			     .ptr = (const uint8_t *)"a",
+			     .len = 1,
+			     .orig_len = 1,
+			     .fresh = true};
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	reached(&w, 1, 5, 0, 1);
+	conns_push_data(w.t, &r);
+	assert_true(w.last->fresh && conn_waits(w.last, DIR_TX));
+	conns_finish(w.t, 3 * MS);
+	assert_non_null(strstr(w.log.text, "1 tx gap 4\n"));
+	close_world(&w);
+}
+
 /* What was written before answers that are read now does not come any more. */
 static void hole_while_the_other_way_goes_on(void **state)
 {
@@ -1134,6 +1211,9 @@ int main(void)
 		cmocka_unit_test(all_of_it_was_lost),
 		cmocka_unit_test(bytes_of_a_fresh_connection),
 		cmocka_unit_test(tail_is_lost),
+		cmocka_unit_test(tail_and_reset),
+		cmocka_unit_test(tail_of_ended),
+		cmocka_unit_test(tail_before_bytes),
 		cmocka_unit_test(hole_while_the_other_way_goes_on),
 		cmocka_unit_test(set_up),
 		cmocka_unit_test(failed_addresses),

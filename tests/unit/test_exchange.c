@@ -775,6 +775,31 @@ static void test_reset_when_whole(void **state)
 	rig_close(&r);
 }
 
+/* While bytes of the answers are missing nobody knows whether the program left before the end. */
+static void test_reset_in_doubt(void **state)
+{
+	static const enum http_abort by[] = {HTTP_ABORT_CLIENT, HTTP_ABORT_SERVER, HTTP_ABORT_CLOSED};
+
+	(void)state;
+	for (unsigned whole = 0; whole < 2; whole++)
+		for (size_t i = 0; i < ARRAY_SIZE(by); i++) {
+			struct rig r;
+
+			rig_open(&r);
+			req(&r, 1, "/v1/messages", HOST, ASK, 10);
+			resp_head(&r, 1, 200, STREAM, 20);
+			if (whole)
+				resp(&r, 1, "data: {\"type\":\"message_stop\"}\n\n", 40);
+			r.conn.answers_wait = true;
+			abort_at(&r, 1, by[i], 50);
+			if (whole)
+				assert_null(strstr(r.log.text, "lossy"));
+			else
+				expect(&r, " end=capture_loss lossy lost=-1\n");
+			rig_close(&r);
+		}
+}
+
 /* Small calls without tools are auxiliary beside a session with tools of the same process, and only there; but of
  * clients whose agents always have tools. */
 static void test_aux(void **state)
@@ -1529,6 +1554,7 @@ int main(void)
 		cmocka_unit_test(test_unreadable_usage),
 		cmocka_unit_test(test_mid_attach),
 		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_reset_in_doubt),
 		cmocka_unit_test(test_aux),
 		cmocka_unit_test(test_reset_when_whole),
 		cmocka_unit_test(test_paths),

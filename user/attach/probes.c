@@ -453,6 +453,8 @@ static int on_ring(void *ctx, void *bytes, size_t len)
 	/* What a sample costs is measured with our own. */
 	if (len >= sizeof(*h) && h->kind == EV_SAMPLE && h->tgid == (uint32_t)getpid())
 		return 0;
+	if (len >= sizeof(*h))
+		tails_advance(p->tails, h->ts_ns, p->cfg.on_record, p->cfg.ctx);
 	/* What the process lost at last has to be known when it ends. */
 	if (len >= sizeof(*h) && (h->kind == EV_EXIT || h->kind == EV_EXEC)) {
 		tails_collect(p->tails);

@@ -24,4 +24,13 @@ void tails_collect(struct tails *t);
 /* Tells what was collected of one process, 0: of all. */
 void tails_tell(struct tails *t, uint32_t tgid, void (*on_record)(void *ctx, const void *bytes, size_t len), void *ctx);
 
+/*
+ * Before a record of that time is read: collects and tells what was lost by then, at most so often in event time. A
+ * ring that fills while it is read holds the end of a connection behind what that one lost, and a connection is over so
+ * long after its end that what it lost is told by then (CONN_CLOSE_LINGER_NS is twice that).
+ */
+#define TAILS_EVERY_NS 50000000ull
+void tails_advance(struct tails *t, uint64_t ts_ns, void (*on_record)(void *ctx, const void *bytes, size_t len),
+		   void *ctx);
+
 #endif

@@ -769,6 +769,21 @@ static void keep_up(struct entry *e, const struct rec_data *r)
 		stream_flush(other, &r->at);
 }
 
+/* Something else came first: its bytes are the first ones all the same when they begin at 0. */
+static void begin_fresh(struct entry *e)
+{
+	e->c.fresh = true;
+	stream_start_fresh(&e->stream[DIR_TX]);
+	stream_start_fresh(&e->stream[DIR_RX]);
+}
+
+bool conn_waits(const struct conn *c, enum dir dir)
+{
+	const struct entry *e = (const struct entry *)c; /* its first member */
+
+	return e->stream[dir].held || e->final_pos[dir] > e->stream[dir].next;
+}
+
 void conns_push_data(struct conns *t, const struct rec_data *r)
 {
 	struct entry *e = find(t, &r->conn);
@@ -783,6 +798,10 @@ void conns_push_data(struct conns *t, const struct rec_data *r)
 		if (r->orig_len)
 			count_lost(t, r->orig_len);
 		return;
+	}
+	if (r->fresh && !e->c.fresh && !e->last_ns && !find_ended(t, &r->conn)) {
+		begin_fresh(e);
+		changed(e);
 	}
 	if (r->at.entry_ns && r->at.entry_ns < e->c.open_ns)
 		e->c.open_ns = r->at.entry_ns;
@@ -819,12 +838,8 @@ void conns_push_open(struct conns *t, const struct rec_open *r)
 
 	if (!e)
 		return;
-	/* Bytes came first: they are the first ones all the same when they begin at 0. */
-	if (r->fresh && !e->c.fresh) {
-		e->c.fresh = true;
-		stream_start_fresh(&e->stream[DIR_TX]);
-		stream_start_fresh(&e->stream[DIR_RX]);
-	}
+	if (r->fresh && !e->c.fresh)
+		begin_fresh(e);
 	if (r->ts_ns < e->c.open_ns)
 		e->c.open_ns = r->ts_ns;
 	e->c.plain = r->plain;
@@ -855,13 +870,28 @@ void conns_push_close(struct conns *t, const struct rec_close *r)
 	begin_close(e, CONN_END_UNKNOWN, r->ts_ns, CONN_CLOSE_LINGER_NS);
 }
 
+/* Of one that has ended: it is too late to tell whose bytes they were, but not that they were lost. */
+static void pos_of_ended(struct conns *t, const struct rec_pos *r)
+{
+	struct ended *d = find_ended(t, &r->conn);
+
+	for (int i = DIR_TX; d && i <= DIR_RX; i++) {
+		if (r->pos[i] <= d->pos[i])
+			continue;
+		count_lost(t, r->pos[i] - d->pos[i]);
+		d->pos[i] = r->pos[i];
+	}
+}
+
 /* The bytes before it were lost; it does not make them come. */
 void conns_push_pos(struct conns *t, const struct rec_pos *r)
 {
 	struct entry *e = enter(t, &r->conn, r->ts_ns, false, false);
 
-	if (!e)
+	if (!e) {
+		pos_of_ended(t, r);
 		return;
+	}
 	for (int d = DIR_TX; d <= DIR_RX; d++)
 		if (r->pos[d] > e->final_pos[d])
 			e->final_pos[d] = r->pos[d];

@@ -130,6 +130,8 @@ void conns_push_handshake(struct conns *t, const struct rec_handshake *r);
 void conns_push_conn_sock(struct conns *t, const struct rec_conn_sock *r);
 void conns_push_sock(struct conns *t, const struct rec_sock *r);
 void conns_push_hello(struct conns *t, const struct rec_hello *r);
+/* Of this direction bytes are missing, and what came behind them waits; or nothing came yet. */
+bool conn_waits(const struct conn *c, enum dir dir);
 void conns_push_exec(struct conns *t, const struct rec_exec *r); /* ends the connections of the program before */
 void conns_push_exit(struct conns *t, const struct rec_exit *r); /* ends those of the process */
 void conns_tick(struct conns *t, uint64_t now_ns);

@@ -18,6 +18,8 @@
  * any missing bytes before the message's end leave counts and silences of chunks unknown, and the last token's time
  * until another one is seen.
  *
+ * Who left first is not known while bytes of the answers are missing: they may hold the end of the one at hand.
+ *
  * Eviction: sweeps are due every sweep_ns of event time from the first stamp on, and are done when a stamp or tick
  * passes them; end_ns of an evicted call is the time its sweep was due. So live and replay evict the same.
  */
@@ -65,6 +67,8 @@ struct exchange_conn {
 	const struct interval *late_at, *network_at;
 	size_t late_count, network_count;
 	bool bound;
+	/* Bytes of the answers are missing, and waited for: whose they are is not known. */
+	bool answers_wait;
 };
 
 struct exchange_sink {

@@ -334,6 +334,17 @@ bool pending_is_call(const struct pending *p)
 	return !p->denied || confirmed;
 }
 
+/* What is missing may hold the answer's end: that it was left is then not so. */
+static enum end_reason end_of_lost(struct pending *p, enum end_reason end)
+{
+	bool left = end == END_CLIENT_ABORT || end == END_SERVER_ABORT || end == END_CONNECTION_CLOSED;
+
+	if (!left || !p->entry->key.flow->conn->answers_wait || (p->answer && answer_ended(p->answer)))
+		return end;
+	call_note_lost(&p->call, UINT64_MAX);
+	return END_CAPTURE_LOSS;
+}
+
 void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 {
 	struct exchange_flow *f = p->entry->key.flow;
@@ -346,6 +357,7 @@ void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 		return;
 	}
 	pending_take_delays(p, end_ns);
+	end = end_of_lost(p, end);
 	pending_report(p, end, end_ns, &c);
 	/* Not always for a gap that was counted: a response may have come before what it answers. What came before the
 	 * attach was not lost. */
