@@ -13,6 +13,7 @@
  */
 
 #include "calm.bpf.h"
+#include "thread.bpf.h"
 
 #define NO_DIR 2
 
@@ -125,10 +126,5 @@ static __always_inline struct tls_call *call_at(struct open_calls *open, __u64 i
 	return &open->calls[i & (LIMIT_NEST - 1)];
 }
 EV_ASSERT((LIMIT_NEST & (LIMIT_NEST - 1)) == 0);
-
-static __always_inline struct thread *thread_of(struct task_struct *task, __u64 flags)
-{
-	return bpf_task_storage_get(&threads, task, NULL, flags);
-}
 
 #endif

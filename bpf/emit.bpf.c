@@ -32,8 +32,9 @@ __u64 attached_ns[LIMIT_PROBED_FILES] = {};
 /* Of a goroutine that begins its first: too large for the stack of a program. */
 const __u8 no_calls[sizeof(struct open_calls)] = {};
 
-/* The same of a socket that is met. */
+/* The same of a socket that is met, and of a thread that is given no storage. */
 const __u8 no_called[sizeof(struct called)] = {};
+const __u8 no_thread[sizeof(struct thread)] = {};
 
 /* Not 0: `stdio_ends` is not empty, or was not once. */
 __u32 stdio_any = 0;
@@ -57,6 +58,7 @@ struct ring_map rb SEC(".maps");
 struct targets_map targets SEC(".maps");
 struct conns_map conns SEC(".maps");
 struct threads_map threads SEC(".maps");
+struct unstored_map unstored SEC(".maps");
 struct go_calls_map go_calls SEC(".maps");
 struct socks_map socks SEC(".maps");
 struct plains_map plains SEC(".maps");

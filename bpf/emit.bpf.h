@@ -173,6 +173,15 @@ struct threads_map {
 	__type(value, struct thread);
 };
 
+/* Threads without storage: see thread.bpf.h. */
+struct unstored_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LIMIT_UNSTORED);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64); /* address of struct task_struct */
+	__type(value, struct thread);
+};
+
 /* sock_info.plain: whether the bytes of the socket are plain HTTP. */
 #define PLAIN_UNDECIDED 0
 #define PLAIN_HTTP	1 /* it has an entry in `plains` */
@@ -330,6 +339,7 @@ extern struct ring_map rb SEC(".maps");
 extern struct targets_map targets SEC(".maps");
 extern struct conns_map conns SEC(".maps");
 extern struct threads_map threads SEC(".maps");
+extern struct unstored_map unstored SEC(".maps");
 extern struct go_calls_map go_calls SEC(".maps");
 extern struct socks_map socks SEC(".maps");
 extern struct plains_map plains SEC(".maps");
@@ -337,6 +347,7 @@ extern struct stdios_map stdios SEC(".maps");
 extern struct stdio_ends_map stdio_ends SEC(".maps");
 extern struct called_map called SEC(".maps");
 extern const __u8 no_called[sizeof(struct called)];
+extern const __u8 no_thread[sizeof(struct thread)];
 extern __u32 stdio_any;
 extern __u64 sockets_ns;
 extern __u32 sockets_open;

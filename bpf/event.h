@@ -480,6 +480,11 @@ struct ev_lost {
 	__u64 stats[ST_COUNT]; /* sums over CPUs since the start */
 };
 
+/* What a thread does that the kernel makes no storage for, see thread.bpf.h: */
+#define UNSTORED_LOST 0 /* is lost and counted: what is stored may not be found either (before Linux 6.2) */
+#define UNSTORED_KEPT 1
+#define UNSTORED_ALL  2 /* is kept, and no storage is made for any: for tests */
+
 /* Set by the loader before load: `const volatile struct config cfg` in emit.bpf.c. */
 struct config {
 	__u32 self_tgid;      /* perfbpf itself: never a target */
@@ -493,7 +498,8 @@ struct config {
 	__u32 off_cpu_min_ns; /* --off-cpu: the shortest wait that is told */
 	__u8 db;	      /* 1: sockets that may be a database's are read too (--db) */
 	__u8 http;	      /* 1: the heads of all HTTP are wanted (--http) */
-	__u16 pad;
+	__u8 unstored;	      /* UNSTORED_* */
+	__u8 pad;
 	__u32 fault_period; /* --alloc: page faults between samples */
 };
 
@@ -605,11 +611,13 @@ struct stdio_head {
 #define STDIO_ENDED	  3
 
 /* What target_hints[] says of a process: it was a target once; a Go function of it was probed; it holds the parent's
- * ends of pipes to a child, or is such a child (or its child, which may read in its place). */
-#define HINT_TARGET 1
-#define HINT_GO	    2
-#define HINT_PARENT 4
-#define HINT_CHILD  8
+ * ends of pipes to a child, or is such a child (or its child, which may read in its place); a thread of it had no
+ * storage. */
+#define HINT_TARGET   1
+#define HINT_GO	      2
+#define HINT_PARENT   4
+#define HINT_CHILD    8
+#define HINT_UNSTORED 16
 
 /* Value of the `targets` map (key: tgid). */
 struct target {

@@ -32,6 +32,9 @@
 /* Probed files that the kernel tells apart: the slots of attached_ns[]. A power of two; slot 0 is nobody's. */
 #define LIMIT_PROBED_FILES 1024
 
+/* Threads that were given no storage, alive at once. */
+#define LIMIT_UNSTORED 1024
+
 /* Goroutines inside a TLS call at once. */
 #define LIMIT_GOROUTINES 65536
 

@@ -63,8 +63,7 @@ static __noinline int found_message(struct plain_move *m, __u64 at)
  */
 static __noinline int found_messages(struct plain_move *m, __u64 array, __u32 count)
 {
-	struct thread *t =
-		bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct thread *t = thread_of(bpf_get_current_task_btf(), BPF_LOCAL_STORAGE_GET_F_CREATE);
 	__u32 i = 0;
 
 	if (!t) {
@@ -113,7 +112,7 @@ int plain_call_ended(void)
 
 	if (nr != NR_SENDMMSG && nr != NR_RECVMMSG)
 		return 0;
-	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	t = thread_of(task, 0);
 	if (t)
 		t->mmsg.array = 0;
 	return 0;

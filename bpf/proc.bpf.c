@@ -138,7 +138,7 @@ int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binp
 			stat_add(ST_STATE_FULL, 1);
 	}
 	/* The thread lives on, its calls do not. */
-	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	thread = thread_of(task, 0);
 	if (thread) {
 		thread->open.depth = 0;
 		thread->write.obj = 0;
@@ -178,6 +178,7 @@ int BPF_PROG(proc_exit, struct task_struct *task)
 	struct ev_exit *r;
 	int code;
 
+	thread_ends(task);
 	if (signal->live.counter || !target_current())
 		return 0;
 	/* Two last threads may both find none alive: the one that deletes reports. */

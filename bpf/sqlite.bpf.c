@@ -193,7 +193,7 @@ static __always_inline __u32 call_begin(struct pt_regs *ctx, struct task_struct 
 
 	if (!open) {
 		stat_add(ST_STATE_FULL, 1);
-		return 0;
+		return 1; /* nobody will see it return: a run that it began would not end */
 	}
 	depth = open->depth;
 	for (i = 0; i < LIMIT_NEST && depth && sqlite_call_at(open, depth - 1)->sp <= sp; i++)

@@ -999,7 +999,7 @@ static void case_crowd(void)
 	fake_free(A);
 }
 
-static void test_crowd(void)
+static void test_crowd(const char *name)
 {
 	char golden[128];
 
@@ -1010,7 +1010,7 @@ static void test_crowd(void)
 	quiet_data = false;
 	if (data_bytes + 100 * (stat_of(ST_MISSED_RETURN) + stat_of(ST_STATE_FULL)) < CROWD * CROWD_CALLS * 100)
 		note("UNCOUNTED LOSS: %llu bytes\n", (unsigned long long)data_bytes);
-	expect("200 threads wait in one connection (BR-039)", golden);
+	expect(name, golden);
 }
 
 /* BR-038: thousands of connections lie idle, and the state of the one that goes on stays. */
@@ -2811,6 +2811,7 @@ static bool open_probes(void)
 {
 	int err;
 
+	memset(fresh_gens, 0, sizeof(fresh_gens)); /* they are counted from 1 again */
 	probes = probes_open(&config);
 	if (!probes) {
 		printf("# %s (%s)\n", probes_why(), probes_hint() ? probes_hint() : "no hint");
@@ -3317,7 +3318,7 @@ static void run_conn_tests(void)
 	note_gone = true;
 	check("fork, exec, exit", golden_processes, case_processes);
 	note_gone = false;
-	test_crowd();
+	test_crowd("200 threads wait in one connection (BR-039)");
 	test_idle_crowd();
 	test_identity();
 	test_reclaim("kernel state is reclaimed", case_closing, 1);
@@ -3667,6 +3668,22 @@ static void test_plain_past_limit(void)
 	check_unread("a plain socket: headers of frames in one piece", golden, case_plain_frames);
 }
 
+/* What one in some hundred threads meets where a kernel preempts itself. */
+static void run_unstored_tests(void)
+{
+	check("unstored: lengths are what was moved", golden_lengths, case_lengths);
+	check("unstored: calls nest", golden_nested, case_nested);
+	check("unstored: a wrapper's bytes are told once", golden_wrapper, case_wrapper);
+	test_stats("unstored: a missed return is counted and marked", case_missed, golden_missed, ST_MISSED_RETURN, 1);
+	check("unstored: threads share a connection", golden_threads, case_threads);
+	test_crowd("unstored: 200 threads wait in one connection");
+	check("unstored: ciphers: what of their work is TLS data", golden_ciphers, case_ciphers);
+	listen_somewhere();
+	check_served("unstored: socket calls inside TLS calls bind", golden_inside, case_inside, serve_echo, 2);
+	expected = NULL;
+	verdict(entries_of("unstored") == 0, "unstored: nothing of them is left");
+}
+
 static void run_http_tests(void)
 {
 	test_frames();
@@ -3727,6 +3744,12 @@ int main(int argc, char **argv)
 	config.http = true;
 	verdict(open_probes(), "load again, for all HTTP");
 	run_http_tests();
+	probes_close(probes);
+	config.http = false;
+	config.force_no_storage = true;
+	verdict(open_probes(), "load again, as if no thread were given storage");
+	if (probes_features(probes)->finds_thread)
+		run_unstored_tests();
 	probes_close(probes);
 	printf("1..%u\n", test_number);
 	free(big);

@@ -254,6 +254,7 @@ static void find_features(struct probes *p, const struct btf *btf)
 		   : f->mode == PROBES_MULTI ? PROBES_ALLOC_COUNTED
 					     : PROBES_ALLOC_NONE;
 	f->read_dynptr = !p->cfg.force_no_dynptr && btf_has(btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC);
+	f->finds_thread = btf_has(btf, "bpf_task_storage_get_recur", BTF_KIND_FUNC);
 	f->sock_length = !p->cfg.force_no_sock_length && has_tracepoint(btf, "sock_send_length") &&
 			 has_tracepoint(btf, "sock_recv_length");
 	f->prepare_exec = has_tracepoint(btf, "sched_prepare_exec");
@@ -362,6 +363,9 @@ static void prepare(struct probes *p)
 	skel->rodata->cfg.all = p->cfg.all;
 	skel->rodata->cfg.read_dynptr = f->read_dynptr;
 	skel->rodata->cfg.sock_length = f->sock_length;
+	skel->rodata->cfg.unstored = !f->finds_thread	       ? UNSTORED_LOST
+				     : p->cfg.force_no_storage ? UNSTORED_ALL
+							       : UNSTORED_KEPT;
 	skel->rodata->cfg.db = p->cfg.db;
 	skel->rodata->cfg.http = p->cfg.http;
 	skel->rodata->cfg.request_bytes = LIMIT_REQUEST_BYTES;

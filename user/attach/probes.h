@@ -29,6 +29,7 @@ struct probes_config {
 	bool http;		     /* the heads of all HTTP are wanted, see probes_pass() */
 	bool force_no_dynptr;	     /* for tests */
 	bool force_no_sock_length;   /* for tests */
+	bool force_no_storage;	     /* for tests: of threads that call TLS */
 	uint32_t period_ns;	     /* --cpu: between samples of each processor; 0: none */
 	uint32_t off_cpu_min_ns;     /* --off-cpu: the shortest wait that is told; 0: none is */
 	int (*enable_stats)(void);   /* see progcost.h */
@@ -46,6 +47,7 @@ struct probes_features {
 	enum probes_mode mode;
 	enum probes_alloc alloc;
 	bool read_dynptr;
+	bool finds_thread; /* a thread's storage, at any moment: see bpf/thread.bpf.h */
 	bool sock_length; /* sock_send_length / sock_recv_length: connections are tied to sockets, plain HTTP is seen */
 	bool prepare_exec; /* sched_prepare_exec: stdio is known before the parent can use it; else the child's reads
 			      tell */
