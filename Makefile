@@ -119,6 +119,7 @@ UNIT_wire := user/flow/wire.c user/flow/hello.c
 UNIT_proc := user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 HTTP1_SRCS := user/flow/proto/http1.c user/flow/proto/http1_message.c user/flow/proto/http1_head.c user/flow/proto/http.c
 UNIT_http1 := $(HTTP1_SRCS)
+UNIT_http1_loss := $(HTTP1_SRCS) $(UNIT_conn)
 HTTP2_SRCS := $(wildcard user/flow/proto/http2*.c) user/flow/proto/hpack.c user/flow/proto/http.c
 UNIT_http2 := $(HTTP2_SRCS)
 WS_SRCS := user/flow/proto/ws.c user/flow/proto/ws_frame.c user/flow/proto/ws_inflate.c

@@ -24,6 +24,8 @@
  *  - bytes lost in both: a response found then may be that of a hidden request. It is taken for the request's before
  *    it, which has lost bytes of its response all the same. A request that turns up later, and is older than that
  *    response, has lost its own (LOSS).
+ *  - whether bytes of requests are missing, too, shows when the next request comes. Until then the end of a response
+ * that was found behind a hole is not told; when none comes for HTTP1_PROOF_NS, it is said to be lossy.
  * Until a request comes when nothing is outstanding, behind the last response, nothing tells that a client pipelines.
  * A connection seen to pipeline (a request began before the last byte of the response before it) gives time no meaning:
  * there, all that is outstanding ends at a loss of responses; after a loss of requests no further ones are read, and
@@ -44,7 +46,8 @@ struct exchange {
 	bool begun;	    /* response head seen, or never to be */
 	bool lost;	    /* response bytes are missing, so that its end may not be seen */
 	bool gap_told;	    /* ... and that was said */
-	bool response_done; /* waits for the request's end */
+	bool response_done; /* waits for the request's end, or while: */
+	bool unproven;	    /* a hole in the responses may have held its own, and another request may be missing */
 	uint64_t carried;   /* response_done: what on_response_end will say */
 	struct stamp end;
 };
@@ -88,6 +91,7 @@ struct http1 {
 	uint64_t response_hole_ns, request_hole_ns; /* when bytes behind the latest hole moved; 0: none */
 	uint64_t orphan_ns; /* when the last response began that was given up waiting for its request; 0: none */
 	uint64_t paired_ns; /* when the last response began that was paired in doubt; 0: none */
+	uint64_t passed_ns; /* of the latest response bytes that were read out of step; 0: none */
 	uint64_t next_xid;
 	void *raw_ctx;
 	void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
@@ -142,7 +146,7 @@ static void exchange_lose(struct http1 *h, struct exchange *x)
 /* Says on_response_end when both halves are over. */
 static void exchange_settle(struct http1 *h, struct exchange *x)
 {
-	if (!x->response_done || !x->request_done)
+	if (!x->response_done || !x->request_done || x->unproven)
 		return;
 	h->sink.on_response_end(h->sink.ctx, x->xid, x->carried, &x->end);
 	exchange_remove(h, x);
@@ -299,11 +303,45 @@ static bool handed_over(struct http1 *h, struct exchange *x, const struct head_i
 	return true;
 }
 
-/* Both ways lost bytes since x began: this may be the response to a request that is hidden, and x's was lost. */
-static bool is_doubtful(const struct http1 *h, const struct exchange *x)
+static bool is_since(const struct exchange *x, uint64_t ns)
 {
-	return !x->orphan && !x->gap_told && h->response_hole_ns && h->response_hole_ns >= x->since_ns &&
-	       h->request_hole_ns && h->request_hole_ns >= x->since_ns;
+	return ns && ns >= x->since_ns;
+}
+
+/* Its response may have been another one. */
+static void say_doubtful(struct http1 *h, struct exchange *x, const struct stamp *at)
+{
+	if (!x->gap_told)
+		body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_LOST, at);
+	x->gap_told = true;
+}
+
+/* Bytes of responses are missing since x began, or were read out of step: this may be the response to a request that
+ * is hidden, and x's was lost. So it is when requests lost bytes too, which may be known only when the next one comes.
+ */
+static void weigh(struct http1 *h, struct exchange *x)
+{
+	if (x->orphan)
+		return;
+	if (is_since(x, h->passed_ns) || (is_since(x, h->response_hole_ns) && is_since(x, h->request_hole_ns)))
+		say_doubtful(h, x, message_first(&h->response));
+	else
+		x->unproven = is_since(x, h->response_hole_ns) && !h->pipelined;
+}
+
+/* The requests come to this place without a hole, or they do not. */
+static void prove(struct http1 *h, bool whole, const struct stamp *at)
+{
+	struct exchange *x, *tmp;
+
+	DL_FOREACH_SAFE (h->list, x, tmp) {
+		if (!x->unproven)
+			continue;
+		x->unproven = false;
+		if (!whole)
+			say_doubtful(h, x, at);
+		exchange_settle(h, x);
+	}
 }
 
 /* The head in h->response is x's final one. */
@@ -319,10 +357,7 @@ static enum message_next answer(struct http1 *h, struct exchange *x, uint64_t *l
 	h->answering = x;
 	if (h->doubt)
 		h->paired_ns = message_first(&h->response)->ts_ns;
-	if (is_doubtful(h, x)) {
-		x->gap_told = true;
-		body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_LOST, message_first(&h->response));
-	}
+	weigh(h, x);
 	exchange_saw(x, &h->response.head_end);
 	if (handed_over(h, x, &info))
 		return NEXT_STOP;
@@ -496,6 +531,8 @@ static void on_response_body(void *ctx, const uint8_t *ptr, size_t len, const st
 	if (!h->answering)
 		return;
 	exchange_saw(h->answering, at);
+	if (h->response.lost)
+		h->passed_ns = at->ts_ns;
 	h->sink.on_body(h->sink.ctx, h->answering->xid, HTTP_RESPONSE, ptr, len, at);
 }
 
@@ -593,6 +630,7 @@ static void on_response_skip(void *ctx, size_t len, const struct stamp *at)
 	struct http1 *h = ctx;
 
 	exchange_saw(h->answering, at);
+	h->passed_ns = at->ts_ns;
 	if (h->answering)
 		return;
 	if (h->response.lost)
@@ -691,6 +729,7 @@ static enum message_next on_request_head(void *ctx, struct message *m, uint64_t 
 	enum message_next next;
 
 	before_tell(h);
+	prove(h, !m->unsure, first);
 	if (h->count >= HTTP1_PIPELINE_MAX) {
 		give_up(h);
 		return NEXT_STOP;
@@ -782,8 +821,11 @@ static bool on_request_lost(void *ctx, enum message_loss loss, enum http_gap why
 	if ((loss == LOSS_PARSE || loss == LOSS_HEAD) && !h->request.lost && !(open && open->upgrade))
 		h->errors++;
 	h->doubt = true;
-	if (loss == LOSS_GAP && why == HTTP_GAP_LOST)
+	if (loss == LOSS_GAP && why == HTTP_GAP_LOST) {
 		h->request_hole_ns = at->ts_ns;
+		prove(h, false, at);
+		x = h->asking;
+	}
 	if (h->pipelined && h->list)
 		message_stop(&h->request);
 	if (!x && loss == LOSS_HEAD && !h->request.lost)
@@ -971,6 +1013,11 @@ void http1_tick(struct http1 *h, uint64_t now_ns)
 	DL_FOREACH_SAFE (h->list, x, tmp) {
 		if (!x->response_done || now_ns < x->end.ts_ns || now_ns - x->end.ts_ns < HTTP1_PARK_NS)
 			continue;
+		if (x->unproven && now_ns - x->end.ts_ns < HTTP1_PROOF_NS)
+			continue;
+		if (x->unproven)
+			say_doubtful(h, x, &x->end);
+		x->unproven = false;
 		x->request_done = true;
 		exchange_settle(h, x);
 	}
@@ -987,6 +1034,7 @@ static void finish_exchange(struct http1 *h, struct exchange *x, enum http_abort
 		x->end = h->response.last;
 	}
 	x->request_done = true;
+	x->unproven = false; /* nothing more was asked */
 	if (x->response_done)
 		exchange_settle(h, x);
 	else if (x->lost && !x->orphan)

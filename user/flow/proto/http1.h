@@ -24,6 +24,10 @@
  * A response whose request has not ended yet (an early answer, or a write that returns late) is told as it comes; its
  * on_response_end waits for the request's end, HTTP1_PARK_NS at most.
  *
+ * A response that was found behind a hole is told as it comes; its on_response_end waits for the next request, or the
+ * end of the connection, which say whether requests are missing, too: then it may be another one's, and has a body gap.
+ * Nothing is proven after HTTP1_PROOF_NS.
+ *
  * A head that began well but is too long or malformed is told as unreadable, when it is a request's: its response still
  * answers it. Of a response it ends the exchange (HTTP_ABORT_PARSE).
  *
@@ -35,6 +39,7 @@
 
 #define HTTP1_PARK_BYTES   65536
 #define HTTP1_PARK_NS	   1000000000ull
+#define HTTP1_PROOF_NS	   30000000000ull
 #define HTTP1_PIPELINE_MAX 256 /* requests outstanding; more: the connection is given up */
 
 struct http1;
