@@ -328,6 +328,20 @@ static void set_name(struct proc *p, const struct rec_exec *r)
 		copy(p->exe, sizeof(p->exe), r->filename);
 }
 
+/* In no more memory than they take: thousands of processes are remembered. */
+static void keep_args(struct procs *t, struct proc *p, const char *args, size_t len)
+{
+	if (!len)
+		return;
+	p->args = malloc(len);
+	if (!p->args) {
+		t->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	memcpy(p->args, args, len);
+	p->args_len = len;
+}
+
 static void set_args(struct procs *t, struct proc *p, struct sv args)
 {
 	struct buf out;
@@ -338,14 +352,11 @@ static void set_args(struct procs *t, struct proc *p, struct sv args)
 	if (!args.len)
 		return;
 	buf_init(&out, PROC_ARGS_BYTES);
-	if (proc_public_args(&out, args, t->content)) {
-		/* Half a vector could end in half a redaction. */
-		buf_release(&out);
+	if (!proc_public_args(&out, args, t->content))
+		keep_args(t, p, out.ptr, out.len);
+	else /* half a vector could end in half a redaction */
 		t->lost->n[LOST_NO_MEMORY]++;
-		return;
-	}
-	p->args = out.ptr;
-	p->args_len = out.len;
+	buf_release(&out);
 }
 
 /* --- table
@@ -544,15 +555,7 @@ static void inherit_program(struct procs *t, struct proc *child, const struct pr
 	memcpy(child->name, parent->name, sizeof(child->name));
 	memcpy(child->exe, parent->exe, sizeof(child->exe));
 	child->agent = parent->agent;
-	if (!parent->args_len)
-		return;
-	child->args = malloc(parent->args_len);
-	if (!child->args) {
-		t->lost->n[LOST_NO_MEMORY]++;
-		return;
-	}
-	memcpy(child->args, parent->args, parent->args_len);
-	child->args_len = parent->args_len;
+	keep_args(t, child, parent->args, parent->args_len);
 }
 
 void procs_push_fork(struct procs *t, const struct rec_fork *r)
