@@ -19,10 +19,12 @@
 
 /* Written by user space. */
 __u32 alloc_process = 0; /* whose functions are probed; 0: nobody's */
-__u32 alloc_open = 0;	 /* not 0: its window is open */
+__u32 alloc_open = 0;	 /* not 0: its window is open, and this is its number */
 __u32 alloc_period = 0;	 /* bytes from one sample to the next, in the mean */
 __u32 alloc_follows = 0; /* not 0: what is freed is probed too */
 struct alloc_sums alloc_sums[LIMIT_ALLOC_SLOTS] = {};
+__u32 alloc_layers = 0; /* not 0: who calls which function is counted */
+struct alloc_site alloc_sites[LIMIT_ALLOC_SITES] = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -36,6 +38,7 @@ struct alloc_thread {
 	/* The last call. */
 	__u64 sp, ip, size, ret;
 	__u64 first; /* of those that handed on to it: where that one was probed */
+	__u32 open;  /* and in which window that was */
 	/* A sampled call that has not returned. */
 	__u64 sampled_sp; /* that the return will see; 0: none */
 	__u64 sampled_size;
@@ -245,11 +248,24 @@ static __always_inline void note_library(struct alloc_sums *sums, __u64 cookie)
 		__sync_fetch_and_or(&sums->libraries, bit);
 }
 
+static __always_inline void note_caller(__u64 cookie, bool handed_on)
+{
+	__u32 n = ALLOC_COOKIE_SITE(cookie) - 1;
+
+	if (n >= LIMIT_ALLOC_SITES)
+		return;
+	if (handed_on)
+		alloc_sites[n].handed++;
+	else
+		alloc_sites[n].direct++;
+}
+
 /* address: that is taken back; of ALLOC_ROLE_AT where it will be. True: its return is wanted. */
 static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task, struct alloc_sums *sums, __u64 cookie,
 				  __u64 address, bool returns)
 {
 	struct alloc_thread *t = bpf_task_storage_get(&alloc_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u32 open = alloc_open;
 	struct alloc_call call;
 	bool handed_on;
 
@@ -258,13 +274,20 @@ static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task,
 		return false;
 	}
 	read_call(ctx, cookie, &call);
-	handed_on = is_handed_on(t, &call);
+	/* A return that is wanted has another address there, for one that jumps on to the next too. */
+	if (t->sampled_sp == call.sp && t->sp == call.sp)
+		call.ret = t->ret;
+	handed_on = t->open == open && is_handed_on(t, &call);
 	/* It may hand on in its turn: operator new to a wrapper, that to the C library. */
 	t->first = handed_on ? t->first : call.ip;
 	t->sp = call.sp;
 	t->ip = call.ip;
 	t->size = call.size;
 	t->ret = call.ret;
+	/* Who made the first call of a window is not known: it may have been called just before. */
+	if (alloc_layers && t->open == open)
+		note_caller(cookie, handed_on);
+	t->open = open;
 	if (handed_on)
 		return false;
 	if (call.size > SIZE_MAX_ASKED || (!call.size && ALLOC_COOKIE_ROLE(cookie) == ALLOC_ROLE_RENEW))

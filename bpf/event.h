@@ -559,12 +559,15 @@ enum alloc_library {
 #define ALLOC_COOKIE(role, size, times, address, library, slow)                                                        \
 	((__u64)(role) | ((__u64)(size) << 8) | ((__u64)(times) << 16) | ((__u64)(address) << 24) |                    \
 	 ((__u64)(library) << 32) | ((__u64)(slow) << 40))
-#define ALLOC_COOKIE_ROLE(c)	((__u32)((c)&0xff))
-#define ALLOC_COOKIE_SIZE(c)	((__u32)(((c) >> 8) & 0xff))
-#define ALLOC_COOKIE_TIMES(c)	((__u32)(((c) >> 16) & 0xff))
-#define ALLOC_COOKIE_ADDRESS(c) ((__u32)(((c) >> 24) & 0xff))
-#define ALLOC_COOKIE_LIBRARY(c) ((__u32)(((c) >> 32) & 0xff))
-#define ALLOC_COOKIE_SLOW(c)	((__u32)(((c) >> 40) & 1))
+/* Its number of LIMIT_ALLOC_SITES, from 1; 0: how it is called is not counted. */
+#define ALLOC_COOKIE_PLACE(site) ((__u64)(site) << 48)
+#define ALLOC_COOKIE_ROLE(c)	 ((__u32)((c)&0xff))
+#define ALLOC_COOKIE_SIZE(c)	 ((__u32)(((c) >> 8) & 0xff))
+#define ALLOC_COOKIE_TIMES(c)	 ((__u32)(((c) >> 16) & 0xff))
+#define ALLOC_COOKIE_ADDRESS(c)	 ((__u32)(((c) >> 24) & 0xff))
+#define ALLOC_COOKIE_LIBRARY(c)	 ((__u32)(((c) >> 32) & 0xff))
+#define ALLOC_COOKIE_SLOW(c)	 ((__u32)(((c) >> 40) & 1))
+#define ALLOC_COOKIE_SITE(c)	 ((__u32)(((c) >> 48) & 0xffff))
 
 /* What alloc.bpf.c counts: sums that only grow, in the slot of the processor. */
 struct alloc_sums {
@@ -575,6 +578,13 @@ struct alloc_sums {
 	__u64 takes;	 /* hits that are not slow, of functions that take memory back */
 	__u64 libraries; /* bit n: enum alloc_library n handed out memory */
 	__u64 pad[7];
+};
+
+/* How a function is called, as far as somebody wanted to know. A count may get lost when two processors count at once.
+ */
+struct alloc_site {
+	__u32 handed; /* by another one that was probed, which handed on to it */
+	__u32 direct;
 };
 
 #define SQLITE_ROLE_PREPARE	       1
@@ -756,6 +766,7 @@ EV_ASSERT(sizeof(struct ev_sampling) == 56);
 EV_ASSERT(sizeof(struct ev_alloc_window) == 160);
 EV_ASSERT(sizeof(struct ev_alloc_free) == 48);
 EV_ASSERT(sizeof(struct alloc_sums) == 128);
+EV_ASSERT(sizeof(struct alloc_site) == 8);
 EV_ASSERT(sizeof(struct config) == 32);
 EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct go_key) == 16);

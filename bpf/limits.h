@@ -129,6 +129,9 @@
 
 /* Slots of the sums of allocations, by the lowest bits of the processor's number: a power of two. */
 #define LIMIT_ALLOC_SLOTS 64
+
+/* Functions that are probed at once, of those whose callers are counted: 64 of each of 8 files. */
+#define LIMIT_ALLOC_SITES 512
 /* Sampled allocations whose end is looked for, at once. */
 #define LIMIT_FOLLOWED 65536
 /* How far from each other two functions' stack pointers are where one of them hands on to the other, and how far into

@@ -15,13 +15,21 @@
 #include "bpf/event.h"
 
 #define FIRST_SHARE	 32 /* of its bytes, a process is thought to be looked at before that is known: one in so many */
-#define PERIOD_MIN_SIZES 128		/* at most one allocation of so many is sampled */
-#define FOLLOW_WINDOWS	 3		/* one window of so many sees what is freed */
+#define PERIOD_MIN_SIZES 128  /* at most one allocation of so many is sampled */
+#define FOLLOW_WINDOWS	 3    /* one window of so many sees what is freed, and every function */
+#define LAYER_WINDOWS	 2    /* so do as many at first */
+#define HANDED_MIN	 1000 /* calls of a function, all handed on to it: one in 300 is not, at most (95 %) */
 #define RETRY_NS	 10000000000ull /* after a window that failed */
 
 struct file {
 	int fd;
 	struct alloc_find found;
+};
+
+/* How the functions of a file are called, as the windows that see all of them tell. */
+struct callers {
+	uint32_t handed[ALLOCFIND_MAX];
+	uint64_t direct; /* bit n: function n, at least once */
 };
 
 struct process {
@@ -32,6 +40,7 @@ struct process {
 	uint32_t exec_id;
 	uint64_t since_cpu_ns;
 	int files[ALLOCWINDOW_FILES];
+	struct callers *callers; /* of each of files; NULL: nobody hands on here, as far as is known */
 	unsigned file_count;
 	unsigned windows;
 	uint64_t due_ns;       /* no window before */
@@ -51,7 +60,8 @@ struct allocwatch {
 	struct process *processes;
 	struct process *at; /* whose window is open; NULL: none is */
 	uint32_t period;    /* of its samples */
-	bool follows;	    /* it sees what is freed */
+	bool follows;	    /* it sees what is freed, and */
+	bool layers;	    /* every function */
 	bool over;	    /* and was collected */
 	struct allocwindow_result result;
 	bool stopped, told;
@@ -137,6 +147,13 @@ void allocwatch_map(struct allocwatch *w, pid_t pid, int file)
 	identify(w, p);
 }
 
+static void free_process(struct process *p)
+{
+	if (p)
+		free(p->callers);
+	free(p);
+}
+
 void allocwatch_fork(struct allocwatch *w, pid_t parent, pid_t child)
 {
 	const struct process *from = find(w, parent);
@@ -154,7 +171,7 @@ void allocwatch_forget(struct allocwatch *w, pid_t pid)
 	HASH_DEL(w->processes, p);
 	p->gone = true;
 	if (w->at != p) /* else when its window has been told */
-		free(p);
+		free_process(p);
 }
 
 /* --- what is told ------------------------------------------------------------------------------------------------ */
@@ -209,6 +226,38 @@ static void plan(struct process *p, const struct allocwindow_result *r, uint64_t
 		p->due_ns = now_ns + (uint64_t)((double)all_ns / ALLOCWATCH_BUDGET);
 }
 
+/* --- functions that others hand on to ------------------------------------------------------------------------------
+ */
+
+/* Without memory, all of them go on being probed. */
+static void note_callers(struct process *p, const struct allocwindow_result *r)
+{
+	for (unsigned i = 0; i < p->file_count; i++)
+		for (unsigned j = 0; j < ALLOCFIND_MAX; j++) {
+			const struct alloc_site *site = &r->sites[i][j];
+
+			if (site->handed && !p->callers)
+				p->callers = calloc(ALLOCWINDOW_FILES, sizeof(p->callers[0]));
+			if (!p->callers)
+				continue;
+			if (p->callers[i].handed[j] < HANDED_MIN)
+				p->callers[i].handed[j] += site->handed;
+			if (site->direct)
+				p->callers[i].direct |= 1ull << j;
+		}
+}
+
+/* Of its file number i: bit n, whoever calls function n was seen already. */
+static uint64_t seen_before(const struct process *p, unsigned i)
+{
+	uint64_t mask = 0;
+
+	for (unsigned j = 0; p->callers && j < ALLOCFIND_MAX; j++)
+		if (p->callers[i].handed[j] >= HANDED_MIN && !(p->callers[i].direct >> j & 1))
+			mask |= 1ull << j;
+	return mask;
+}
+
 static void tell_window(struct allocwatch *w)
 {
 	uint64_t cpu_ns, now_ns = clock_boot_ns();
@@ -224,10 +273,12 @@ static void tell_window(struct allocwatch *w)
 		p->due_ns = now_ns + RETRY_NS;
 	} else {
 		plan(p, &w->result, now_ns);
+		if (w->layers)
+			note_callers(p, &w->result);
 		tell(w, p, &w->result, cpu_ns);
 	}
 	if (p->gone)
-		free(p);
+		free_process(p);
 }
 
 /* How much processor time each of them has taken. */
@@ -308,12 +359,15 @@ void allocwatch_update(struct allocwatch *w, uint64_t now_ns)
 	}
 	job.pid = p->pid;
 	job.length_ns = p->length_ns;
-	job.follows = w->follows = w->cfg.follows && p->windows++ % FOLLOW_WINDOWS == 0;
+	job.layers = w->layers = p->windows < LAYER_WINDOWS || p->windows % FOLLOW_WINDOWS == 0;
+	job.follows = w->follows = w->cfg.follows && p->windows % FOLLOW_WINDOWS == 0;
+	p->windows++;
 	job.period = w->period = period_of(w, p, cpu_ns);
 	for (unsigned i = 0; i < p->file_count; i++) {
 		const struct file *f = w->files[p->files[i]];
 
-		job.files[job.count++] = (struct allocwindow_file){f->fd, &f->found};
+		job.files[job.count++] =
+			(struct allocwindow_file){f->fd, &f->found, job.layers ? 0 : seen_before(p, i)};
 	}
 	if (allocwindow_start(w->window, &job))
 		w->at = p;
@@ -355,10 +409,10 @@ void allocwatch_free(struct allocwatch *w)
 		return;
 	allocwindow_free(w->window);
 	if (w->at && w->at->gone)
-		free(w->at);
+		free_process(w->at);
 	HASH_ITER (hh, w->processes, p, next) {
 		HASH_DEL(w->processes, p);
-		free(p);
+		free_process(p);
 	}
 	for (int i = 0; i < w->file_count; i++) {
 		close(w->files[i]->fd);

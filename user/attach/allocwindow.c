@@ -54,6 +54,7 @@ struct allocwindow {
 	/* The thread's own. */
 	struct alloc_costs costs;
 	uint64_t random;
+	uint32_t number; /* of the last window */
 };
 
 /* --- the kernel's variables -------------------------------------------------------------------------------------- */
@@ -127,9 +128,16 @@ static void prepare_sums(struct allocwindow *w, uint32_t period, int64_t left)
 
 /* --- probes ------------------------------------------------------------------------------------------------------ */
 
-/* A link, or -errno. */
-static int attach(const struct allocwindow *w, int file_fd, const struct alloc_func *funcs, unsigned count, pid_t pid,
-		  bool follows)
+/* What is probed of a file. */
+struct probed {
+	const struct alloc_func *funcs;
+	unsigned count, first_site; /* their numbers for the kernel; 0: none */
+	uint64_t without;
+	bool follows;
+};
+
+/* A link, or -errno; -ENOENT: there is nothing to be probed. */
+static int attach(const struct allocwindow *w, int file_fd, const struct probed *p, pid_t pid)
 {
 	uint64_t offsets[ALLOCFIND_MAX], cookies[ALLOCFIND_MAX];
 	char path[32];
@@ -143,13 +151,15 @@ static int attach(const struct allocwindow *w, int file_fd, const struct alloc_f
 	};
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file_fd);
-	for (unsigned i = 0; i < count; i++) {
-		if (!follows && ALLOC_COOKIE_ROLE(funcs[i].cookie) == ALLOC_ROLE_FREE)
+	for (unsigned i = 0; i < p->count; i++) {
+		bool takes = ALLOC_COOKIE_ROLE(p->funcs[i].cookie) == ALLOC_ROLE_FREE;
+
+		if ((takes && !p->follows) || p->without >> i & 1)
 			continue;
-		offsets[attr.count] = funcs[i].off;
-		cookies[attr.count++] = funcs[i].cookie;
+		offsets[attr.count] = p->funcs[i].off;
+		cookies[attr.count++] = p->funcs[i].cookie | ALLOC_COOKIE_PLACE(p->first_site ? p->first_site + i : 0);
 	}
-	return link_create(&attr);
+	return attr.count ? link_create(&attr) : -ENOENT;
 }
 
 /* Closes what is to be closed; with the lock held, which it lets go meanwhile. */
@@ -290,7 +300,7 @@ static int attach_own(const struct allocwindow *w)
 	funcs[0] = (struct alloc_func){fast, ALLOC_COOKIE(ALLOC_ROLE_NEW, FIRST_REGISTER, 0, 0, ALLOC_OTHER, 0)};
 	funcs[1] = (struct alloc_func){slow, ALLOC_COOKIE(ALLOC_ROLE_NEW, FIRST_REGISTER, 0, 0, ALLOC_OTHER, 1)};
 	funcs[2] = (struct alloc_func){take_back, ALLOC_COOKIE(ALLOC_ROLE_FREE, 0, 0, FIRST_REGISTER, ALLOC_OTHER, 0)};
-	link = attach(w, fd, funcs, 3, getpid(), true);
+	link = attach(w, fd, &(struct probed){.funcs = funcs, .count = 3, .follows = true}, getpid());
 	close(fd);
 	return link;
 }
@@ -430,7 +440,7 @@ static void look_on(struct allocwindow *w, const struct allocwindow_job *job, co
 	prepare_sums(w, job->period, -1);
 	for (unsigned i = 0; i < LIMIT_ALLOC_SLOTS; i++)
 		w->kernel.sums[i].libraries = 0;
-	set(w->kernel.open, 1);
+	set(w->kernel.open, ++w->number ? w->number : ++w->number);
 	begin = read_moment(w, &clocks);
 	do {
 		nanosleep(&nap, NULL);
@@ -460,28 +470,38 @@ static void look_on(struct allocwindow *w, const struct allocwindow_job *job, co
 static void run_window(struct allocwindow *w, const struct allocwindow_job *job, struct allocwindow_result *r)
 {
 	int links[ALLOCWINDOW_FILES];
-	unsigned count = 0;
+	unsigned count = 0, done = 0;
 
 	*r = (struct allocwindow_result){.err = -ENOENT};
+	memset(w->kernel.sites, 0, LIMIT_ALLOC_SITES * sizeof(w->kernel.sites[0]));
 	set(w->kernel.follows, job->follows);
+	set(w->kernel.layers, job->layers);
 	set(w->kernel.process, (uint32_t)job->pid);
 	for (unsigned i = 0; i < job->count && !is_stopped(w); i++) {
-		const struct alloc_find *found = job->files[i].found;
-		int link = attach(w, job->files[i].fd, found->funcs, found->count, job->pid, job->follows);
+		const struct allocwindow_file *file = &job->files[i];
+		const struct probed probed = {.funcs = file->found->funcs,
+					      .count = file->found->count,
+					      .first_site = 1 + i * ALLOCFIND_MAX,
+					      .without = file->without,
+					      .follows = job->follows};
+		int link = attach(w, file->fd, &probed, job->pid);
 
+		done += link >= 0 || link == -ENOENT;
 		if (link >= 0)
 			links[count++] = link;
-		else
+		else if (link != -ENOENT)
 			r->err = link;
 	}
 	/* All of its allocators, or what is seen is no share of anything. */
-	if (count == job->count) {
+	if (done == job->count && count) {
 		r->err = 0;
 		look_on(w, job, links, count, r);
+		memcpy(r->sites, w->kernel.sites, sizeof(r->sites));
 	} else {
 		detach(w, links, count);
 	}
 	set(w->kernel.process, 0);
+	set(w->kernel.layers, 0);
 	r->costs = w->costs;
 }
 

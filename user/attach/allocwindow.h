@@ -23,7 +23,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <linux/types.h>
+
 #include "allocfind.h"
+#include "bpf/event.h"
 
 #define ALLOCWINDOW_FILES   8	/* allocators of one process */
 #define ALLOCWINDOW_THREADS 256 /* of a process with more, the kernel's sum is taken, exact to a tick */
@@ -38,14 +41,16 @@ struct allocwindow_kernel {
 	uint32_t attach_type; /* of the link */
 	bool by_process;      /* the link takes a pid, and nobody else is slowed */
 	/* Its variables of these names. */
-	uint32_t *process, *open, *period, *follows;
+	uint32_t *process, *open, *period, *follows, *layers;
 	struct alloc_sums *sums;     /* LIMIT_ALLOC_SLOTS */
+	struct alloc_site *sites;    /* LIMIT_ALLOC_SITES */
 	void (*thread_begins)(void); /* called in each thread, first of all; NULL is fine */
 };
 
 struct allocwindow_file {
 	int fd;
 	const struct alloc_find *found; /* borrowed until the window is over */
+	uint64_t without;		/* bit n: its function n is not probed */
 };
 
 struct allocwindow_job {
@@ -56,6 +61,7 @@ struct allocwindow_job {
 	uint64_t cost_ns; /* ends earlier when traps took so much */
 	uint32_t period;
 	bool follows; /* what takes memory back is probed too */
+	bool layers;  /* how each function is called is counted */
 };
 
 struct allocwindow_sums {
@@ -71,6 +77,8 @@ struct allocwindow_result {
 	struct allocwindow_sums all; /* and of the time that it took to set and remove the probes */
 	struct alloc_costs costs;    /* as they are known now */
 	uint32_t libraries;	     /* bit n: enum alloc_library n handed out memory in it */
+	/* As the job's files and their functions; with job.layers. */
+	struct alloc_site sites[ALLOCWINDOW_FILES][ALLOCFIND_MAX];
 };
 
 struct allocwindow;
