@@ -274,8 +274,10 @@ static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task,
 		return false;
 	}
 	read_call(ctx, cookie, &call);
+	if (t->open != open)
+		t->sampled_sp = 0; /* its return is not to be seen any more */
 	/* A return that is wanted has another address there, for one that jumps on to the next too. */
-	if (t->sampled_sp == call.sp && t->sp == call.sp)
+	else if (t->sampled_sp == call.sp && t->sp == call.sp)
 		call.ret = t->ret;
 	handed_on = t->open == open && is_handed_on(t, &call);
 	/* It may hand on in its turn: operator new to a wrapper, that to the C library. */

@@ -360,6 +360,8 @@ static void timeline_of_many(void **state)
 struct sim { /* a process with two places that allocate: 1,000 bytes at 0x100, 100 at 0x110 */
 	struct profile *p;
 	uint64_t random, now_ns, cpu_ns, traps_ns, addr;
+	unsigned windows;
+	unsigned only_new; /* of as many windows, all but the last do not see what is freed, for a third of the traps */
 };
 
 static double chance(struct sim *s)
@@ -383,7 +385,8 @@ static void push_alloc(struct sim *s, const uint64_t *frames, uint64_t size, uin
 static void push_window(struct sim *s, double own_ms, unsigned times, double trap)
 {
 	static const uint64_t big[] = {0x100, 0x201}, small[] = {0x110, 0x201};
-	uint64_t traps_ns = 2u * times * 600;
+	bool follows = !s->only_new || ++s->windows % s->only_new == 0;
+	uint64_t traps_ns = 2u * times * (follows ? 600 : 200);
 	struct rec_alloc_window w = {.proc = process,
 				     .begin_ns = s->now_ns,
 				     .ts_ns = s->now_ns + 20000000,
@@ -391,7 +394,7 @@ static void push_window(struct sim *s, double own_ms, unsigned times, double tra
 				     .window_cpu_ns = (uint64_t)(own_ms * MS + trap * (double)traps_ns),
 				     .bytes = times * 1100ull,
 				     .count = times * 2ull,
-				     .follows = true,
+				     .follows = follows,
 				     .allocators = 1u << REC_ALLOCATOR_NEW | 1u << REC_ALLOCATOR_MUSL | 1u << 31};
 
 	for (unsigned i = 0; i < times; i++) {
@@ -430,9 +433,9 @@ static double cell(const cJSON *doc, int row, int at)
 	return cJSON_GetArrayItem(cJSON_GetArrayItem(cJSON_GetObjectItem(doc, "memory"), row), at)->valuedouble;
 }
 
-static void simulate(struct sim *s, struct lost *lost, unsigned windows, double trap)
+static void simulate_kinds(struct sim *s, struct lost *lost, unsigned windows, double trap, unsigned only_new)
 {
-	*s = (struct sim){.p = profile_new(lost, 100000), .random = 5, .now_ns = 1000};
+	*s = (struct sim){.p = profile_new(lost, 100000), .random = 5, .now_ns = 1000, .only_new = only_new};
 	profile_push_sampling(s->p, &(struct rec_sampling){.ts_ns = 100, .alloc_bytes = 524288, .fault_period = 128});
 	frame(s->p, 0x100, REC_FRAME_NATIVE, "big", "prog");
 	frame(s->p, 0x110, REC_FRAME_NATIVE, "small", "prog");
@@ -444,10 +447,15 @@ static void simulate(struct sim *s, struct lost *lost, unsigned windows, double 
 	}
 }
 
+static void simulate(struct sim *s, struct lost *lost, unsigned windows, double trap)
+{
+	simulate_kinds(s, lost, windows, trap, 0);
+}
+
 /* What was not seen is told from what was, whatever the traps cost, and so is how sure that is. */
 static void allocated(void **state)
 {
-	static const double traps[] = {0.95, 1.08, 1.2};
+	static const double traps[] = {0.9, 1, 1.1};
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(traps); i++) {
@@ -473,6 +481,34 @@ static void allocated(void **state)
 	}
 }
 
+/* Where traps are what is not known, the windows with few of them tell how much it was, and all of them whose. */
+static void allocated_kinds(void **state)
+{
+	double got[2][3]; /* of 0x100: bytes, error, share of both */
+	struct lost lost = {0};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		double big, bytes;
+		struct sim s;
+		cJSON *doc;
+
+		simulate_kinds(&s, &lost, 60, 1.1, i ? 3 : 0);
+		doc = profile_doc(s.p);
+		big = 250 * ((double)s.cpu_ns - 1.1 * (double)s.traps_ns) / MS * 1000;
+		bytes = cell(doc, 0, 2) + cell(doc, 1, 2);
+		got[i][0] = cell(doc, 0, 2) / big;
+		got[i][1] = cell(doc, 0, 3) / big;
+		got[i][2] = cell(doc, 0, 2) / bytes;
+		assert_true(fabs(got[i][0] - 1) <= got[i][1]);
+		assert_true(fabs(got[i][2] - 1000.0 / 1100) < 0.01);
+		cJSON_Delete(doc);
+		profile_free(s.p);
+	}
+	assert_true(got[1][1] < 0.6 * got[0][1]);
+	assert_true(fabs(got[1][0] - 1) < fabs(got[0][0] - 1));
+}
+
 static double sum_of(const cJSON *table, int every, int at, int of, double is)
 {
 	const cJSON *row;
@@ -495,7 +531,7 @@ static void allocated_when(void **state)
 	cJSON *doc;
 
 	(void)state;
-	simulate(&s, &lost, 20, 1.08);
+	simulate(&s, &lost, 20, 1);
 	doc = profile_doc(s.p);
 	times = cJSON_GetObjectItem(doc, "allocations");
 	windows = cJSON_GetObjectItem(doc, "alloc_windows");
@@ -637,9 +673,9 @@ int main(void)
 		cmocka_unit_test(reasons),	    cmocka_unit_test(too_many),
 		cmocka_unit_test(timeline),	    cmocka_unit_test(timeline_limit),
 		cmocka_unit_test(timeline_of_many), cmocka_unit_test(without_memory),
-		cmocka_unit_test(allocated_when),   cmocka_unit_test(allocated_limit),
-		cmocka_unit_test(allocated),	    cmocka_unit_test(allocated_unsure),
-		cmocka_unit_test(allocated_oddly),
+		cmocka_unit_test(allocated_kinds),  cmocka_unit_test(allocated_when),
+		cmocka_unit_test(allocated_limit),  cmocka_unit_test(allocated),
+		cmocka_unit_test(allocated_unsure), cmocka_unit_test(allocated_oddly),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,7 +92,8 @@ static struct allocwindow_sums between(struct allocwindow_sums a, struct allocwi
 
 uint64_t allocwindow_cost(const struct alloc_costs *c, const struct allocwindow_sums *s)
 {
-	return s->hits * c->hit + s->slow_hits * c->slow + s->samples * c->sample + s->takes * c->take;
+	return s->hits * c->hit + s->slow_hits * c->slow + s->samples * c->sample + s->takes * c->take +
+	       (uint64_t)(ALLOC_SPOILS * (double)(s->count * c->hit));
 }
 
 static void set(uint32_t *variable, uint32_t value)

@@ -14,7 +14,7 @@
  * What a window holds is put in relation to the processor time that the process took for itself, not to time: the traps
  * make a busy program slower, and an idle one not. So the processor time of its threads is read at both ends (a clock a
  * thread, perf_event_open(2): what /proc tells is as old as the last tick), and what a trap takes is measured on this
- * machine, with a function of perfbpf's own, after each window.
+ * machine, with a function of perfbpf's own, after each window. What a trap spoils besides is in ALLOC_SPOILS.
  *
  * Private to allocwatch.
  */

@@ -13,13 +13,10 @@
 #define NORMAL_95   1.96 /* two-sided */
 #define OWN_MIN	    0.05 /* of its processor time in windows a process had for itself at least */
 /*
- * What a trap takes of a program, whose caches and predictors it spoils, times what perfbpf's own traps take
- * (attach/allocwindow.c): in 31 runs with five allocators, at 0.1 to 3 million allocations a second on a crowded
- * machine, 0.98 to 1.25, and once 1.33. Its mean, and the standard deviation that is taken for granted. The windows
- * themselves do not tell: those that also see what is freed have more traps for as many allocations, but a free() right
- * before a malloc() makes that one's trap cheaper.
+ * How well it is known what traps take of a program: the standard deviation that is taken for granted, by the runs that
+ * ALLOC_SPOILS comes from (bpf/event.h). The windows themselves do not tell: the ones that see more functions have more
+ * traps for as many allocations, but one right after another spoils less.
  */
-#define TRAP_FACTOR    1.08
 #define TRAP_DEVIATION 0.10
 
 static struct allocator *allocator_of(struct profile *p, const struct proc_key *proc)
@@ -128,7 +125,7 @@ void profile_push_alloc_free(struct profile *p, const struct rec_alloc_free *r)
 
 /* --- windows ----------------------------------------------------------------------------------------------------- */
 
-static void close_stacks(struct profile *p, const struct allocator *a, const double of[OF_COUNT])
+static void close_stacks(struct profile *p, const struct allocator *a, int kind, const double of[OF_COUNT])
 {
 	struct stack *s;
 
@@ -141,11 +138,9 @@ static void close_stacks(struct profile *p, const struct allocator *a, const dou
 		if (profile_allocator_of(p, s) == a) {
 			x->sum += x->bytes;
 			x->count_sum += x->count;
-			x->xx += x->bytes * x->bytes;
-			x->x_all += x->bytes * of[OF_ALL];
-			x->x_exact += x->bytes * of[OF_EXACT];
-			x->x_cpu += x->bytes * of[OF_CPU];
-			x->x_traps += x->bytes * of[OF_TRAPS];
+			x->of[kind].xx += x->bytes * x->bytes;
+			for (int i = 0; i < OF_COUNT; i++)
+				x->of[kind].x[i] += x->bytes * of[i];
 		}
 		x->bytes = x->count = 0;
 	}
@@ -154,7 +149,7 @@ static void close_stacks(struct profile *p, const struct allocator *a, const dou
 /* What it took for itself since it was looked at first. */
 static double ran_of(const struct allocator *a)
 {
-	return (double)a->cpu_ns - (double)a->since_cpu_ns - TRAP_FACTOR * (double)a->all_traps_ns;
+	return (double)a->cpu_ns - (double)a->since_cpu_ns - (double)a->all_traps_ns;
 }
 
 double profile_alloc_untimed_ns(const struct allocator *a)
@@ -168,8 +163,10 @@ static void add_window(struct profile *p, struct allocator *a, const struct rec_
 				     [OF_EXACT] = (double)r->bytes,
 				     [OF_CPU] = (double)r->window_cpu_ns,
 				     [OF_TRAPS] = (double)r->window_traps_ns};
+	int kind = r->follows ? WINDOWS_MANY : WINDOWS_FEW;
+	struct window_sums *sums = &a->of[kind];
 
-	close_stacks(p, a, of);
+	close_stacks(p, a, kind, of);
 	a->windows++;
 	a->window_ns += r->ts_ns - r->begin_ns;
 	a->count += r->count;
@@ -179,15 +176,17 @@ static void add_window(struct profile *p, struct allocator *a, const struct rec_
 	profile_keep_time(&p->alloc_windows, &(struct timed_window){.end_ns = r->ts_ns,
 								    .allocator = a,
 								    .cpu_ns = of[OF_CPU],
-								    .own_ns = of[OF_CPU] - TRAP_FACTOR * of[OF_TRAPS],
+								    .own_ns = of[OF_CPU] - of[OF_TRAPS],
 								    .whole_ns = profile_alloc_untimed_ns(a),
 								    .bytes = r->bytes,
 								    .count = r->count});
 	a->timed_ns = ran_of(a);
+	sums->windows++;
+	sums->count += r->count;
 	for (int i = 0; i < OF_COUNT; i++) {
-		a->sum[i] += of[i];
+		sums->sum[i] += of[i];
 		for (int j = i; j < OF_COUNT; j++)
-			a->product[i][j] += of[i] * of[j];
+			sums->product[i][j] += of[i] * of[j];
 	}
 	a->open_all = 0;
 }
@@ -227,33 +226,28 @@ void profile_push_exit(struct profile *p, const struct rec_exit *r)
 
 /* --- estimates --------------------------------------------------------------------------------------------------- */
 
-/* What the estimates of a process have in common. */
+/* What is told by windows of some kinds. */
 struct basis {
-	double seen, whole; /* its own processor time in windows, and in all */
-	double scale, rate; /* whole by seen; bytes by seen */
+	bool timed[WINDOWS_KINDS]; /* by whose time is told how much was allocated; of all what share each stack has */
+	struct window_sums w;	   /* sums of these, their products left out */
+	double seen, whole;	   /* its own processor time in them, and in all */
+	double scale, rate;	   /* whole by seen; bytes by seen */
+	double error;		   /* of all bytes */
 };
 
-/* False: nothing was seen. */
-static bool basis_of(const struct allocator *a, struct basis *b)
+static void add_sums(struct window_sums *to, const struct window_sums *w)
 {
-	double least = OWN_MIN * a->sum[OF_CPU];
-
-	b->seen = a->sum[OF_CPU] - TRAP_FACTOR * a->sum[OF_TRAPS];
-	b->seen = b->seen > least ? b->seen : least;
-	b->whole = ran_of(a);
-	b->whole = b->whole > b->seen ? b->whole : b->seen;
-	if (b->seen <= 0)
-		return false;
-	b->scale = b->whole / b->seen;
-	b->rate = a->sum[OF_EXACT] / b->seen;
-	return true;
+	to->windows += w->windows;
+	to->count += w->count;
+	for (int i = 0; i < OF_COUNT; i++)
+		to->sum[i] += w->sum[i];
 }
 
-double profile_alloc_share(const struct allocator *a)
+static double own_time(const struct window_sums *w)
 {
-	struct basis b;
+	double own = w->sum[OF_CPU] - w->sum[OF_TRAPS];
 
-	return basis_of(a, &b) ? b.seen / b.whole : 0;
+	return fmax(own, OWN_MIN * w->sum[OF_CPU]);
 }
 
 /* Student's distribution, two-sided 95 %, by its expansion around the normal one: within 4 % from 3 degrees on. */
@@ -263,29 +257,75 @@ static double student_95(double degrees)
 }
 
 /* squares: of what windows are off the mean, summed. */
-static double error_of(const struct allocator *a, const struct basis *b, double bytes, double squares)
+static double error_of(const struct basis *b, double bytes, double squares)
 {
-	double n = (double)a->windows, unseen = 1 - b->seen / b->whole;
+	double n = (double)b->w.windows, unseen = 1 - b->seen / b->whole;
 	double windows = b->scale * sqrt((squares > 0 ? squares : 0) * n / (n - 1) * unseen);
-	double traps = bytes * TRAP_DEVIATION * a->sum[OF_TRAPS] / b->seen * unseen;
+	double traps = bytes * TRAP_DEVIATION * b->w.sum[OF_TRAPS] / b->seen * unseen;
 
-	return a->windows < WINDOWS_MIN ? NAN : hypot(student_95(n - 1) * windows, NORMAL_95 * traps);
-}
-
-static double product(const struct allocator *a, int i, int j)
-{
-	return i < j ? a->product[i][j] : a->product[j][i];
+	return b->w.windows < WINDOWS_MIN ? NAN : hypot(student_95(n - 1) * windows, NORMAL_95 * traps);
 }
 
 /* Sum of squares of what windows have of: all times f[OF_ALL], exact times f[OF_EXACT] … */
-static double square(const struct allocator *a, const double f[OF_COUNT])
+static double square(const struct window_sums *w, const double f[OF_COUNT])
 {
 	double sum = 0;
 
 	for (int i = 0; i < OF_COUNT; i++)
 		for (int j = 0; j < OF_COUNT; j++)
-			sum += f[i] * f[j] * product(a, i, j);
+			sum += f[i] * f[j] * (i < j ? w->product[i][j] : w->product[j][i]);
 	return sum;
+}
+
+/* False: nothing was seen by windows of this kind, or of both. */
+static bool basis_of_kinds(const struct allocator *a, bool few, bool many, struct basis *b)
+{
+	double squares = 0;
+
+	*b = (struct basis){.timed = {[WINDOWS_FEW] = few, [WINDOWS_MANY] = many}, .whole = ran_of(a)};
+	for (int i = 0; i < WINDOWS_KINDS; i++)
+		if (b->timed[i])
+			add_sums(&b->w, &a->of[i]);
+	b->seen = own_time(&b->w);
+	if (b->seen <= 0)
+		return false;
+	b->whole = fmax(b->whole, b->seen);
+	b->scale = b->whole / b->seen;
+	b->rate = b->w.sum[OF_EXACT] / b->seen;
+	for (int i = 0; i < WINDOWS_KINDS; i++) /* exact - rate * own time */
+		if (b->timed[i])
+			squares += square(
+				&a->of[i],
+				(const double[OF_COUNT]){[OF_EXACT] = 1, [OF_CPU] = -b->rate, [OF_TRAPS] = b->rate});
+	b->error = error_of(b, b->rate * b->whole, squares);
+	return true;
+}
+
+/*
+ * Where traps are what is known least of, the windows with many of them would only make it worse; where the windows
+ * differ, all of them are better. False: nothing was seen.
+ */
+static bool basis_of(const struct allocator *a, struct basis *b)
+{
+	struct basis few;
+
+	if (!basis_of_kinds(a, true, true, b))
+		return false;
+	if (basis_of_kinds(a, true, false, &few) && few.error < b->error)
+		*b = few;
+	return true;
+}
+
+double profile_alloc_seen_bytes(const struct allocator *a)
+{
+	return a->of[WINDOWS_FEW].sum[OF_EXACT] + a->of[WINDOWS_MANY].sum[OF_EXACT];
+}
+
+double profile_alloc_share(const struct allocator *a)
+{
+	struct basis b;
+
+	return basis_of_kinds(a, true, true, &b) ? b.seen / b.whole : 0;
 }
 
 struct alloc_estimate profile_alloc_of_process(const struct allocator *a)
@@ -296,25 +336,30 @@ struct alloc_estimate profile_alloc_of_process(const struct allocator *a)
 	if (!basis_of(a, &b))
 		return e;
 	e.bytes = b.rate * b.whole;
-	e.count = (double)a->count * b.scale;
-	/* exact - rate * own time */
-	e.error = error_of(a, &b, e.bytes,
-			   square(a, (const double[OF_COUNT]){
-					     [OF_EXACT] = 1, [OF_CPU] = -b.rate, [OF_TRAPS] = b.rate * TRAP_FACTOR}));
+	e.count = (double)b.w.count * b.scale;
+	e.error = b.error;
 	return e;
 }
 
 /*
  * How much the windows differ in what is told of a stack, whose share of all samples is s: in x - s * all (its share of
- * the samples there), and in s * (exact - rate * own time) (what was allocated).
+ * the samples there, of all windows), and in s * (exact - rate * own time) (what was allocated, of those that tell it).
+ * The former counts as much as the windows that tell the latter are of all.
  */
-static double squares_of(const struct allocator *a, const struct basis *b, const struct alloc_sums *x)
+static double squares_of(const struct allocator *a, const struct basis *b, const struct alloc_sums *x, double all)
 {
-	double s = x->sum / a->sum[OF_ALL], r = b->rate;
-	const double f[OF_COUNT] = {[OF_ALL] = -s, [OF_EXACT] = s, [OF_CPU] = -s * r, [OF_TRAPS] = s * r * TRAP_FACTOR};
+	double s = x->sum / all, k = b->w.sum[OF_EXACT] / all, squares = 0;
 
-	return x->xx + square(a, f) +
-	       2 * (f[OF_ALL] * x->x_all + f[OF_EXACT] * x->x_exact + f[OF_CPU] * x->x_cpu + f[OF_TRAPS] * x->x_traps);
+	for (int kind = 0; kind < WINDOWS_KINDS; kind++) {
+		double t = b->timed[kind] ? s : 0;
+		const double f[OF_COUNT] = {
+			[OF_ALL] = -k * s, [OF_EXACT] = t, [OF_CPU] = -t * b->rate, [OF_TRAPS] = t * b->rate};
+
+		squares += k * k * x->of[kind].xx + square(&a->of[kind], f);
+		for (int i = 0; i < OF_COUNT; i++)
+			squares += 2 * k * f[i] * x->of[kind].x[i];
+	}
+	return squares;
 }
 
 struct alloc_estimate profile_alloc_of_stack(const struct profile *p, const struct stack *s)
@@ -322,13 +367,14 @@ struct alloc_estimate profile_alloc_of_stack(const struct profile *p, const stru
 	struct alloc_estimate e = {NAN, NAN, NAN, NAN, NAN};
 	const struct allocator *a = profile_allocator_of(p, s);
 	const struct alloc_sums *x = s->alloc;
+	double all = a ? a->of[WINDOWS_FEW].sum[OF_ALL] + a->of[WINDOWS_MANY].sum[OF_ALL] : 0;
 	struct basis b;
 
-	if (!a || !x || a->sum[OF_ALL] <= 0 || x->sum <= 0 || !basis_of(a, &b))
+	if (!x || all <= 0 || x->sum <= 0 || !basis_of(a, &b))
 		return e;
-	e.bytes = b.scale * a->sum[OF_EXACT] * x->sum / a->sum[OF_ALL];
+	e.bytes = b.scale * b.w.sum[OF_EXACT] * x->sum / all;
 	e.count = e.bytes * x->count_sum / x->sum;
-	e.error = error_of(a, &b, e.bytes, squares_of(a, &b, x));
+	e.error = error_of(&b, e.bytes, squares_of(a, &b, x, all));
 	if (x->followed_bytes > 0) {
 		e.kept_bytes = e.bytes * fmax(x->kept_bytes, 0) / x->followed_bytes;
 		e.kept_count = e.count * fmax(x->kept_count, 0) / x->followed_count;

@@ -48,34 +48,45 @@ struct thread {
 	UT_hash_handle hh;
 };
 
-/* Of a stack that allocates; x of a window: what its samples stand for there. */
-struct alloc_sums {
-	double bytes, count;			   /* of the window that is open */
-	double sum, count_sum;			   /* of all */
-	double xx, x_all, x_exact, x_cpu, x_traps; /* sums of x times x, and times what its process has there */
-	double followed_bytes, followed_count;	   /* of samples whose end is told */
-	double kept_bytes, kept_count;		   /* and was not */
-	bool open;				   /* in profile.open_stacks */
-	struct stack *next_open;
-};
-
 /*
  * What is added up of a window of a process: `all` what its samples stand for, `exact` what was counted; processor
  * time, and what the traps took of that as perfbpf measured it.
  */
 enum { OF_ALL, OF_EXACT, OF_CPU, OF_TRAPS, OF_COUNT };
 
+/* Windows with few traps, and those that also see what is freed: what is known of the traps is known better of the
+ * former. */
+enum { WINDOWS_FEW, WINDOWS_MANY, WINDOWS_KINDS };
+
+/* Of a stack that allocates; x of a window: what its samples stand for there. */
+struct alloc_sums {
+	double bytes, count;   /* of the window that is open */
+	double sum, count_sum; /* of all */
+	struct {
+		double xx, x[OF_COUNT]; /* sums of x times x, and times what its process has there */
+	} of[WINDOWS_KINDS];
+	double followed_bytes, followed_count; /* of samples whose end is told */
+	double kept_bytes, kept_count;	       /* and was not */
+	bool open;			       /* in profile.open_stacks */
+	struct stack *next_open;
+};
+
+struct window_sums {
+	uint64_t windows, count;
+	double sum[OF_COUNT], product[OF_COUNT][OF_COUNT]; /* product: [i][j] with i <= j */
+};
+
 /* A process that allocates. */
 struct allocator {
 	struct thread_key key; /* tid 0 */
 	uint32_t exec_id;
 	uint64_t windows, window_ns, count, unfollowed;
+	struct window_sums of[WINDOWS_KINDS];
 	uint64_t since_cpu_ns, cpu_ns, all_traps_ns;
-	uint64_t traps_before_ns, last_traps_ns;	   /* of the programs before this one, and of this one */
-	uint64_t last_ns;				   /* when that was told last */
-	double timed_ns;				   /* of its own processor time: before its last window's end */
-	double open_all;				   /* of the window that is open */
-	double sum[OF_COUNT], product[OF_COUNT][OF_COUNT]; /* product: [i][j] with i <= j */
+	uint64_t traps_before_ns, last_traps_ns; /* of the programs before this one, and of this one */
+	uint64_t last_ns;			 /* when that was told last */
+	double timed_ns;			 /* of its own processor time: before its last window's end */
+	double open_all;			 /* of the window that is open */
 	bool follows;
 	uint32_t allocators; /* bit n: enum rec_allocator n handed out memory */
 	uint32_t row;	     /* in the file that is being written */
@@ -178,6 +189,7 @@ struct alloc_estimate {
 };
 struct alloc_estimate profile_alloc_of_process(const struct allocator *a);
 struct alloc_estimate profile_alloc_of_stack(const struct profile *p, const struct stack *s);
+double profile_alloc_seen_bytes(const struct allocator *a); /* counted in windows */
 double profile_alloc_share(const struct allocator *a);	    /* of its own processor time that was in windows */
 double profile_alloc_untimed_ns(const struct allocator *a); /* of its own processor time: what followed its windows */
 const struct allocator *profile_allocator_of(const struct profile *p, const struct stack *s);

@@ -228,7 +228,7 @@ static void put_allocator(struct writing *w, struct json *j, const struct alloca
 	json_uint(j, "window_ns", a->window_ns);
 	json_double(j, "share", profile_alloc_share(a), 6);
 	put_allocators(j, a->allocators);
-	put_number(j, "seen_bytes", a->sum[OF_EXACT]);
+	put_number(j, "seen_bytes", profile_alloc_seen_bytes(a));
 	put_number(j, "seen_count", (double)a->count);
 	put_number(j, "bytes", e.bytes);
 	put_number(j, "error_bytes", e.error);

@@ -682,7 +682,7 @@ static bool push_alloc_window(struct record *r, const uint8_t *p, size_t len)
 		.allocators = e.libraries,
 	};
 	traps = (double)e.hits * e.hit_ns + (double)e.slow_hits * e.slow_ns + (double)e.samples * e.sample_ns +
-		(double)e.takes * e.take_ns;
+		(double)e.takes * e.take_ns + ALLOC_SPOILS * (double)e.count * e.hit_ns;
 	w.window_traps_ns = traps < (double)POS_MAX ? (uint64_t)traps : POS_MAX;
 	if (r->sink.on_alloc_window)
 		r->sink.on_alloc_window(r->sink.ctx, &w);
