@@ -24,8 +24,9 @@ LONG_MINUTES, WARMING_KIB = 30, 8192
 HEAP_EVERY_S, LOWEST_OF = 30, 8
 MAX_EVENTS = 4000  # the ring of spans is full soon, and no growth
 # What is remembered of processes that ended has caps (PROC_MAX, FAMILY_MAX in user/flow): they are reached before it is measured,
-# by processes whose arguments are as long as those of the others are, which take their places.
-FORKS = 20000
+# by processes that made a call and by such that made none; their arguments are as long as those of the others, which take their
+# places.
+CALLERS, FORKS = 17000, 3000
 WORDS = "--port 65535 --cacert /tmp/perfbpf-e2e.abcdefgh/cert.pem --quiet --dialect mixed --id soak12345678901 -n 10 --threads 8 --knobs tokens=20"
 WARM_SHARE = 0.3  # of the run
 BPFTOOL = shutil.which("bpftool", path=os.environ["PATH"] + ":/usr/sbin")
@@ -133,10 +134,21 @@ def churn(server, plain, folder, number):
         child.wait()
 
 
+def repeated(command, times):
+    return subprocess.Popen(["sh", "-c", f"i=0; while [ $i -lt {times} ]; do {command}; i=$((i+1)); done"])
+
+
+def fill(server):
+    caller = f"{CLIENT} --port {server.port} --cacert {server.cert} --quiet --dialect mixed --id soak12345678901 -n 1 --knobs tokens=5"
+    for child in [repeated(caller, CALLERS // 4) for _ in range(4)]:
+        child.wait()
+    repeated(f"/bin/true {WORDS}", FORKS).wait()
+
+
 def churn_until(end, server, plain, folder):
     number = os.getpid() * 100000
     if end - time.monotonic() > 240:
-        subprocess.run(["sh", "-c", f"i=0; while [ $i -lt {FORKS} ]; do /bin/true {WORDS}; i=$((i+1)); done"], check=True)
+        fill(server)
     while time.monotonic() < end:
         churn(server, plain, folder, number)
         number += 1

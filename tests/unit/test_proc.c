@@ -343,6 +343,36 @@ static void table_is_bounded(void **state)
 	close_world(&w);
 }
 
+/* A table full of processes that were asked for: the next one is known when its calls are told, after its end. */
+static void late_is_not_forgotten(void **state)
+{
+	struct world w;
+	unsigned n = 0;
+
+	(void)state;
+	open_world(&w);
+	for (uint32_t i = 1; i <= 2 * PROC_MAX; i++) {
+		exec(&w, i, 1, 1, "called", "");
+		leave(&w, i, 1, 0);
+		if (i > 100) {
+			assert_string_equal(get(&w, i - 100, 1)->name, "called");
+			assert_true(get(&w, i - 100, 1)->end_ns != UNKNOWN_NS);
+		}
+	}
+	procs_each(w.t, count, &n);
+	assert_int_equal(n, PROC_MAX);
+	/* And one that nobody asks for stays so long. */
+	exec(&w, 7, 2, 1, "quiet", "");
+	leave(&w, 7, 2, 0);
+	for (uint32_t i = 1; i < PROC_LATE; i++) {
+		exec(&w, i, 3, 1, "other", "");
+		leave(&w, i, 3, 0);
+	}
+	assert_string_equal(get(&w, 7, 2)->name, "quiet");
+	assert_int_equal(w.lost.n[LOST_NO_MEMORY], 0);
+	close_world(&w);
+}
+
 static void secrets(void **state)
 {
 	static const struct {
@@ -624,6 +654,7 @@ int main(void)
 		cmocka_unit_test(exec_and_fork),
 		cmocka_unit_test(unknown_process_is_made),
 		cmocka_unit_test(table_is_bounded),
+		cmocka_unit_test(late_is_not_forgotten),
 		cmocka_unit_test(secrets),
 		cmocka_unit_test(hostile_arguments),
 		cmocka_unit_test(args_are_capped),

@@ -38,6 +38,7 @@ struct procs {
 	bool content;
 	struct node *by_key, *by_tgid, *all;
 	struct node *ended[2]; /* [used] */
+	unsigned ended_unused;
 	unsigned next_order;
 	uint32_t synthetic; /* pids given out above PROC_SYNTHETIC_PID */
 };
@@ -379,6 +380,18 @@ static struct node *newest(struct procs *t, uint32_t tgid)
 	return n;
 }
 
+static void ended_add(struct procs *t, struct node *n)
+{
+	DL_APPEND2(t->ended[n->used], n, ended_prev, ended_next);
+	t->ended_unused += !n->used;
+}
+
+static void ended_remove(struct procs *t, struct node *n)
+{
+	DL_DELETE2(t->ended[n->used], n, ended_prev, ended_next);
+	t->ended_unused -= !n->used;
+}
+
 static void forget(struct procs *t, struct node *n)
 {
 	if (n->newer) {
@@ -392,7 +405,7 @@ static void forget(struct procs *t, struct node *n)
 	if (n->older)
 		n->older->newer = n->newer;
 	if (n->p.end_ns != UNKNOWN_NS)
-		DL_DELETE2(t->ended[n->used], n, ended_prev, ended_next);
+		ended_remove(t, n);
 	DL_DELETE2(t->all, n, all_prev, all_next);
 	HASH_DELETE(hh, t->by_key, n);
 	free(n->p.args);
@@ -401,18 +414,18 @@ static void forget(struct procs *t, struct node *n)
 	free(n);
 }
 
-/* Room for one more: of those that exited, the ones nobody asked for go first. */
+/* Room for one more: of those that exited, the ones nobody asked for go first; but the latest of them stay, because
+ * what a process did is told after its end, too. */
 static bool make_room(struct procs *t)
 {
+	bool used = t->ended[1] && t->ended_unused <= PROC_LATE;
+
 	if (HASH_COUNT(t->by_key) < PROC_MAX)
 		return true;
-	for (int used = 0; used <= 1; used++) {
-		if (t->ended[used]) {
-			forget(t, t->ended[used]);
-			return true;
-		}
-	}
-	return false;
+	if (!t->ended[used])
+		return false;
+	forget(t, t->ended[used]);
+	return true;
 }
 
 static bool enter(struct procs *t, struct node *n)
@@ -585,7 +598,7 @@ void procs_push_exit(struct procs *t, const struct rec_exit *r)
 	n->p.signal = r->signal;
 	n->p.cpu_ns = r->cpu_ns;
 	n->p.max_rss_bytes = r->max_rss_bytes;
-	DL_APPEND2(t->ended[n->used], n, ended_prev, ended_next);
+	ended_add(t, n);
 	tell(t, n);
 }
 
@@ -640,11 +653,11 @@ const struct proc *procs_get(struct procs *t, const struct conn_key *k)
 	if (!n)
 		return NULL;
 	if (!n->used) {
-		if (n->p.end_ns != UNKNOWN_NS) {
-			DL_DELETE2(t->ended[0], n, ended_prev, ended_next);
-			DL_APPEND2(t->ended[1], n, ended_prev, ended_next);
-		}
+		if (n->p.end_ns != UNKNOWN_NS)
+			ended_remove(t, n);
 		n->used = true;
+		if (n->p.end_ns != UNKNOWN_NS)
+			ended_add(t, n);
 	}
 	if (k->exec_id > n->p.key.exec_id)
 		n->p.key.exec_id = k->exec_id;

@@ -14,6 +14,7 @@
 
 #define PROC_CHAIN_MAX 8
 #define PROC_MAX       16384 /* remembered; past it the ones that exited longest ago are forgotten, then counted */
+#define PROC_LATE      2048  /* the latest that exited stay even where nobody asked for them yet */
 
 struct proc {
 	struct proc_key key; /* exec_id: of the latest exec */
