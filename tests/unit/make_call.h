@@ -65,7 +65,7 @@ static inline void add_tool(struct call *c, const char *id, const char *name)
 	c->tools = realloc(c->tools, (c->tool_count + 1) * sizeof(*c->tools));
 	assert_non_null(c->tools);
 	c->tools[c->tool_count++] =
-		(struct tool_call){id ? strdup(id) : NULL, name ? strdup(name) : NULL, UNKNOWN_NS, UNKNOWN_NS};
+		(struct tool_call){id ? strdup(id) : NULL, name ? strdup(name) : NULL, UNKNOWN_NS, UNKNOWN_NS, 0};
 }
 
 /* xorshift64, so that a failing seed can be run again. */

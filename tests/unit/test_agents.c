@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "harness.h"
 
+#include "base/err.h"
 #include "flow/agent/agents.h"
 #include "make_call.h"
 
@@ -9,7 +10,8 @@ struct world {
 	struct tlog log;
 	struct lost lost;
 	struct agents *t;
-	char model[80]; /* of the turn told last */
+	unsigned spawned[16]; /* by the digit in the tool's id: the agent that it started */
+	char model[80];	      /* of the turn told last */
 	int64_t output_tokens;
 };
 
@@ -42,6 +44,8 @@ static void on_tool(void *ctx, const struct agent_tool *t)
 {
 	struct world *w = ctx;
 
+	if (t->id && t->id[0] == 'p')
+		w->spawned[t->id[1] - '0'] = t->spawned;
 	tlog_printf(&w->log, "tool %s of %llu for %llu: %s%s %llu-%llu %s x%u code %d%s %lld bytes\n",
 		    t->name ? t->name : "-", (unsigned long long)t->call_id, (unsigned long long)t->result_call_id,
 		    tool_join_name(t->join), t->ambiguous ? "?" : "", ms(t->at.begin_ns), ms(t->at.end_ns),
@@ -327,6 +331,12 @@ static void begin_plain(struct call *c, uint64_t id, uint64_t begin_ms, uint64_t
 	c->interactive = -1;
 }
 
+static void add_task(struct call *c, const char *id, uint64_t asks)
+{
+	add_tool(c, id, "Task");
+	c->tools[c->tool_count - 1].asks = asks;
+}
+
 static void test_sub_agent_by_time(void **state)
 {
 	struct world w;
@@ -385,6 +395,95 @@ static void test_sub_agent_that_goes_on(void **state)
 			"past\n");
 }
 
+/* Three sub-agents at once, whose first calls overlap and come in any order. Whose is whose their prompts say; what they
+ * do not say is not told, unless nothing else is left. */
+static void test_whose_prompt(void **state)
+{
+	static const struct {
+		uint64_t asks[3], opens[3];
+		unsigned by[3]; /* number of the tool, from 1; 0: not told */
+	} rows[] = {
+		{{1, 2, 3}, {1, 2, 3}, {1, 2, 3}},
+		{{1, 2, 3}, {3, 1, 2}, {3, 1, 2}},
+		{{1, 2, 2}, {1, 2, 2}, {1, 0, 0}}, /* the same prompt twice */
+		{{0, 0, 0}, {1, 2, 3}, {0, 0, 0}}, /* the arguments were lost */
+		{{1, 2, 3}, {0, 0, 0}, {0, 0, 0}}, /* the first messages are not known */
+		{{1, 2, 3}, {7, 8, 9}, {0, 0, 0}}, /* the client wraps them */
+	};
+	static const unsigned orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+
+	(void)state;
+	for (size_t row = 0; row < ARRAY_SIZE(rows); row++)
+		for (size_t order = 0; order < ARRAY_SIZE(orders); order++)
+			for (int named = 0; named < 2; named++) {
+				struct world w;
+				struct call c;
+
+				open_world(&w);
+				w.spawned[1] = w.spawned[2] = w.spawned[3] = 0;
+				begin_plain(&c, 1, 1000, 11);
+				for (unsigned i = 0; i < 3; i++)
+					add_task(&c, i == 0 ? "p1" : i == 1 ? "p2" : "p3", rows[row].asks[i]);
+				push_call(&w, &c);
+				for (unsigned i = 0; i < 3; i++) {
+					unsigned sub = orders[order][i];
+
+					begin_plain(&c, 2 + i, 2300 + sub, 100 + sub);
+					c.opening[1] = rows[row].opens[sub];
+					c.opening[0] = 55; /* another text of the first message */
+					if (named) {
+						c.class = CALL_SUBAGENT;
+						set(&c.agent_id, sub == 0 ? "s1" : sub == 1 ? "s2" : "s3");
+					}
+					assert_int_equal(push_call(&w, &c).agent, i + 1);
+				}
+				begin_plain(&c, 9, 6000, 11);
+				add_result(&c, "p1", NULL, 1);
+				push_call(&w, &c);
+				agents_finish(w.t, 20000 * MS);
+				for (unsigned i = 0; i < 3; i++) {
+					unsigned sub = orders[order][i], by = rows[row].by[sub];
+
+					for (unsigned tool = 1; tool <= 3; tool++)
+						assert_true((w.spawned[tool] == i + 1) == (tool == by));
+				}
+				/* Which answer asked for them is known all the same. */
+				assert_non_null(strstr(w.log.text, "agent 3 parent 0"));
+				assert_non_null(strstr(w.log.text, "agent 2 parent 0"));
+				assert_null(strstr(w.log.text, "by call 0\nagent 3"));
+				agents_free(w.t);
+				tlog_free(&w.log);
+			}
+}
+
+/* Two conversations of one process wait: whose sub-agent a third one is its prompt says, or nobody. */
+static void test_whose_sub_agent(void **state)
+{
+	(void)state;
+	for (int proof = 0; proof < 2; proof++)
+		for (int first = 0; first < 2; first++) {
+			struct world w;
+			struct call c;
+
+			open_world(&w);
+			for (unsigned i = 0; i < 2; i++) {
+				begin_plain(&c, 1 + i, 1000 + i, 11 + i);
+				set(&c.session_id, (int)i == first ? "one" : "two");
+				add_task(&c, (int)i == first ? "p1" : "p2", (int)i == first ? 1001 : 1002);
+				push_call(&w, &c);
+			}
+			begin_plain(&c, 3, 2400, 33);
+			c.opening[0] = proof ? 1001 : 7;
+			push_call(&w, &c);
+			if (proof)
+				assert_non_null(strstr(w.log.text, first ? "agent 2 parent 1 by time" : "agent 2 parent 0 by time"));
+			else
+				assert_non_null(strstr(w.log.text, "agent 2 parent -1 "));
+			agents_free(w.t);
+			tlog_free(&w.log);
+		}
+}
+
 /* Processes of a sub-agent's tools are not its parent's; those of another conversation go to the one that asked last.
  */
 static void test_whose_processes(void **state)
@@ -396,13 +495,15 @@ static void test_whose_processes(void **state)
 	open_world(&w);
 	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
 	begin_plain(&c, 1, 1000, 11);
-	add_tool(&c, "p1", "Task");
-	add_tool(&c, "p2", "Task");
+	add_task(&c, "p1", 1001);
+	add_task(&c, "p2", 1002);
 	push_call(&w, &c);
 	begin_plain(&c, 2, 2300, 22);
+	c.opening[0] = 1001;
 	add_tool(&c, "a", "Bash");
 	push_call(&w, &c); /* ends at 3510 */
 	begin_plain(&c, 3, 2400, 33);
+	c.opening[0] = 1002;
 	add_tool(&c, "b", "Bash");
 	push_call(&w, &c); /* ends at 3610 */
 	push_proc(&w, 101, 100, "first", NULL, 3520, 4000, 0);
@@ -1065,6 +1166,8 @@ int main(void)
 		cmocka_unit_test(test_sub_agent_that_goes_on),
 		cmocka_unit_test(test_sub_agent_by_session),
 		cmocka_unit_test(test_whose_processes),
+		cmocka_unit_test(test_whose_prompt),
+		cmocka_unit_test(test_whose_sub_agent),
 		cmocka_unit_test(test_longest_process),
 		cmocka_unit_test(test_agent_ends),
 		cmocka_unit_test(test_sub_agent_in_a_child),

@@ -400,6 +400,7 @@ class Session:
         self.role = script.get("type") or ("a helper" if parent else "an agent")
         self.history = []
         self.steps = script["steps"]
+        self.prompt = script.get("prompt", "Do it.")  # of whoever asked for a sub-agent
         self.connection = Socket() if self.client == "codex" else Http()
         self.threads = []
         self.turn = 0
@@ -412,7 +413,7 @@ class Session:
 
     def human(self, step):
         self.turn += 1
-        self.history.append(("human", step.get("text", "Do it.")))
+        self.history.append(("human", step.get("text", self.prompt)))
 
     def notice(self, step):
         self.turn += 1
@@ -466,6 +467,8 @@ class Session:
         if tools:
             prefix = {"claude": "toolu", "codex": "call", "gemini": "fn"}.get(self.client, "call")
             names = ":".join(t["name"] for t in tools)
+            if any(t["kind"] == "agent" for t in tools):
+                knobs += "&tool_argument=description:a-task:prompt:Do-part-#-of-it."
             knobs += f"&tool={len(tools)}&tool_name={names}&tool_id={prefix}_{step['name']}&tool_chunks={step.get('tool_chunks', 1)}"
         for attempt in step.get("retries", []):
             status, _ = self.exchange(self.connection, step["name"], attempt["knobs"])
@@ -491,7 +494,8 @@ class Session:
 
     def run_tools(self, tools, asked, step):
         threads = []
-        for tool, (ident, _) in zip(tools, asked):
+        for number, (tool, (ident, _)) in enumerate(zip(tools, asked), 1):
+            tool = {**tool, "prompt": f"Do-part-{number}-of-it."}
             if not step.get("parallel"):
                 self.run_tool(tool, ident, step["name"])
                 continue

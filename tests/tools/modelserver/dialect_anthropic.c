@@ -54,7 +54,7 @@ static void stream_tools(struct reply *r, unsigned block, unsigned token)
 		delta(r, block, NULL, "input_json_delta", "partial_json", "");
 		for (i = 0; i < pieces && pace(r, token++); i++)
 			delta(r, block, "tool", "input_json_delta", "partial_json",
-			      argument_piece(r, i, pieces, piece));
+			      argument_piece(r, t, i, pieces, piece));
 		end_block(r, block);
 	}
 }

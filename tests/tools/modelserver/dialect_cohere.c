@@ -52,7 +52,7 @@ static void stream_tools(struct reply *r, unsigned token)
 			emit(r, "tool-call-delta", "tool",
 			     "{\"type\":\"tool-call-delta\",\"index\":%u,\"delta\":{\"message\":{\"tool_calls\":{"
 			     "\"function\":{\"arguments\":\"%s\"}}}}}",
-			     t, argument_piece(r, i, pieces, piece));
+			     t, argument_piece(r, t, i, pieces, piece));
 		emit(r, "tool-call-end", NULL, "{\"type\":\"tool-call-end\",\"index\":%u}", t);
 	}
 }

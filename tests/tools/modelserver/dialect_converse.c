@@ -53,7 +53,7 @@ static void stream_tools(struct reply *r, unsigned block, unsigned token)
 		     "weather\"}}}",
 		     block, t + 1);
 		for (i = 0; i < pieces && pace(r, token++); i++)
-			delta(r, block, "tool", "\"toolUse\":{\"input\":", argument_piece(r, i, pieces, piece), "}");
+			delta(r, block, "tool", "\"toolUse\":{\"input\":", argument_piece(r, t, i, pieces, piece), "}");
 		end_block(r, block);
 	}
 }

@@ -81,7 +81,7 @@ static void stream(struct reply *r)
 
 		snprintf(part, sizeof(part), "{\"functionCall\":{%s%s%s\"name\":\"%s\",\"args\":%s}}",
 			 k->tool_ids > 0 ? "\"id\":\"" : "", k->tool_ids > 0 ? w.id : "", k->tool_ids > 0 ? "\"," : "",
-			 w.name, arguments_text(r, false, arguments));
+			 w.name, arguments_text(r, i, false, arguments));
 		chunk(r, "tool", part, (long long)k->tokens + i, (long long)k->reasoning, false);
 	}
 	chunk(r, NULL, "{\"text\":\"\"}", candidates_of(k), reasoned(k), true);

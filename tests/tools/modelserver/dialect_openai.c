@@ -108,7 +108,7 @@ static void chat_tools(struct reply *r, unsigned token)
 		for (i = 0; i < pieces && pace(r, token++); i++) {
 			snprintf(delta, sizeof(delta),
 				 "{\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":\"%s\"}}]}", t,
-				 argument_piece(r, i, pieces, piece));
+				 argument_piece(r, t, i, pieces, piece));
 			chat_delta(r, "tool", delta);
 		}
 	}

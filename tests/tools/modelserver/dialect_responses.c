@@ -69,12 +69,12 @@ static void stream_tools(struct reply *r, unsigned index, unsigned token)
 		item_event(r, "response.output_item.added", index, item);
 		for (i = 0; i < pieces && pace(r, token++); i++)
 			delta(r, "response.function_call_arguments.delta", "tool", index,
-			      argument_piece(r, i, pieces, piece));
+			      argument_piece(r, t, i, pieces, piece));
 		/* Clients take what was said from here, not from the deltas. */
 		snprintf(item, sizeof(item),
 			 "{\"type\":\"function_call\",\"id\":\"fc_%02u\",\"call_id\":\"%s\",\"name\":\"%s\","
 			 "\"arguments\":\"%s\"}",
-			 t + 1, w.id, w.name, arguments_text(r, true, piece));
+			 t + 1, w.id, w.name, arguments_text(r, t, true, piece));
 		item_event(r, "response.output_item.done", index, item);
 	}
 }
@@ -93,7 +93,7 @@ static void push_output(struct reply *r, struct buf *out)
 		struct tool_words w = tool_words(r, i, "call");
 
 		buf_printf(out, ",{\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":\"%s\",\"arguments\":\"%s\"}",
-			   w.id, w.name, arguments_text(r, true, arguments));
+			   w.id, w.name, arguments_text(r, i, true, arguments));
 	}
 	buf_puts(out, "]");
 }

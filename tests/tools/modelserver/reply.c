@@ -307,7 +307,7 @@ void push_tokens(struct reply *r, struct buf *out)
 		buf_puts(out, token_text(r, i, text));
 }
 
-const char *arguments_text(const struct reply *r, bool escaped, char out[ARGUMENTS_MAX])
+const char *arguments_text(const struct reply *r, unsigned t, bool escaped, char out[ARGUMENTS_MAX])
 {
 	const char *quote = escaped ? "\\\"" : "\"";
 	struct sv value, name, rest = sv_of(r->knobs->tool_argument);
@@ -330,10 +330,13 @@ const char *arguments_text(const struct reply *r, bool escaped, char out[ARGUMEN
 			      (int)name.len, name.ptr, quote, quote, (int)value.len, value.ptr, quote);
 	}
 	snprintf(out + n, ARGUMENTS_MAX - (size_t)n, "}");
+	for (char *at = out; (at = strchr(at, '#')); at++)
+		*at = (char)('1' + t % 9);
 	return out;
 }
 
-const char *argument_piece(const struct reply *r, unsigned piece, unsigned pieces, char out[ARGUMENTS_MAX])
+const char *argument_piece(const struct reply *r, unsigned t, unsigned piece, unsigned pieces,
+			   char out[ARGUMENTS_MAX])
 {
 	char all[ARGUMENTS_MAX];
 	size_t from, to, len;
@@ -343,7 +346,7 @@ const char *argument_piece(const struct reply *r, unsigned piece, unsigned piece
 			 piece + 1 == pieces ? "]}" : "");
 		return out;
 	}
-	len = strlen(arguments_text(r, true, all));
+	len = strlen(arguments_text(r, t, true, all));
 	from = len * piece / pieces;
 	to = len * (piece + 1) / pieces;
 	/* not inside of an escape */

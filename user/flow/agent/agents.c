@@ -492,34 +492,59 @@ static bool is_waiting(const struct lane *l, uint64_t at_ns)
 	return l->wait.count && l->wait.begin_ns <= at_ns;
 }
 
+/* How well a conversation that waits may have asked for the one that `c` begins. */
+enum claim { CLAIM_NONE, CLAIM_WAITS, CLAIM_SPAWNS, CLAIM_PROVEN };
+
+static enum claim claim_of(const struct lane *l, const struct call *c, uint64_t at_ns)
+{
+	enum claim best = is_waiting(l, at_ns) ? CLAIM_WAITS : CLAIM_NONE;
+
+	for (size_t i = 0; best && i < l->wait.count; i++) {
+		const struct tool_pending *p = &l->wait.tools[i];
+
+		if (p->begin_ns <= at_ns && toolwait_asked_for(p->asks, c))
+			return CLAIM_PROVEN;
+		if (p->begin_ns <= at_ns && !p->spawned && toolwait_names_agent(p->name))
+			best = CLAIM_SPAWNS;
+	}
+	return best;
+}
+
 struct ancestry {
 	struct agents *t;
-	struct lane *found;
+	const struct call *c;
+	struct lane *found; /* NULL: none, or several alike */
+	enum claim claim;   /* of it, or of them */
 	uint64_t at_ns;
 };
 
+/* The one of the process with the best claim. True: there are such with any. */
 static bool waits_for_child(void *ctx, const struct proc_key *k)
 {
 	struct ancestry *a = ctx;
 	struct lane *l;
 
-	DL_FOREACH (a->t->oldest, l)
-		if (l->proc.tgid == k->tgid && l->proc.start_ns == k->start_ns && is_waiting(l, a->at_ns))
-			a->found = l;
-	return a->found != NULL;
+	DL_FOREACH (a->t->oldest, l) {
+		enum claim claim = l->proc.tgid == k->tgid && l->proc.start_ns == k->start_ns
+					   ? claim_of(l, a->c, a->at_ns)
+					   : CLAIM_NONE;
+
+		if (claim == CLAIM_NONE || claim < a->claim)
+			continue;
+		a->found = claim > a->claim ? l : NULL;
+		a->claim = claim;
+	}
+	return a->claim != CLAIM_NONE;
 }
 
-/* The lane that waits for tools while this call of the same process, or of a descendant of it, begins. */
+/* The lane that waits for tools while this call of the same process, or of a descendant of it, begins. NULL: none does,
+ * or which one is not known. */
 static struct lane *waiting_lane(struct agents *t, const struct call *c, uint64_t begin_ns)
 {
-	struct ancestry a = {.t = t, .at_ns = begin_ns};
+	struct ancestry a = {.t = t, .c = c, .at_ns = begin_ns};
 	struct proc_key self = {.tgid = c->conn.tgid, .start_ns = c->conn.start_ns}, parent;
-	struct lane *l;
 
-	DL_FOREACH (t->oldest, l)
-		if (same_process(&l->proc, c) && is_waiting(l, begin_ns))
-			a.found = l;
-	if (!a.found)
+	if (!waits_for_child(&a, &self))
 		family_ancestor(t->family, &self, waits_for_child, &a, &parent);
 	return a.found;
 }
@@ -558,16 +583,76 @@ static struct agent_entry *last_agent(struct agents *t)
 	return a;
 }
 
-/* A tool call that returned before the sub-agent's first call was known. */
-static struct held_tool *held_spawner(struct agents *t, unsigned agent, uint64_t begin_ns)
+/* The tool call that asked for a sub-agent: one that is waited for, or that returned before its first call was known. */
+struct spawn {
+	struct tool_pending *pending;
+	struct held_tool *told;
+	unsigned candidates;
+	uint64_t call_id;  /* that asked; 0: of several ones it is not known which */
+	uint64_t begin_ns; /* of the tool call; UNKNOWN_NS: which one it was is not known */
+};
+
+static void spawn_add(struct spawn *s, struct tool_pending *pending, struct held_tool *told, uint64_t call_id)
 {
+	s->call_id = s->candidates && s->call_id != call_id ? 0 : call_id;
+	s->candidates++;
+	s->pending = pending;
+	s->told = told;
+	s->begin_ns = pending ? pending->begin_ns : told->tool.at.begin_ns;
+}
+
+/* proof: by what they asked for, whatever is known of them; else those that started none yet, or (used) that did. */
+static struct spawn find_candidates(struct agents *t, struct lane *parent, const struct call *c, uint64_t begin_ns,
+				    bool proof, bool used)
+{
+	struct spawn s = {0};
 	struct held_tool *h;
 
 	DL_FOREACH (t->tools, h)
-		if (h->tool.agent == agent && !h->tool.spawned && h->tool.at.begin_ns <= begin_ns &&
-		    begin_ns < h->tool.at.end_ns + HELD_SPAWN_LATE_NS)
-			return h;
-	return NULL;
+		if (h->tool.agent == parent->of->agent.index && h->tool.at.begin_ns <= begin_ns &&
+		    begin_ns < h->tool.at.end_ns + HELD_SPAWN_LATE_NS && !h->tool.spawned &&
+		    (!proof || toolwait_asked_for(h->tool.asks, c)))
+			spawn_add(&s, NULL, h, h->tool.call_id);
+	for (size_t i = 0; i < parent->wait.count; i++) {
+		struct tool_pending *p = &parent->wait.tools[i];
+
+		if (proof ? p->begin_ns <= begin_ns && toolwait_asked_for(p->asks, c) && !p->proven
+			  : toolwait_may_spawn(&parent->wait, p, begin_ns) && (used || !p->spawned))
+			spawn_add(&s, p, NULL, parent->last_call_id);
+	}
+	return s;
+}
+
+/* A sub-agent of the process itself: what runs below is its own, whichever of the tools it is. */
+static void keep_inside(struct lane *parent, const struct call *c, const struct spawn *s, uint64_t begin_ns)
+{
+	for (size_t i = 0; same_process(&parent->proc, c) && i < parent->wait.count; i++) {
+		struct tool_pending *p = &parent->wait.tools[i];
+
+		if (p == s->pending || (!s->pending && toolwait_names_agent(p->name) && p->begin_ns <= begin_ns))
+			p->inside = true;
+	}
+}
+
+static struct spawn find_spawn(struct agents *t, struct lane *parent, const struct call *c, uint64_t begin_ns)
+{
+	struct spawn s = find_candidates(t, parent, c, begin_ns, true, false);
+	bool proven = s.candidates == 1;
+
+	if (!s.candidates)
+		s = find_candidates(t, parent, c, begin_ns, false, false);
+	if (!s.candidates)
+		s = find_candidates(t, parent, c, begin_ns, false, true);
+	if (s.candidates != 1) {
+		s.pending = NULL;
+		s.told = NULL;
+		s.begin_ns = UNKNOWN_NS;
+	}
+	if (s.pending)
+		s.pending->proven |= proven;
+	if (s.candidates)
+		keep_inside(parent, c, &s, begin_ns);
+	return s;
 }
 
 static void close_lane(struct agents *t, struct lane *l, uint64_t end_ns)
@@ -623,14 +708,15 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 				      struct lane *parent, bool by_time, uint64_t begin_ns)
 {
 	struct agent_entry *a;
-	struct held_tool *told = parent ? held_spawner(t, parent->of->agent.index, begin_ns) : NULL;
-	struct tool_pending *spawn = parent && !told ? toolwait_spawner(&parent->wait, begin_ns) : NULL;
+	struct spawn spawn = {.begin_ns = UNKNOWN_NS};
 
 	if (HASH_COUNT(t->agents) >= AGENTS_MAX && !forget_agent(t, parent ? parent->of : NULL))
 		return last_agent(t);
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return NULL;
+	if (parent)
+		spawn = find_spawn(t, parent, c, begin_ns);
 	text(a->key, sizeof(a->key), key);
 	text(a->name, sizeof(a->name), c->agent_name);
 	text(a->session, sizeof(a->session), c->session_id);
@@ -645,12 +731,8 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 		.shown_pid = p ? p->shown_pid : c->conn.tgid,
 		.first_call = c->id,
 		.begin_ns = begin_ns,
-		.spawned_by_call = told	   ? told->tool.call_id
-				   : spawn ? parent->last_call_id
-					   : 0,
-		.spawn_ns = told    ? told->tool.at.begin_ns
-			    : spawn ? spawn->begin_ns
-				    : UNKNOWN_NS,
+		.spawned_by_call = spawn.call_id,
+		.spawn_ns = spawn.begin_ns,
 	};
 	a->up = parent ? parent->of : NULL;
 	a->up_lane = parent ? parent->number : 0;
@@ -660,12 +742,10 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 		return NULL;
 	}
 	t->agent_count++;
-	if (told)
-		told->tool.spawned = a->agent.index;
-	if (spawn && !spawn->spawned) {
-		spawn->spawned = a->agent.index;
-		spawn->inside = same_process(&parent->proc, c);
-	}
+	if (spawn.told)
+		spawn.told->tool.spawned = a->agent.index;
+	if (spawn.pending && (!spawn.pending->spawned || spawn.pending->proven))
+		spawn.pending->spawned = a->agent.index;
 	if (t->sink.on_agent)
 		t->sink.on_agent(t->sink.ctx, &a->agent);
 	return a;

@@ -17,7 +17,9 @@
  * gap is all that is known: an upper bound.
  *
  * A sub-agent is what the client's ids say; else another conversation of the same process, or a call of a descendant
- * process, that begins while a lane waits for its tools ("by time").
+ * process, that begins while a lane waits for its tools ("by time"). Which tool call asked for it is proven by its
+ * prompt, with which the sub-agent's conversation begins (only marks of both are known); without such proof it is the one
+ * that was waited for, if there is only one: whose of several it is, of conversations or of tools, is not told.
  *
  * Calls of a process come in the order of their ends; processes as they are born, exec and end.
  */
@@ -76,6 +78,7 @@ struct agent_tool {
 	uint64_t cpu_ns;      /* of those that ended */
 	int64_t result_bytes; /* UNKNOWN_COUNT */
 	int is_error;	      /* -1 unknown */
+	uint64_t asks;	      /* mark of what it asks for; 0 unknown */
 	uint32_t shown_pid;   /* of the agent */
 };
 

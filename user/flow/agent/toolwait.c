@@ -43,6 +43,7 @@ int toolwait_begin(struct toolwait *w, const struct call *c, uint64_t end_ns)
 
 		p->id = copy(tool->id, &failed);
 		p->name = copy(tool->name, &failed);
+		p->asks = tool->asks;
 		p->begin_ns = tool->end_ns != UNKNOWN_NS && tool->end_ns < end_ns ? tool->end_ns : end_ns;
 		if (p->begin_ns < w->begin_ns)
 			w->begin_ns = p->begin_ns;
@@ -101,20 +102,22 @@ bool toolwait_names_agent(const char *tool)
 	return named_like(tool, agent_words, ARRAY_SIZE(agent_words));
 }
 
-struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns)
+bool toolwait_asked_for(uint64_t asks, const struct call *c)
 {
-	struct tool_pending *any = NULL, *named = NULL;
+	for (size_t i = 0; asks && i < ARRAY_SIZE(c->opening); i++)
+		if (c->opening[i] == asks)
+			return true;
+	return false;
+}
 
-	for (size_t i = 0; i < w->count; i++) {
-		struct tool_pending *p = &w->tools[i];
-
-		if (p->begin_ns > begin_ns)
-			continue;
-		any = any && !any->spawned ? any : p;
-		if (toolwait_names_agent(p->name))
-			named = named && !named->spawned ? named : p;
-	}
-	return named ? named : any;
+bool toolwait_may_spawn(const struct toolwait *w, const struct tool_pending *p, uint64_t begin_ns)
+{
+	if (p->begin_ns > begin_ns || toolwait_names_agent(p->name))
+		return p->begin_ns <= begin_ns;
+	for (size_t i = 0; i < w->count; i++)
+		if (w->tools[i].begin_ns <= begin_ns && toolwait_names_agent(w->tools[i].name))
+			return false;
+	return true;
 }
 
 /* Its processes may be this tool's: they are not those of a sub-agent beside it. */
@@ -325,6 +328,7 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 		.id = w->tools[i].id,
 		.name = w->tools[i].name,
 		.spawned = w->tools[i].spawned,
+		.asks = w->tools[i].asks,
 		.asked_ns = w->tools[i].begin_ns,
 		.at = {w->tools[i].begin_ns, end->end_ns},
 		.client_ns = client_measure(w, i, end->next),

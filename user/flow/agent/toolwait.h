@@ -10,7 +10,9 @@
 struct tool_pending {
 	char *id, *name;   /* owned; NULL unknown */
 	unsigned spawned;  /* index of the sub-agent that it started, 0 none */
+	bool proven;	   /* ... by what it asked for, not by time */
 	bool inside;	   /* ... which runs in the agent's own process: what runs below is the sub-agent's */
+	uint64_t asks;	   /* mark of what it asks for; 0 unknown */
 	uint64_t begin_ns; /* the end of its block in the answer, else the answer's end */
 };
 
@@ -27,9 +29,11 @@ void toolwait_release(struct toolwait *w);
 int toolwait_begin(struct toolwait *w, const struct call *c, uint64_t end_ns);
 /* Whether the request of `c` carries a result with an id that is waited for. */
 bool toolwait_answered_by(const struct toolwait *w, const struct call *c);
-/* The tool call that may have started a sub-agent whose first call began then: the first that began before it and
- * started none yet, of those named like one if there are any; NULL: none. */
-struct tool_pending *toolwait_spawner(struct toolwait *w, uint64_t begin_ns);
+/* Whether the conversation of `c` begins with what was asked for. */
+bool toolwait_asked_for(uint64_t asks, const struct call *c);
+/* Whether that tool call may have started a sub-agent whose first call began then: of an answer with tools named like
+ * that only those may. */
+bool toolwait_may_spawn(const struct toolwait *w, const struct tool_pending *p, uint64_t begin_ns);
 
 bool toolwait_names_agent(const char *tool); /* NULL: no */
 /* When the earliest tool of the wait began that may run a process; UNKNOWN_NS: none may. */

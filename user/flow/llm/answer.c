@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "body.h"
 #include "exchange.h"
+#include "jsonscan.h"
 #include "pace.h"
 #include "text.h"
 
@@ -44,6 +45,11 @@ struct answer {
 	char undecoded[64];
 	struct tool_call *tools;
 	size_t tool_count;
+	struct {
+		struct jsonscan *scan; /* NULL: of none */
+		size_t tool;	       /* index */
+		uint64_t longest;
+	} arguments; /* that are being read; of them only the mark of a text is kept */
 	struct buf text;
 };
 
@@ -143,13 +149,13 @@ static void on_reasoning(void *ctx)
 	a->reasoning_begun = true;
 }
 
-static bool tool_is_known(const struct answer *a, struct sv id)
+/* Index of the tool; SIZE_MAX: none that is known. */
+static size_t tool_of(const struct answer *a, struct sv id)
 {
-	for (size_t i = 0; id.len && i < a->tool_count; i++) {
+	for (size_t i = 0; id.len && i < a->tool_count; i++)
 		if (a->tools[i].id && sv_eq(sv_of(a->tools[i].id), (struct sv){id.ptr, text_cut(id, EXCHANGE_ID_MAX)}))
-			return true;
-	}
-	return false;
+			return i;
+	return id.len || !a->tool_count ? SIZE_MAX : a->tool_count - 1;
 }
 
 static void on_tool(void *ctx, struct sv id, struct sv name)
@@ -159,7 +165,7 @@ static void on_tool(void *ctx, struct sv id, struct sv name)
 	struct tool_call *tools;
 
 	a->confirmed = true;
-	if (a->tool_count == CALL_TOOLS_MAX || tool_is_known(a, id))
+	if (a->tool_count == CALL_TOOLS_MAX || (id.len && tool_of(a, id) != SIZE_MAX))
 		return;
 	tools = realloc(a->tools, (a->tool_count + 1) * sizeof(*tools));
 	if (!tools) {
@@ -171,6 +177,44 @@ static void on_tool(void *ctx, struct sv id, struct sv name)
 	keep(a, &tools[a->tool_count].id, id);
 	keep(a, &tools[a->tool_count].name, name);
 	a->tool_count++;
+}
+
+/* What a sub-agent is asked for is the longest of the texts. */
+static void on_argument(void *ctx, const struct jsonscan_value *v)
+{
+	struct answer *a = ctx;
+
+	if (v->depth != 1 || v->type != JSON_STRING || v->bytes <= a->arguments.longest)
+		return;
+	a->arguments.longest = v->bytes;
+	a->tools[a->arguments.tool].asks = text_mark(v->text, v->bytes);
+}
+
+static void arguments_end(struct answer *a)
+{
+	jsonscan_free(a->arguments.scan);
+	a->arguments.scan = NULL;
+	a->arguments.longest = 0;
+}
+
+static void on_arguments(void *ctx, struct sv id, struct sv json)
+{
+	const struct jsonscan_sink sink = {.ctx = ctx, .on_value = on_argument};
+	struct answer *a = ctx;
+	size_t tool = tool_of(a, id);
+
+	if (tool == SIZE_MAX || a->broken || (id.len && a->tools[tool].asks) || !json.len)
+		return;
+	if (id.len || a->arguments.tool != tool)
+		arguments_end(a);
+	a->arguments.tool = tool;
+	if (!a->arguments.scan)
+		a->arguments.scan = jsonscan_new(&sink);
+	if (!a->arguments.scan) {
+		a->lost->n[LOST_NO_MEMORY]++;
+		return;
+	}
+	jsonscan_push(a->arguments.scan, (const uint8_t *)json.ptr, json.len);
 }
 
 static void on_stop(void *ctx, struct sv reason)
@@ -331,7 +375,7 @@ struct answer *answer_new(const struct answer_config *cfg, const struct http_hea
 	a->server = CALL_SERVER_NONE;
 	buf_init(&a->text, EXCHANGE_TEXT_MAX + 1);
 	a->sink = (struct llm_sink){a,	     on_token, on_usage, on_model,  on_reasoning, on_tool,
-				    on_stop, on_error, on_end,	 on_server, on_provider};
+				    on_stop, on_error, on_end,	 on_server, on_provider, on_arguments};
 	if (!cfg->messages) {
 		a->body = new_body(a, h);
 		if (!a->body) {
@@ -359,6 +403,7 @@ void answer_free(struct answer *a)
 		free(a->tools[i].name);
 	}
 	free(a->tools);
+	jsonscan_free(a->arguments.scan);
 	free(a);
 }
 

@@ -35,8 +35,10 @@ struct tool_call {
 	/* Its block in the stream: from its first byte to the event that ended it. UNKNOWN_NS: not streamed. A client
 	 * may start the tool before the answer is over. */
 	uint64_t begin_ns, end_ns;
+	uint64_t asks; /* text_mark() of the longest text among its arguments: a sub-agent's prompt. 0 unknown */
 };
 #define CALL_TOOLS_MAX 128
+#define CALL_OPENINGS  4
 
 struct call_request {
 	int64_t messages, tools, system_bytes, max_tokens;
@@ -135,6 +137,8 @@ struct call {
 	/* Of the system prompt and the tools of the request: with the process and the provider the conversation where
 	 * no session id is. 0 unknown. */
 	uint64_t conversation;
+	/* text_mark() of the texts that the conversation begins with, which are not the client's own; 0: no more. */
+	uint64_t opening[CALL_OPENINGS];
 	int interactive;	     /* the client says that a person (1) or a script (0) drives it; -1 unknown */
 	struct tool_result *results; /* owned array: what the newest part of the request answers */
 	size_t result_count;

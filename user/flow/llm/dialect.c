@@ -153,6 +153,24 @@ bool dialect_say_member(const struct llm_sink *out, enum token_kind kind, const 
 	return dialect_say(out, kind, json_get_string(object, key));
 }
 
+void dialect_say_arguments(const struct llm_sink *out, struct sv id, const cJSON *arguments)
+{
+	char *text;
+
+	if (!out->on_arguments)
+		return;
+	if (cJSON_IsString(arguments)) {
+		out->on_arguments(out->ctx, id, sv_of(arguments->valuestring));
+		return;
+	}
+	if (!cJSON_IsObject(arguments) || !arguments->child)
+		return;
+	text = cJSON_PrintUnformatted(arguments);
+	if (text)
+		out->on_arguments(out->ctx, id, sv_of(text));
+	cJSON_free(text);
+}
+
 void dialect_say_model(const struct llm_sink *out, const cJSON *object)
 {
 	struct sv model = json_get_string(object, "model");

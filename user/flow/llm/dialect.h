@@ -37,6 +37,9 @@ struct llm_sink {
 	void (*on_end)(void *ctx);				   /* terminal event: the message is whole */
 	void (*on_server)(void *ctx, const struct call_server *s); /* what the server says it spent; unknown ones -1 */
 	void (*on_provider)(void *ctx, const char *provider);	   /* whose server it must be; static */
+	/* A piece of the arguments' JSON text: of the tool call with that id, all of it; without one, of the latest.
+	 * NULL is skipped. */
+	void (*on_arguments)(void *ctx, struct sv id, struct sv json);
 };
 
 /* What a path says besides which dialect it is. Views are borrowed from the path. */

@@ -47,6 +47,7 @@ static void say_block(const struct llm_sink *out, const cJSON *block)
 		out->on_token(out->ctx, TOKEN_REASONING, SV_NONE);
 	} else if (sv_eq(type, SV("tool_use"))) {
 		out->on_tool(out->ctx, json_get_string(block, "id"), json_get_string(block, "name"));
+		dialect_say_arguments(out, json_get_string(block, "id"), json_get(block, "input"));
 	} else if (sv_ends(type, SV("_tool_result"))) {
 		/* results of tools that the server ran arrive whole */
 		out->on_token(out->ctx, TOKEN_TOOL, SV_NONE);
@@ -61,6 +62,7 @@ static void say_delta(const struct llm_sink *out, const cJSON *delta)
 		dialect_say_member(out, TOKEN_TEXT, delta, "text");
 	} else if (sv_eq(type, SV("input_json_delta"))) {
 		dialect_say_member(out, TOKEN_TOOL, delta, "partial_json");
+		dialect_say_arguments(out, SV_NONE, json_get(delta, "partial_json"));
 	} else if (sv_eq(type, SV("thinking_delta"))) {
 		/* without its text the stream can still count along */
 		if (!dialect_say_member(out, TOKEN_REASONING, delta, "thinking") &&

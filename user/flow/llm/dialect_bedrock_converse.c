@@ -63,6 +63,7 @@ static void say_block(const struct llm_sink *out, const cJSON *block)
 	if (name.len)
 		out->on_tool(out->ctx, json_get_string(tool, "toolUseId"), name);
 	dialect_say_member(out, TOKEN_TOOL, tool, "input");
+	dialect_say_arguments(out, SV_NONE, json_get(tool, "input"));
 }
 
 static void on_event(struct sv name, const cJSON *doc, struct sv raw, const struct llm_sink *out)

@@ -38,6 +38,7 @@ static void say_tool(const struct llm_sink *out, const cJSON *call)
 
 	if (name.len)
 		out->on_tool(out->ctx, json_get_string(call, "id"), name);
+	dialect_say_arguments(out, SV_NONE, json_get(function, "arguments"));
 	if (!dialect_say_member(out, TOKEN_TOOL, function, "arguments"))
 		dialect_say(out, TOKEN_TOOL, name);
 }

@@ -78,8 +78,10 @@ static void say_part(const struct llm_sink *out, const cJSON *part)
 		out->on_reasoning(out->ctx);
 	dialect_say_member(out, thought ? TOKEN_REASONING : TOKEN_TEXT, part, "text");
 	if (cJSON_IsObject(call)) {
-		if (json_get_string(call, "name").len)
+		if (json_get_string(call, "name").len) {
 			out->on_tool(out->ctx, json_get_string(call, "id"), json_get_string(call, "name"));
+			dialect_say_arguments(out, SV_NONE, json_get(call, "args"));
+		}
 		out->on_token(out->ctx, TOKEN_TOOL, SV_NONE);
 	}
 	if (json_get(part, "executableCode") || json_get(part, "codeExecutionResult"))
@@ -176,6 +178,7 @@ static void on_event_live(struct sv name, const cJSON *doc, struct sv raw, const
 	say_usage(out, json_get(doc, "usageMetadata"));
 	cJSON_ArrayForEach (call, json_get(json_get(doc, "toolCall"), "functionCalls")) {
 		out->on_tool(out->ctx, json_get_string(call, "id"), json_get_string(call, "name"));
+		dialect_say_arguments(out, SV_NONE, json_get(call, "args"));
 		out->on_token(out->ctx, TOKEN_TOOL, SV_NONE);
 	}
 	say_turn(out, json_get(doc, "serverContent"));

@@ -64,6 +64,7 @@ static void say_step(const struct llm_sink *out, const cJSON *step)
 
 	if (sv_eq(type, SV("function_call"))) {
 		out->on_tool(out->ctx, json_get_string(step, "id"), name);
+		dialect_say_arguments(out, SV_NONE, json_get(step, "arguments"));
 		dialect_say(out, TOKEN_TOOL, name);
 	} else if (sv_eq(type, SV("thought"))) {
 		out->on_reasoning(out->ctx);
@@ -84,6 +85,7 @@ static void say_delta(const struct llm_sink *out, const cJSON *delta)
 		out->on_reasoning(out->ctx);
 	} else if (sv_eq(type, SV("arguments_delta"))) {
 		dialect_say_member(out, TOKEN_TOOL, delta, "arguments");
+		dialect_say_arguments(out, SV_NONE, json_get(delta, "arguments"));
 	} else if (sv_ends(type, SV("_call")) || sv_ends(type, SV("_result"))) {
 		out->on_token(out->ctx, TOKEN_TOOL, SV_NONE);
 	} else if (!sv_eq(type, SV("text_annotation"))) {

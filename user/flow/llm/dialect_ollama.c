@@ -47,6 +47,7 @@ static void say_message(const struct llm_sink *out, const cJSON *message)
 	cJSON_ArrayForEach (tool, json_get(message, "tool_calls")) {
 		out->on_tool(out->ctx, json_get_string(tool, "id"),
 			     json_get_string(json_get(tool, "function"), "name"));
+		dialect_say_arguments(out, SV_NONE, json_get(json_get(tool, "function"), "arguments"));
 		out->on_token(out->ctx, TOKEN_TOOL, SV_NONE);
 	}
 }

@@ -51,6 +51,7 @@ static void say_tool(const struct llm_sink *out, struct sv id, const cJSON *func
 
 	if (name.len)
 		out->on_tool(out->ctx, id, name);
+	dialect_say_arguments(out, SV_NONE, json_get(function, "arguments"));
 	if (!dialect_say_member(out, TOKEN_TOOL, function, "arguments") &&
 	    !dialect_say_member(out, TOKEN_TOOL, function, "input"))
 		dialect_say(out, TOKEN_TOOL, name);

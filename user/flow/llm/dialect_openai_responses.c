@@ -55,8 +55,10 @@ static void say_item(const struct llm_sink *out, const cJSON *item)
 
 	if (sv_eq(type, SV("reasoning")))
 		out->on_reasoning(out->ctx);
-	else if (is_tool_item(type))
+	if (is_tool_item(type)) {
 		out->on_tool(out->ctx, json_get_string(item, "call_id"), name.len ? name : type);
+		dialect_say_arguments(out, json_get_string(item, "call_id"), json_get(item, "arguments"));
+	}
 }
 
 struct delta_row {
@@ -86,6 +88,8 @@ static void say_delta(const struct llm_sink *out, struct sv type, const cJSON *d
 		if (sv_eq(type, deltas[i].type))
 			dialect_say_member(out, deltas[i].kind, doc, "delta");
 	}
+	if (sv_eq(type, SV("response.function_call_arguments.delta")))
+		dialect_say_arguments(out, SV_NONE, json_get(doc, "delta"));
 }
 
 /* {code} or {type,code}; the code is the narrower word here, `type` of an event is only "error". */

@@ -10,6 +10,8 @@
 bool dialect_say(const struct llm_sink *out, enum token_kind kind, struct sv text);
 /* String member as a token. */
 bool dialect_say_member(const struct llm_sink *out, enum token_kind kind, const cJSON *object, const char *key);
+/* A tool call's arguments: a JSON text, or an object with members. See on_arguments. */
+void dialect_say_arguments(const struct llm_sink *out, struct sv id, const cJSON *arguments);
 /* Model, when the member is a non-empty string. */
 void dialect_say_model(const struct llm_sink *out, const cJSON *object);
 /* Stop reason, when the member is a non-empty string. */

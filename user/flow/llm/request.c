@@ -137,6 +137,7 @@ void request_take_suffix(struct request *r, struct call *c)
 	r->lost->n[LOST_NO_MEMORY] += s->no_memory;
 	c->trigger = suffix_trigger(s);
 	c->conversation = suffix_conversation(s);
+	suffix_opening(s, c->opening);
 	c->results = s->results;
 	c->result_count = s->result_count;
 	s->results = NULL;

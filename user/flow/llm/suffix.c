@@ -106,10 +106,13 @@ static void item_text(struct suffix *s, const struct jsonscan_value *v)
 {
 	if (!v->text.len)
 		return;
-	if (is_notice(v->text))
+	if (is_notice(v->text)) {
 		s->item.notice = true;
-	else
+	} else {
 		s->item.human = true;
+		if (s->item.mark_count < CALL_OPENINGS)
+			s->item.marks[s->item.mark_count++] = text_mark(v->text, v->bytes);
+	}
 	if (!s->item.text_hash)
 		s->item.text_hash = hash_of(v->text);
 }
@@ -246,8 +249,10 @@ static void top_string(struct suffix *s, const struct jsonscan_value *v)
 {
 	if (jsonscan_key_is(v, 0, SV("input")) || jsonscan_key_is(v, 0, SV("prompt"))) {
 		s->human = true;
-		if (v->text.len && !s->first_hash)
+		if (v->text.len && !s->first_hash) {
 			s->first_hash = hash_of(v->text);
+			s->opening[0] = text_mark(v->text, v->bytes);
+		}
 	} else if (jsonscan_key_is(v, 0, SV("system")) || jsonscan_key_is(v, 0, SV("instructions"))) {
 		if (v->text.len)
 			hash_system(s, hash_of(v->text));
@@ -299,8 +304,10 @@ static void commit_item(struct suffix *s)
 			drop_results(s, s->item.first_result);
 		s->human |= s->item.human;
 		s->notice |= s->item.notice;
-		if (!s->first_hash && s->item.human)
+		if (!s->first_hash && s->item.human) {
 			s->first_hash = s->item.text_hash;
+			memcpy(s->opening, s->item.marks, sizeof(s->opening));
+		}
 		break;
 	}
 	s->model_last = false;
@@ -325,6 +332,13 @@ enum call_trigger suffix_trigger(const struct suffix *s)
 	if (s->notice)
 		return CALL_TRIGGER_NOTICE;
 	return s->model_last ? CALL_TRIGGER_CONTINUE : CALL_TRIGGER_UNKNOWN;
+}
+
+/* Nothing, where what is sent is not the beginning. */
+void suffix_opening(const struct suffix *s, uint64_t out[CALL_OPENINGS])
+{
+	for (size_t i = 0; i < CALL_OPENINGS; i++)
+		out[i] = s->continued ? 0 : s->opening[i];
 }
 
 uint64_t suffix_conversation(const struct suffix *s)

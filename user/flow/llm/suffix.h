@@ -30,9 +30,12 @@ struct suffix { /* zero: nothing was read */
 		int64_t bytes, block_bytes;
 		bool block_is_result;
 		uint64_t text_hash; /* of its first text; 0 none yet */
+		uint64_t marks[CALL_OPENINGS]; /* of texts that are no notices */
+		unsigned mark_count;
 	} item;
 	/* Marks of the conversation, 0 unknown. */
 	uint64_t system_hash, tools_hash, first_hash;
+	uint64_t opening[CALL_OPENINGS]; /* of the first message; [0] 0: none yet */
 	unsigned tools_hashed;
 	bool continued; /* previous_response_id: what is sent is new, the first message is not among it */
 };
@@ -43,6 +46,7 @@ void suffix_value(struct suffix *s, const struct jsonscan_value *v);
 void suffix_end(struct suffix *s, const struct jsonscan_value *v);
 /* What it comes to, once the body was read to its end. */
 enum call_trigger suffix_trigger(const struct suffix *s);
+void suffix_opening(const struct suffix *s, uint64_t out[CALL_OPENINGS]);
 uint64_t suffix_conversation(const struct suffix *s); /* 0: nothing to know it by */
 
 #endif

@@ -84,6 +84,11 @@ uint64_t text_hash(uint64_t hash, const void *ptr, size_t len)
 	return hash ? hash : 1;
 }
 
+uint64_t text_mark(struct sv prefix, uint64_t bytes)
+{
+	return text_hash(text_hash(0, prefix.ptr, prefix.len), &bytes, sizeof(bytes));
+}
+
 struct sv text_json_member(struct sv json, const char *name)
 {
 	size_t name_len = strlen(name);
