@@ -220,6 +220,10 @@ def check_tool(run, truth, tool, span):
     assert args["tool"] == tool["name"], (name, args)
     assert args.get("tool_call_id") == tool["id"], (name, args)
     codex = truth.sessions[tool["session"]]["client"] == "codex"
+    if args.get("ambiguous"):  # others ran at the same time, and nothing names them
+        alike = [t for t in run.said("tool") if "child" in t and t["begin_ns"] < tool["end_ns"] and t["end_ns"] > tool["begin_ns"]]
+        assert not codex and len(alike) > 1 and args["joined"] == "upper bound" and "child_pid" not in args, (name, args)
+        return []
     assert args["joined"] == ("upper bound" if "child" not in tool else "id" if codex else "time"), (name, args)
     assert args["result_bytes"] > 0 and "result_call_id" in args, (name, args)
     if "child" not in tool:
@@ -244,10 +248,6 @@ def check_tools(run, truth):
         same = [t for t in tools if t["id"] == tool["id"] and t["name"] == tool["name"]]
         assert len(asked) == len(same), (tool, [s["args"] for s in spans])
         span = asked[same.index(tool)]
-        # Which of several processes was whose is not known, only that each was one's.
-        others = [s for s in spans if s["args"].get("ambiguous") and s["args"]["child_pid"] == tool.get("child")]
-        if span["args"].get("ambiguous") and others:
-            span = {**others[0], "args": {**others[0]["args"], "tool_call_id": tool["id"]}}
         off += check_tool(run, truth, tool, span)
     return off
 

@@ -49,7 +49,8 @@ def check_span(span, truth):
     # What the server spent lies inside what the client waited; at first for its program to start.
     over_ms = span["dur"] / 1000 - truth["ms"]
     starts = truth["method"] == "initialize" and args["transport"] == "stdio"
-    assert -0.5 <= over_ms <= (5000 if starts else 200), f"{span['dur'] / 1000} ms, by the server {truth['ms']:.3f} ms: {span}"
+    # Of one that a busy machine let wait nobody knows how long; the middle of all says whether it is the server's time.
+    assert -0.5 <= over_ms <= (5000 if starts or e2e.loaded() else 200), f"{span['dur'] / 1000} ms, by the server {truth['ms']:.3f} ms: {span}"
     return over_ms
 
 

@@ -280,7 +280,8 @@ def everything(options):
     assert client.finish() == 0
     for number in range(10):
         assert subprocess.run(client_of(server, "--id", f"later{number}"), check=False, timeout=20).returncode == 0
-    fetched = subprocess.run(["curl", "-sk", f"https://127.0.0.1:{server.port}/no-model"], stdout=subprocess.DEVNULL, check=False)
+    with subprocess.Popen(["curl", "-sk", f"https://127.0.0.1:{server.port}/no-model"], stdout=subprocess.DEVNULL) as fetched:
+        fetched.wait(20)
     wait_for_calls(perfbpf, server, 12)
     silent.go()
     silent.finish()
@@ -292,8 +293,9 @@ def everything(options):
     trace = check_trace(perfbpf)
     callers = {e["pid"] for e in trace["traceEvents"] if e["ph"] == "X" and e.get("cat") == "llm"}
     shown = {e["pid"] for e in trace["traceEvents"] if e["ph"] == "M" and e["name"] == "process_name"}
-    assert callers <= shown and shown <= callers | {9999999}, (callers, shown)
-    assert silent.pid not in shown and {c["pid"] for c in ours(perfbpf, server)} <= callers, (shown, callers)
+    # Others' programs may be shown for what they do: one that talks to a model's host, and cannot be read.
+    assert callers <= shown and not shown & {silent.pid, fetched.pid}, (callers, shown)
+    assert {c["pid"] for c in ours(perfbpf, server)} <= callers, (shown, callers)
     assert trace["metadata"]["agent_count"] >= 11, trace["metadata"]
     if fetched.returncode == 0:
         assert "(others)" in perfbpf.err(), perfbpf.err()

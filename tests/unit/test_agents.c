@@ -248,8 +248,8 @@ static void test_parallel_tools(void **state)
 	agents_finish(w.t, 20000 * MS);
 	close_world(&w, "agent 0 parent -1 - by call 0\n"
 			"tool Read of 1 for 2: upper bound 2210-5000 - x0 code 0 10 bytes\n"
-			"tool Bash of 1 for 2: time? 2300-2400 ls x1 code 0 20 bytes\n"
-			"tool Bash of 1 for 2: time? 2301-3000 make x1 code 2 30 bytes\n"
+			"tool Bash of 1 for 2: upper bound? 2210-5000 - x0 code 0 20 bytes\n"
+			"tool Bash of 1 for 2: upper bound? 2210-5000 - x0 code 0 30 bytes\n"
 			"tool exec of 1 for 2: id 2302-5000 server x1 code 0 running 40 bytes\n"
 			"turn 1 of 0 1000-6210 complete steps 2 tools 4: first_token=400 generation=2020 tool=2700 "
 			"agent_gap=90\n");
@@ -259,6 +259,107 @@ static void set(char **field, const char *value)
 {
 	free(*field);
 	*field = value ? strdup(value) : NULL;
+}
+
+/* A plain SDK: no ids at all. */
+static void begin_plain(struct call *c, uint64_t id, uint64_t begin_ms, uint64_t conversation)
+{
+	begin_call(c, id, begin_ms);
+	set(&c->session_id, NULL);
+	c->conversation = conversation;
+	c->interactive = -1;
+}
+
+/* One after the other, as many as were asked for: in the order of the calls. */
+static void test_tools_in_a_row(void **state)
+{
+	struct agents_run run;
+	struct world w;
+	struct call c;
+
+	(void)state;
+	for (int overlap = 0; overlap < 2; overlap++) {
+		open_world(&w);
+		push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+		begin_call(&c, 1, 1000);
+		add_tool(&c, "t1", "Bash");
+		add_tool(&c, "t2", "Bash");
+		push_call(&w, &c);
+		push_proc(&w, 101, 100, "ls", NULL, 2300, 2400, 0);
+		push_proc(&w, 102, 100, "make", NULL, overlap ? 2399 : 2400, 3000, 2);
+		begin_call(&c, 2, 5000);
+		add_result(&c, "t1", NULL, 10);
+		add_result(&c, "t2", NULL, 20);
+		push_call(&w, &c);
+		assert_int_equal(agents_run(w.t, 6000 * MS, &run), 0);
+		assert_int_equal(run.tool_window_ns, (overlap ? 701 : 700) * MS / 2 * 2);
+		agents_finish(w.t, 20000 * MS);
+		if (overlap)
+			assert_non_null(strstr(w.log.text,
+					       "tool Bash of 1 for 2: upper bound? 2210-5000 - x0 code 0 20 bytes\n"));
+		else
+			assert_non_null(strstr(w.log.text,
+					       "tool Bash of 1 for 2: time 2300-2400 ls x1 code 0 10 bytes\n"
+					       "tool Bash of 1 for 2: time 2400-3000 make x1 code 2 20 bytes\n"));
+		agents_free(w.t);
+		tlog_free(&w.log);
+	}
+}
+
+/* Two conversations of one process wait for a shell each. Whoever has one that runs does not start another one; when
+ * both had asked before the first was born, nobody knows whose it is, and both say so, whichever ends first. */
+static void test_whose_shell(void **state)
+{
+	static const struct {
+		uint64_t asked[2], born[2]; /* of the processes: in this order */
+		bool known;
+	} rows[] = {
+		{{2300, 2400}, {2310, 2410}, true},
+		{{2300, 2400}, {2310, 2900}, true},
+		{{2300, 2400}, {2401, 2410}, false},
+		{{2300, 2300}, {2310, 2311}, false},
+	};
+
+	(void)state;
+	for (size_t row = 0; row < ARRAY_SIZE(rows); row++)
+		for (unsigned first = 0; first < 2; first++) { /* which one ends first */
+			struct world w;
+			struct call c;
+
+			open_world(&w);
+			push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+			for (unsigned i = 0; i < 2; i++) {
+				begin_plain(&c, 1 + i, rows[row].asked[i] - 1210, 11 + i);
+				add_tool(&c, i ? "b" : "a", "Bash");
+				push_call(&w, &c);
+			}
+			push_proc(&w, 101, 100, "one", NULL, rows[row].born[0], first == 0 ? 4000 : 4500, 0);
+			push_proc(&w, 102, 100, "two", NULL, rows[row].born[1], first == 1 ? 4000 : 4500, 0);
+			for (unsigned i = 0; i < 2; i++) {
+				unsigned lane = i ? !first : first;
+
+				begin_plain(&c, 3 + i, i ? 4600 : 4100, 11 + lane);
+				add_result(&c, lane ? "b" : "a", NULL, 1);
+				push_call(&w, &c);
+			}
+			agents_finish(w.t, 20000 * MS);
+			if (!rows[row].known) {
+				assert_null(strstr(w.log.text, " time"));
+				assert_non_null(strstr(w.log.text, "tool Bash of 1 for 3: upper bound? ")
+							? ""
+							: strstr(w.log.text, "tool Bash of 1 for 4: upper bound? "));
+				assert_non_null(strstr(w.log.text, "tool Bash of 2 for 3: upper bound? ")
+							? ""
+							: strstr(w.log.text, "tool Bash of 2 for 4: upper bound? "));
+			} else {
+				assert_non_null(strstr(w.log.text, first ? "of 1 for 4: time 2310-4500 one x1"
+									 : "of 1 for 3: time 2310-4000 one x1"));
+				assert_non_null(strstr(w.log.text, first ? " two x1" : " two x1"));
+				assert_null(strstr(w.log.text, "upper bound"));
+			}
+			agents_free(w.t);
+			tlog_free(&w.log);
+		}
 }
 
 /* A request of MCP by the agent itself is what ran, whatever prefix the tool is offered under. */
@@ -320,15 +421,6 @@ static void test_sub_agent_by_id(void **state)
 			"turn 2 of 1 2300-3510 complete steps 1 tools 0: first_token=200 generation=1010\n"
 			"turn 1 of 0 1000-6210 complete steps 2 tools 2: first_token=600 generation=3030 "
 			"agent_gap=1580\n");
-}
-
-/* A plain SDK: no ids at all. */
-static void begin_plain(struct call *c, uint64_t id, uint64_t begin_ms, uint64_t conversation)
-{
-	begin_call(c, id, begin_ms);
-	set(&c->session_id, NULL);
-	c->conversation = conversation;
-	c->interactive = -1;
 }
 
 static void add_task(struct call *c, const char *id, uint64_t asks)
@@ -395,16 +487,15 @@ static void test_sub_agent_that_goes_on(void **state)
 			"past\n");
 }
 
-/* Three sub-agents at once, whose first calls overlap and come in any order. Whose is whose their prompts say; what they
- * do not say is not told, unless nothing else is left. */
+/* Three sub-agents at once, whose first calls overlap and come in any order. Whose is whose their prompts say; what
+ * they do not say is not told, unless nothing else is left. */
 static void test_whose_prompt(void **state)
 {
 	static const struct {
 		uint64_t asks[3], opens[3];
 		unsigned by[3]; /* number of the tool, from 1; 0: not told */
 	} rows[] = {
-		{{1, 2, 3}, {1, 2, 3}, {1, 2, 3}},
-		{{1, 2, 3}, {3, 1, 2}, {3, 1, 2}},
+		{{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}, {{1, 2, 3}, {3, 1, 2}, {3, 1, 2}},
 		{{1, 2, 2}, {1, 2, 2}, {1, 0, 0}}, /* the same prompt twice */
 		{{0, 0, 0}, {1, 2, 3}, {0, 0, 0}}, /* the arguments were lost */
 		{{1, 2, 3}, {0, 0, 0}, {0, 0, 0}}, /* the first messages are not known */
@@ -476,7 +567,8 @@ static void test_whose_sub_agent(void **state)
 			c.opening[0] = proof ? 1001 : 7;
 			push_call(&w, &c);
 			if (proof)
-				assert_non_null(strstr(w.log.text, first ? "agent 2 parent 1 by time" : "agent 2 parent 0 by time"));
+				assert_non_null(strstr(w.log.text, first ? "agent 2 parent 1 by time"
+									 : "agent 2 parent 0 by time"));
 			else
 				assert_non_null(strstr(w.log.text, "agent 2 parent -1 "));
 			agents_free(w.t);
@@ -1160,6 +1252,8 @@ int main(void)
 		cmocka_unit_test(test_long_tool),
 		cmocka_unit_test(test_many_helpers),
 		cmocka_unit_test(test_parallel_tools),
+		cmocka_unit_test(test_tools_in_a_row),
+		cmocka_unit_test(test_whose_shell),
 		cmocka_unit_test(test_mcp_tool),
 		cmocka_unit_test(test_sub_agent_by_id),
 		cmocka_unit_test(test_sub_agent_by_time),

@@ -108,7 +108,7 @@ static void check_rows(const struct dialect *d, const struct row *rows, size_t c
 	for (size_t i = 0; i < count; i++) {
 		struct tlog l = {0};
 		struct llm_sink out = {&l,	on_token, on_usage, on_model,  on_reasoning, on_tool,
-				       on_stop, on_error, on_end,   on_server, on_provider, NULL};
+				       on_stop, on_error, on_end,   on_server, on_provider,  NULL};
 		cJSON *doc = cJSON_Parse(rows[i].json);
 
 		if (rows[i].event)
@@ -980,7 +980,7 @@ static void test_local_servers(void **state)
 	const struct http_head head = {.status = 200, .headers = headers, .header_count = ARRAY_SIZE(headers)};
 	struct tlog l = {0};
 	struct llm_sink out = {&l,	on_token, on_usage, on_model,  on_reasoning, on_tool,
-			       on_stop, on_error, on_end,   on_server, on_provider, NULL};
+			       on_stop, on_error, on_end,   on_server, on_provider,  NULL};
 
 	(void)state;
 	check_rows(&dialect_llamacpp, llamacpp, ARRAY_SIZE(llamacpp));

@@ -800,7 +800,8 @@ static void test_reset_in_doubt(void **state)
 		}
 }
 
-/* --- prompts of sub-agents ------------------------------------------------------------------------------------------- */
+/* --- prompts of sub-agents -------------------------------------------------------------------------------------------
+ */
 
 struct prompts {
 	uint64_t asks[4], opening[CALL_OPENINGS];
@@ -836,7 +837,9 @@ static struct prompts prompts_of(const char *target, const char *ask, const char
 	return p;
 }
 
-#define PIECE(json) EVENT("content_block_delta", ",\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"" json "\"}")
+#define PIECE(json)                                                                                                    \
+	EVENT("content_block_delta",                                                                                   \
+	      ",\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"" json "\"}")
 
 /* What a tool call asks for and what a conversation begins with have the same mark, whichever API says it, in whichever
  * pieces; other texts have others. */
@@ -846,52 +849,68 @@ static void test_prompts(void **state)
 		const char *target, *headers, *answer;
 	} rows[] = {
 		{"/v1/messages", STREAM,
-		 START(USAGE10) BLOCK("\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"Task\",\"input\":{}") PIECE("") PIECE(
-			 "{\\\"description\\\":\\\"short\\\",\\\"prompt\\\":\\\"Look \\\\u00fcb") PIECE("er it all.\\\",\\\"x\\\":{\\\"y\\\":")
-			 PIECE("\\\"deeper than it may count, and longer\\\"}}") BLOCK(
-				 "\"type\":\"tool_use\",\"id\":\"b\",\"name\":\"Task\",\"input\":{}")
-				 PIECE("{\\\"prompt\\\":\\\"Look \\\\u00fcber it not.\\\"}") DONE},
+		 START(USAGE10) BLOCK("\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"Task\",\"input\":{}") PIECE("")
+			 PIECE("{\\\"description\\\":\\\"short\\\",\\\"prompt\\\":\\\"Look \\\\u00fcb")
+				 PIECE("er it all.\\\",\\\"x\\\":{\\\"y\\\":")
+					 PIECE("\\\"deeper than it may count, and longer\\\"}}") BLOCK(
+						 "\"type\":\"tool_use\",\"id\":\"b\",\"name\":\"Task\",\"input\":{}")
+						 PIECE("{\\\"prompt\\\":\\\"Look \\\\u00fcber it not.\\\"}") DONE},
 		{"/v1/messages", JSON,
 		 "{\"type\":\"message\",\"role\":\"assistant\",\"model\":\"m\",\"content\":["
-		 "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"Task\",\"input\":{\"prompt\":\"Look \\u00fcber it all.\"}},"
-		 "{\"type\":\"tool_use\",\"id\":\"b\",\"name\":\"Task\",\"input\":{\"prompt\":\"Look \\u00fcber it not.\"}}]}"},
+		 "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"Task\",\"input\":{\"prompt\":\"Look \\u00fcber it "
+		 "all.\"}},"
+		 "{\"type\":\"tool_use\",\"id\":\"b\",\"name\":\"Task\",\"input\":{\"prompt\":\"Look \\u00fcber it "
+		 "not.\"}}]}"},
 		{"/v1/chat/completions", STREAM,
-		 DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"task\",\"arguments\":\"\"}}]}") DELTA(
-			 "{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"prompt\\\":\\\"Look \"}}]}")
-			 DELTA("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"\u00fcber it all.\\\"}\"}}]}") DELTA(
-				 "{\"tool_calls\":[{\"index\":1,\"id\":\"b\",\"function\":{\"name\":\"task\",\"arguments\":"
-				 "\"{\\\"prompt\\\":\\\"Look \u00fcber it not.\\\"}\"}}]}") "data: [DONE]\n\n"},
+		 DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"task\",\"arguments\":\"\"}}"
+		       "]}") DELTA("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"prompt\\\":"
+				   "\\\"Look \"}}]}") DELTA("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":"
+							    "\"\u00fcber it all.\\\"}\"}}]}")
+			 DELTA("{\"tool_calls\":[{\"index\":1,\"id\":\"b\",\"function\":{\"name\":\"task\","
+			       "\"arguments\":"
+			       "\"{\\\"prompt\\\":\\\"Look \u00fcber it not.\\\"}\"}}]}") "data: [DONE]\n\n"},
 		{"/v1/responses", STREAM,
-		 "data: {\"type\":\"response.output_item.added\",\"item\":{\"type\":\"function_call\",\"call_id\":\"a\",\"name\":"
+		 "data: "
+		 "{\"type\":\"response.output_item.added\",\"item\":{\"type\":\"function_call\",\"call_id\":\"a\","
+		 "\"name\":"
 		 "\"spawn_agent\",\"arguments\":\"\"}}\n\n"
-		 "data: {\"type\":\"response.function_call_arguments.delta\",\"delta\":\"{\\\"message\\\":\\\"Look \u00fcber it \"}\n\n"
+		 "data: {\"type\":\"response.function_call_arguments.delta\",\"delta\":\"{\\\"message\\\":\\\"Look "
+		 "\u00fcber it \"}\n\n"
 		 "data: {\"type\":\"response.function_call_arguments.delta\",\"delta\":\"all.\\\"}\"}\n\n"
 		 "data: {\"type\":\"response.output_item.done\",\"item\":"
-		 "{\"type\":\"function_call\",\"call_id\":\"a\",\"name\":\"spawn_agent\",\"arguments\":\"{\\\"message\\\":\\\"else\\\"}\"}}\n\n"
+		 "{\"type\":\"function_call\",\"call_id\":\"a\",\"name\":\"spawn_agent\",\"arguments\":\"{"
+		 "\\\"message\\\":\\\"else\\\"}\"}}\n\n"
 		 "data: {\"type\":\"response.output_item.done\",\"item\":"
 		 "{\"type\":\"function_call\",\"call_id\":\"b\",\"name\":\"spawn_agent\",\"arguments\":"
 		 "\"{\\\"message\\\":\\\"Look \u00fcber it not.\\\"}\"}}\n\n"},
 		{"/v1beta/models/g:generateContent", JSON,
 		 "{\"candidates\":[{\"content\":{\"parts\":["
 		 "{\"functionCall\":{\"name\":\"delegate\",\"args\":{\"objective\":\"Look \\u00fcber it all.\"}}},"
-		 "{\"functionCall\":{\"name\":\"delegate\",\"args\":{\"objective\":\"Look \\u00fcber it not.\"}}}]}}]}"},
+		 "{\"functionCall\":{\"name\":\"delegate\",\"args\":{\"objective\":\"Look \\u00fcber it "
+		 "not.\"}}}]}}]}"},
 	};
 	static const struct {
 		const char *target, *body;
 		unsigned at;
 	} asks[] = {
 		{"/v1/messages",
-		 "{\"model\":\"m\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+		 "{\"model\":\"m\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\","
+		 "\"text\":"
 		 "\"<system-reminder>x\"},{\"type\":\"text\",\"text\":\"Look \\u00fcber it all.\"}]},"
-		 "{\"role\":\"user\",\"content\":\"later\"}]}", 0},
+		 "{\"role\":\"user\",\"content\":\"later\"}]}",
+		 0},
 		{"/v1/messages",
-		 "{\"model\":\"m\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
-		 "\"before\"},{\"type\":\"text\",\"text\":\"Look \\u00fcber it all.\"}]}]}", 1},
+		 "{\"model\":\"m\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\","
+		 "\"text\":"
+		 "\"before\"},{\"type\":\"text\",\"text\":\"Look \\u00fcber it all.\"}]}]}",
+		 1},
 		{"/v1/chat/completions",
 		 "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"s\"},"
-		 "{\"role\":\"user\",\"content\":\"Look \u00fcber it all.\"}]}", 0},
+		 "{\"role\":\"user\",\"content\":\"Look \u00fcber it all.\"}]}",
+		 0},
 		{"/v1/responses", "{\"model\":\"m\",\"input\":\"Look \u00fcber it all.\"}", 0},
-		{"/v1beta/models/g:generateContent", "{\"contents\":[{\"role\":\"user\",\"parts\":[{\"text\":\"Look \u00fcber it all.\"}]}]}", 0},
+		{"/v1beta/models/g:generateContent",
+		 "{\"contents\":[{\"role\":\"user\",\"parts\":[{\"text\":\"Look \u00fcber it all.\"}]}]}", 0},
 	};
 	uint64_t mark = prompts_of(asks[0].target, asks[0].body, JSON, "{}").opening[0];
 
@@ -900,8 +919,8 @@ static void test_prompts(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(asks); i++)
 		assert_true(prompts_of(asks[i].target, asks[i].body, JSON, "{}").opening[asks[i].at] == mark);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct prompts p = prompts_of(rows[i].target, "{\"messages\":[],\"input\":[],\"contents\":[]}", rows[i].headers,
-					      rows[i].answer);
+		struct prompts p = prompts_of(rows[i].target, "{\"messages\":[],\"input\":[],\"contents\":[]}",
+					      rows[i].headers, rows[i].answer);
 
 		assert_int_equal(p.tools, 2);
 		if (p.asks[0] != mark || !p.asks[1] || p.asks[1] == mark)

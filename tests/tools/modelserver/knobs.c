@@ -15,7 +15,7 @@ static int set_text(char field[128], const char *value)
 	size_t i;
 
 	for (i = 0; value[i]; i++)
-		if (i >= 127 || !(isalnum((unsigned char)value[i]) || strchr("-_.:/ ", value[i])))
+		if (i >= 127 || !(isalnum((unsigned char)value[i]) || strchr("-_.:/# ", value[i])))
 			return -EINVAL;
 	memcpy(field, value, i + 1);
 	return 0;

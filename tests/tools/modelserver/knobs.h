@@ -64,7 +64,8 @@
 	X(tool_name,                                                                                                   \
 	  "Anthropic, OpenAI, Gemini: names of the tools, a colon between them; the last one goes for the rest")       \
 	X(tool_id, "what the ids of the tool calls begin with; empty: as the API does")                                \
-	X(tool_argument, "arguments of the tool calls but Cohere's, Ollama's and Bedrock's: NAME:VALUE:NAME:VALUE; # is the call's number")\
+	X(tool_argument, "arguments of the tool calls but Cohere's, Ollama's and Bedrock's: NAME:VALUE:NAME:VALUE; # " \
+			 "is the call's number")                                                                       \
 	X(word, "what every token says (letters and digits)")                                                          \
 	X(error_type, "error type of error bodies and events")                                                         \
 	X(id, "copied into the truth line")

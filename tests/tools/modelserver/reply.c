@@ -335,8 +335,7 @@ const char *arguments_text(const struct reply *r, unsigned t, bool escaped, char
 	return out;
 }
 
-const char *argument_piece(const struct reply *r, unsigned t, unsigned piece, unsigned pieces,
-			   char out[ARGUMENTS_MAX])
+const char *argument_piece(const struct reply *r, unsigned t, unsigned piece, unsigned pieces, char out[ARGUMENTS_MAX])
 {
 	char all[ARGUMENTS_MAX];
 	size_t from, to, len;

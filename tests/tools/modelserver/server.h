@@ -189,8 +189,7 @@ bool wants_usage(const struct reply *r);
 /* The arguments of every tool, in pieces: {"n":[0,1,2]} cut at any place, or what the knobs want, cut anywhere; escaped
  * once. */
 #define ARGUMENTS_MAX 512
-const char *argument_piece(const struct reply *r, unsigned t, unsigned piece, unsigned pieces,
-			   char out[ARGUMENTS_MAX]);
+const char *argument_piece(const struct reply *r, unsigned t, unsigned piece, unsigned pieces, char out[ARGUMENTS_MAX]);
 /* All of them; escaped: as in a JSON string. */
 const char *arguments_text(const struct reply *r, unsigned t, bool escaped, char out[ARGUMENTS_MAX]);
 /* The tool call number t, from 0. prefix: of the ids, where the knobs want none of their own. */

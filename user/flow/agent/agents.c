@@ -221,7 +221,7 @@ static void add_tool_name(struct agents *t, const struct agent_tool *tool)
 	if (!n)
 		return;
 	n->sum.count++;
-	n->sum.total_ns += tool->at.end_ns - tool->at.begin_ns;
+	n->sum.total_ns += tool->took_ns;
 	if (tool->program)
 		snprintf(n->sum.program, sizeof(n->sum.program), "%s", tool->program);
 	if (n->sum.total_ns > t->run.top_tool.total_ns)
@@ -306,7 +306,7 @@ static void on_tool(void *ctx, const struct agent_tool *tool)
 	if (c->l->turn)
 		c->l->turn->turn.tools++;
 	c->t->run.tools++;
-	c->t->run.tool_window_ns += tool->at.end_ns - tool->at.begin_ns;
+	c->t->run.tool_window_ns += tool->took_ns;
 	add_tool_name(c->t, tool);
 	if (tool->join == TOOL_JOIN_GAP && !tool->spawned && toolwait_names_agent(tool->name) && hold_tool(c->t, tool))
 		return;
@@ -314,8 +314,21 @@ static void on_tool(void *ctx, const struct agent_tool *tool)
 		c->t->sink.on_tool(c->t->sink.ctx, tool);
 }
 
+/* Whose tool it was is not known: of the run it is one, and of the turns that wait for this conversation. */
+static void on_ran(void *ctx, const struct interval *at, bool ours)
+{
+	struct tool_ctx *c = ctx;
+
+	if (ours)
+		push_both(c->t, c->l, RANK_TOOL, PART_TOOL, at->begin_ns, at->end_ns);
+	else
+		push_wall(c->t, c->t->run_wall, RANK_TOOL, PART_TOOL, at->begin_ns, at->end_ns);
+	push_above(c->t, c->l, at->begin_ns, at->end_ns);
+}
+
 /* Other conversations of the same process that wait for tools too. Returns their number. */
-static size_t find_rivals(const struct agents *t, const struct lane *of, uint64_t from_ns[TOOLWAIT_RIVALS_MAX])
+static size_t find_rivals(const struct agents *t, const struct lane *of,
+			  struct toolwait_rival rivals[TOOLWAIT_RIVALS_MAX])
 {
 	const struct lane *l;
 	size_t n = 0;
@@ -325,7 +338,7 @@ static size_t find_rivals(const struct agents *t, const struct lane *of, uint64_
 
 		if (l == of || !near || !l->wait.count || n == TOOLWAIT_RIVALS_MAX)
 			continue;
-		from_ns[n++] = toolwait_runs_from(&l->wait);
+		rivals[n++] = toolwait_rival(&l->wait);
 	}
 	return n;
 }
@@ -334,7 +347,7 @@ static size_t find_rivals(const struct agents *t, const struct lane *of, uint64_
 static void end_tools(struct agents *t, struct lane *l, const struct call *c, uint64_t end_ns)
 {
 	struct tool_ctx ctx = {t, l};
-	uint64_t rivals[TOOLWAIT_RIVALS_MAX];
+	struct toolwait_rival rivals[TOOLWAIT_RIVALS_MAX];
 	struct toolwait_end end = {
 		.family = t->family,
 		.rpcs = &t->rpcs,
@@ -346,6 +359,7 @@ static void end_tools(struct agents *t, struct lane *l, const struct call *c, ui
 		.end_ns = end_ns,
 		.ctx = &ctx,
 		.on_tool = on_tool,
+		.on_ran = on_ran,
 		.rivals = rivals,
 	};
 
@@ -583,7 +597,8 @@ static struct agent_entry *last_agent(struct agents *t)
 	return a;
 }
 
-/* The tool call that asked for a sub-agent: one that is waited for, or that returned before its first call was known. */
+/* The tool call that asked for a sub-agent: one that is waited for, or that returned before its first call was known.
+ */
 struct spawn {
 	struct tool_pending *pending;
 	struct held_tool *told;

@@ -13,13 +13,13 @@
  *
  * A tool call is over when a request carries its result, or when its lane goes on without. It is joined, in this order,
  * to: the child whose environment names its id; the MCP request of its name; the processes of
- * the agent's tree that were born between its block in the answer and the request that follows. With none of them the
- * gap is all that is known: an upper bound.
+ * the agent's tree that were born between its block in the answer and the request that follows, unless another tool
+ * call may have started them as well. With none of them the gap is all that is known: an upper bound.
  *
  * A sub-agent is what the client's ids say; else another conversation of the same process, or a call of a descendant
  * process, that begins while a lane waits for its tools ("by time"). Which tool call asked for it is proven by its
- * prompt, with which the sub-agent's conversation begins (only marks of both are known); without such proof it is the one
- * that was waited for, if there is only one: whose of several it is, of conversations or of tools, is not told.
+ * prompt, with which the sub-agent's conversation begins (only marks of both are known); without such proof it is the
+ * one that was waited for, if there is only one: whose of several it is, of conversations or of tools, is not told.
  *
  * Calls of a process come in the order of their ends; processes as they are born, exec and end.
  */
@@ -66,9 +66,10 @@ struct agent_tool {
 	const char *id, *name;	 /* NULL unknown */
 	enum tool_join join;
 	int64_t client_ns;    /* what the client says it took; UNKNOWN_COUNT */
-	bool ambiguous;	      /* several tools of the answer may own these processes */
+	bool ambiguous;	      /* processes ran that it or another one may have started: none is joined */
 	uint64_t asked_ns;    /* the end of its block in the answer, else the answer's end */
 	struct interval at;   /* of what ran; of the whole window with TOOL_JOIN_GAP */
+	uint64_t took_ns;     /* so long; of several alike with the same name that are ambiguous: an equal share */
 	unsigned processes;   /* joined */
 	const char *program;  /* of the one of them that ran longest; NULL none */
 	unsigned spawned;     /* index of the sub-agent that it started; 0 none */

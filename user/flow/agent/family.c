@@ -190,12 +190,14 @@ size_t family_born(const struct family *f, const struct proc_key *agent, uint64_
 	return n;
 }
 
-void family_claim(struct family *f, const struct family_member *m)
+void family_claim(struct family *f, const struct family_member *m, bool disputed)
 {
 	struct birth_key key = key_of(&m->key);
 	struct birth *b = find(f, &key);
 
-	if (b)
+	if (b && disputed)
+		b->member.disputed = true;
+	else if (b)
 		b->member.claimed = true;
 }
 

@@ -30,6 +30,7 @@ struct family_member {
 	uint64_t cpu_ns;
 	char tool_id[FAMILY_TOOL_ID]; /* "" where the environment names none */
 	bool claimed;		      /* a tool call owns it */
+	bool disputed;		      /* several may, and nothing says which */
 };
 
 /* Oldest first, at most max (the oldest ones then): processes of `agent`'s tree that were born in [from, to) while
@@ -38,8 +39,8 @@ struct family_member {
 size_t family_born(const struct family *f, const struct proc_key *agent, uint64_t from, uint64_t to,
 		   const struct family_member **out, size_t max);
 
-/* A tool call owns it: no other one gets it by time. */
-void family_claim(struct family *f, const struct family_member *m);
+/* A tool call owns it, or (disputed) one of several: no other one gets it by time. */
+void family_claim(struct family *f, const struct family_member *m, bool disputed);
 
 /* When the process ended; UNKNOWN_NS: it runs, or is not known (any more). */
 uint64_t family_end(const struct family *f, const struct proc_key *k);

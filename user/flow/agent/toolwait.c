@@ -126,14 +126,27 @@ static bool may_run(const struct tool_pending *p)
 	return !p->inside;
 }
 
-uint64_t toolwait_runs_from(const struct toolwait *w)
+static bool names_shell(const char *tool)
 {
-	uint64_t from_ns = UNKNOWN_NS;
+	return named_like(tool, shell_words, ARRAY_SIZE(shell_words));
+}
+
+struct toolwait_rival toolwait_rival(const struct toolwait *w)
+{
+	struct toolwait_rival r = {.from_ns = UNKNOWN_NS};
 
 	for (size_t i = 0; i < w->count; i++)
-		if (may_run(&w->tools[i]) && w->tools[i].begin_ns < from_ns)
-			from_ns = w->tools[i].begin_ns;
-	return from_ns;
+		r.shell |= may_run(&w->tools[i]) && names_shell(w->tools[i].name);
+	for (size_t i = 0; i < w->count; i++) {
+		const struct tool_pending *p = &w->tools[i];
+
+		if (!may_run(p) || (r.shell && !names_shell(p->name)))
+			continue;
+		r.capacity++;
+		if (p->begin_ns < r.from_ns)
+			r.from_ns = p->begin_ns;
+	}
+	return r;
 }
 
 /* --- MCP ------------------------------------------------------------------------------------------------------------
@@ -185,10 +198,16 @@ static const struct toolwait_rpc *take_rpc(const struct toolwait_end *end, const
 struct join {
 	const struct family_member *born[TOOL_CHILDREN_MAX];
 	size_t born_count;
-	size_t owner[TOOL_CHILDREN_MAX]; /* index of a tool; SIZE_MAX: none yet */
-	bool *by_id;			 /* of each tool */
-	bool *may_run;			 /* of each tool: a process without an id may be its */
-	bool *contested;		 /* of each tool: one of its processes may be another conversation's */
+	size_t owner[TOOL_CHILDREN_MAX];		     /* index of a tool; SIZE_MAX: none yet */
+	bool *by_id;					     /* of each tool */
+	bool *may_run;					     /* of each tool: a process without an id may be its */
+	bool contested;					     /* one of the processes may be another conversation's */
+	bool refused;					     /* ... or those of the candidates are whose nobody knows */
+	const struct family_member *ours[TOOL_CHILDREN_MAX]; /* without an id: this conversation's */
+	size_t our_at[TOOL_CHILDREN_MAX];		     /* their place in `born` */
+	size_t our_count;
+	struct toolwait_rival rivals[TOOLWAIT_RIVALS_MAX + 1]; /* the first one is this conversation */
+	size_t rival_count;
 	size_t may_count;
 };
 
@@ -210,56 +229,157 @@ static void find_candidates(const struct toolwait *w, struct join *j)
 {
 	for (int named = 1; named >= 0 && !j->may_count; named--)
 		for (size_t i = 0; i < w->count; i++) {
-			bool shell = named_like(w->tools[i].name, shell_words, ARRAY_SIZE(shell_words));
+			bool shell = names_shell(w->tools[i].name);
 
 			j->may_run[i] = !j->by_id[i] && may_run(&w->tools[i]) && (shell || !named);
 			j->may_count += j->may_run[i];
 		}
 }
 
-enum rival {
-	RIVAL_NONE,
-	RIVAL_LIKELY, /* of another conversation, which asked before */
-	RIVAL_NEARER, /* which asked later, and so shortly before the birth */
-};
-
-static enum rival rival_for(const struct toolwait_end *end, uint64_t born_ns, uint64_t tool_begin_ns)
+static unsigned running(const struct toolwait_rival *r, uint64_t at_ns)
 {
-	enum rival found = RIVAL_NONE;
+	unsigned n = 0;
 
-	for (size_t i = 0; i < end->rival_count; i++) {
-		if (end->rivals[i] > born_ns)
-			continue;
-		if (end->rivals[i] > tool_begin_ns)
-			return RIVAL_NEARER;
-		found = RIVAL_LIKELY;
-	}
-	return found;
+	for (size_t i = 0; i < TOOLWAIT_RUNS_MAX; i++)
+		n += r->until_ns[i] > at_ns;
+	return n;
 }
 
-/* The processes that nothing names go to the candidates in order: one each, the rest to the last one. */
+/* It started one that ends then: in the place of the one that ended first. */
+static void note_running(struct toolwait_rival *r, uint64_t until_ns)
+{
+	size_t first = 0;
+
+	for (size_t i = 1; i < TOOLWAIT_RUNS_MAX; i++)
+		if (r->until_ns[i] < r->until_ns[first])
+			first = i;
+	r->until_ns[first] = until_ns;
+}
+
+#define NOBODY	SIZE_MAX
+#define SEVERAL (SIZE_MAX - 1)
+
+/* Who started a process that was born then: the only one that waits for a shell (else for anything), or of several the
+ * only one of which less runs than it asked for. `ours`: the first one is among those that it may be. */
+static size_t starter(const struct toolwait_rival *r, size_t count, uint64_t born_ns, bool *ours)
+{
+	size_t waiting = NOBODY, idle = NOBODY;
+	bool shell = false;
+
+	*ours = false;
+	for (size_t i = 0; i < count; i++)
+		shell |= r[i].from_ns <= born_ns && r[i].shell;
+	for (size_t i = 0; i < count; i++) {
+		if (r[i].from_ns > born_ns || r[i].shell != shell)
+			continue;
+		*ours |= i == 0;
+		waiting = waiting == NOBODY ? i : SEVERAL;
+		if (running(&r[i], born_ns) < r[i].capacity)
+			idle = idle == NOBODY ? i : SEVERAL;
+	}
+	return waiting == SEVERAL && idle < SEVERAL ? idle : waiting;
+}
+
+/* In the order of births; those from before this conversation's tools say what of the others runs already. */
+static void settle(struct join *j, const struct toolwait_end *end, const struct family_member *m, size_t at)
+{
+	bool own = at != NOBODY, ours;
+	size_t who;
+
+	if (m->claimed || m->tool_id[0])
+		return;
+	who = starter(j->rivals, j->rival_count, m->at.begin_ns, &ours);
+	if (own && ours && (m->disputed || who == SEVERAL)) {
+		j->contested = true;
+		family_claim(end->family, m, true);
+		end->on_ran(end->ctx,
+			    &(struct interval){m->at.begin_ns, m->at.end_ns < end->end_ns ? m->at.end_ns : end->end_ns},
+			    false);
+	} else if (!m->disputed && who < SEVERAL) {
+		note_running(&j->rivals[who], m->at.end_ns);
+		if (own && who == 0) {
+			j->ours[j->our_count] = m;
+			j->our_at[j->our_count++] = at;
+		}
+	}
+}
+
+static void find_ours(const struct toolwait *w, struct join *j, const struct toolwait_end *end)
+{
+	const struct family_member **before = malloc(TOOL_CHILDREN_MAX * sizeof(*before));
+	uint64_t from_ns = w->begin_ns;
+	size_t n = 0;
+
+	j->rivals[0] = toolwait_rival(w);
+	j->rival_count = 1;
+	for (size_t i = 0; i < end->rival_count && i < TOOLWAIT_RIVALS_MAX; i++) {
+		j->rivals[j->rival_count++] = end->rivals[i];
+		from_ns = end->rivals[i].from_ns < from_ns ? end->rivals[i].from_ns : from_ns;
+	}
+	if (before && from_ns < w->begin_ns)
+		n = family_born(end->family, end->agent, from_ns, w->begin_ns, before, TOOL_CHILDREN_MAX);
+	for (size_t i = 0; i < n; i++)
+		settle(j, end, before[i], NOBODY);
+	free(before);
+	for (size_t b = 0; b < j->born_count; b++)
+		if (j->owner[b] == SIZE_MAX)
+			settle(j, end, j->born[b], b);
+}
+
+/* One after the other, as many as candidates. */
+static bool in_order(const struct join *j)
+{
+	for (size_t i = 1; i < j->our_count; i++)
+		if (j->ours[i - 1]->at.end_ns > j->ours[i]->at.begin_ns)
+			return false;
+	return j->our_count == j->may_count;
+}
+
+/* The processes that nothing names are the only candidate's; of several, each one's in their order; or nobody knows. */
 static void join_by_time(const struct toolwait *w, struct join *j, const struct toolwait_end *end)
 {
-	size_t at = 0;
+	size_t tool = 0;
 
-	for (size_t b = 0; b < j->born_count && j->may_count; b++) {
-		enum rival rival;
-		size_t next;
+	if (!j->may_count)
+		return;
+	find_ours(w, j, end);
+	j->refused = j->our_count && j->may_count > 1 && !in_order(j);
+	for (size_t i = 0; i < j->our_count; i++) {
+		const struct family_member *m = j->ours[i];
 
-		if (j->owner[b] != SIZE_MAX || j->born[b]->claimed)
+		if (j->refused) {
+			family_claim(end->family, m, false);
+			end->on_ran(end->ctx,
+				    &(struct interval){m->at.begin_ns,
+						       m->at.end_ns < end->end_ns ? m->at.end_ns : end->end_ns},
+				    true);
 			continue;
-		while (!j->may_run[at])
-			at++;
-		rival = rival_for(end, j->born[b]->at.begin_ns, w->tools[at].begin_ns);
-		if (rival == RIVAL_NEARER)
-			continue;
-		j->contested[at] |= rival == RIVAL_LIKELY;
-		j->owner[b] = at;
-		for (next = at + 1; next < w->count && !j->may_run[next]; next++)
-			;
-		if (next < w->count && j->born[b]->at.begin_ns >= w->tools[next].begin_ns)
-			at = next;
+		}
+		while (tool < w->count && !j->may_run[tool])
+			tool++;
+		j->owner[j->our_at[i]] = tool;
+		tool += j->may_count > 1;
 	}
+}
+
+/* The time that is added up by name. Of candidates with one name all that they ran is known, though not which ran what.
+ */
+static uint64_t time_taken(const struct toolwait *w, const struct join *j, const struct agent_tool *t, size_t tool,
+			   uint64_t end_ns)
+{
+	uint64_t sum_ns = 0;
+
+	if (!j || !j->refused || !j->may_run[tool] || j->contested)
+		return t->at.end_ns - t->at.begin_ns;
+	for (size_t i = 0; i < w->count; i++)
+		if (j->may_run[i] && (!w->tools[i].name || !t->name || strcmp(w->tools[i].name, t->name)))
+			return t->at.end_ns - t->at.begin_ns;
+	for (size_t i = 0; i < j->our_count; i++) {
+		const struct interval *at = &j->ours[i]->at;
+
+		sum_ns += (at->end_ns < end_ns ? at->end_ns : end_ns) - at->begin_ns;
+	}
+	return sum_ns / j->may_count;
 }
 
 /* The one that ran longest is the tool's: before it Claude Code asks for the environment and takes a snapshot of the
@@ -341,7 +461,7 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 	for (size_t b = 0; j && b < j->born_count; b++)
 		if (j->owner[b] == i) {
 			add_process(&t, j->born[b], end->end_ns, &longest_ns);
-			family_claim(end->family, j->born[b]);
+			family_claim(end->family, j->born[b], false);
 		}
 	if (!j || !j->by_id[i])
 		rpc = take_rpc(end, &w->tools[i], &copy);
@@ -351,24 +471,24 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 		t.is_error = t.is_error < 0 ? rpc->is_error : t.is_error;
 	} else if (t.processes) {
 		t.join = j->by_id[i] ? TOOL_JOIN_ID : TOOL_JOIN_TIME;
-		t.ambiguous = t.join == TOOL_JOIN_TIME && (j->may_count > 1 || j->contested[i]);
 	} else if (t.client_ns >= 0 && t.at.begin_ns + (uint64_t)t.client_ns <= t.at.end_ns) {
 		t.join = TOOL_JOIN_CLIENT;
 		t.at.end_ns = t.at.begin_ns + (uint64_t)t.client_ns;
 	}
+	t.ambiguous = t.join == TOOL_JOIN_GAP && j && j->may_run[i] && (j->refused || j->contested);
+	t.took_ns = time_taken(w, j, &t, i, end->end_ns);
 	end->on_tool(end->ctx, &t);
 }
 
 int toolwait_end(struct toolwait *w, const struct toolwait_end *end)
 {
 	struct join *j = calloc(1, sizeof(*j));
-	bool *flags = calloc(3 * w->count + 1, sizeof(*flags));
+	bool *flags = calloc(2 * w->count + 1, sizeof(*flags));
 	int err = j && flags ? 0 : -ENOMEM;
 
 	if (!err) {
 		j->by_id = flags;
 		j->may_run = flags + w->count;
-		j->contested = flags + 2 * w->count;
 		j->born_count =
 			family_born(end->family, end->agent, w->begin_ns, end->end_ns, j->born, TOOL_CHILDREN_MAX);
 		join_by_id(w, j);

@@ -36,10 +36,17 @@ bool toolwait_asked_for(uint64_t asks, const struct call *c);
 bool toolwait_may_spawn(const struct toolwait *w, const struct tool_pending *p, uint64_t begin_ns);
 
 bool toolwait_names_agent(const char *tool); /* NULL: no */
-/* When the earliest tool of the wait began that may run a process; UNKNOWN_NS: none may. */
-uint64_t toolwait_runs_from(const struct toolwait *w);
+#define TOOLWAIT_RIVALS_MAX 64		     /* other conversations of a process that are looked at */
+#define TOOLWAIT_RUNS_MAX   8		     /* processes of one conversation at once that are looked at */
 
-#define TOOLWAIT_RIVALS_MAX 64 /* other conversations of a process that are looked at */
+/* Who may start processes: a conversation that waits for tools. */
+struct toolwait_rival {
+	uint64_t from_ns;		      /* since when; UNKNOWN_NS: it may not */
+	bool shell;			      /* one of these tools is named like a shell or another program */
+	unsigned capacity;		      /* tools that may run a process */
+	uint64_t until_ns[TOOLWAIT_RUNS_MAX]; /* ends of its latest processes; 0: none */
+};
+struct toolwait_rival toolwait_rival(const struct toolwait *w);
 
 /* The latest MCP requests: a ring. Zero: none. */
 struct toolwait_rpcs {
@@ -64,9 +71,11 @@ struct toolwait_end {
 	uint64_t end_ns;	 /* when it began */
 	void *ctx;
 	void (*on_tool)(void *ctx, const struct agent_tool *t); /* once for each */
-	/* Since when other conversations of the process wait for tools that may run processes: what was born later may
-	 * be theirs, and is when they asked later than this one. */
-	const uint64_t *rivals;
+	/* A tool ran then, nobody knows which; `ours`: one of these. */
+	void (*on_ran)(void *ctx, const struct interval *at, bool ours);
+	/* Other conversations of the process. What was born while several waited is whose nothing ran yet, if that is
+	 * one. */
+	const struct toolwait_rival *rivals;
 	size_t rival_count;
 };
 /* Ends the waiting. 0 or -ENOMEM (the tools are told all the same, unjoined). */

@@ -375,7 +375,7 @@ struct answer *answer_new(const struct answer_config *cfg, const struct http_hea
 	a->server = CALL_SERVER_NONE;
 	buf_init(&a->text, EXCHANGE_TEXT_MAX + 1);
 	a->sink = (struct llm_sink){a,	     on_token, on_usage, on_model,  on_reasoning, on_tool,
-				    on_stop, on_error, on_end,	 on_server, on_provider, on_arguments};
+				    on_stop, on_error, on_end,	 on_server, on_provider,  on_arguments};
 	if (!cfg->messages) {
 		a->body = new_body(a, h);
 		if (!a->body) {

@@ -29,7 +29,7 @@ struct suffix { /* zero: nothing was read */
 		size_t first_result; /* its results are those from here on */
 		int64_t bytes, block_bytes;
 		bool block_is_result;
-		uint64_t text_hash; /* of its first text; 0 none yet */
+		uint64_t text_hash;	       /* of its first text; 0 none yet */
 		uint64_t marks[CALL_OPENINGS]; /* of texts that are no notices */
 		unsigned mark_count;
 	} item;
