@@ -298,7 +298,11 @@ static inline void resp_head(struct rig *r, uint64_t xid, int status, const char
 
 static inline void resp_bytes(struct rig *r, uint64_t xid, const void *ptr, size_t len, uint64_t ms)
 {
+	struct warm w = {0};
+
 	r->http.on_body(r->http.ctx, xid, HTTP_RESPONSE, ptr, len, &AT(ms));
+	exchanges_conn_warm(r->flow, &w); /* whatever state it is in */
+	assert_true(w.count >= 1);
 }
 
 static inline void resp(struct rig *r, uint64_t xid, const char *body, uint64_t ms)

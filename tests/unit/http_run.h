@@ -37,6 +37,15 @@ static inline size_t http_run_cut_after(const struct http_run *r, size_t from)
 	return from < r->cut1 ? r->cut1 : from < r->cut2 ? r->cut2 : SIZE_MAX;
 }
 
+/* Whatever state it is in, all of what it looks at is there. */
+static inline void http_run_warm(struct http_run *r, const void *parser)
+{
+	struct warm w = {0};
+
+	r->parser->warm(parser, &w);
+	assert_true(w.count >= 2);
+}
+
 /* Time does nothing to one that does not wait for it. */
 static inline void http_run_idle(struct http_run *r, void *parser, uint64_t ts_ns)
 {
@@ -58,6 +67,7 @@ static inline int http_run_push(struct http_run *r, void *parser, const struct s
 		err = r->parser->push(parser, s->dir, guard_copy(&r->guard, s->text + done, n), n, &at);
 		done += n;
 		http_run_idle(r, parser, at.ts_ns);
+		http_run_warm(r, parser);
 	}
 	return err;
 }

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/lost.h"
+#include "base/warm.h"
 
 static void buffer_grows_to_its_cap(void **state)
 {
@@ -246,6 +247,34 @@ static void test_quantile_of_values(void **state)
 	assert_true(isnan(floats(v, 99, 0.99)) && floats(v, 100, 0.99) < 100);
 }
 
+static void places_to_be_warm(void **state)
+{
+	char *memory = aligned_alloc(WARM_LINE_BYTES, 64 * WARM_LINE_BYTES);
+	struct warm w = {0};
+
+	(void)state;
+	assert_non_null(memory);
+	warm_add(&w, NULL, 10);
+	warm_add(&w, memory, 0);
+	assert_int_equal(w.count, 0);
+	warm_add(&w, memory, 1);
+	warm_add(&w, memory + 63, 1);
+	warm_add(&w, memory + 63, 2);
+	warm_add(&w, memory + 64, 65);
+	warm_add(&w, memory + 1, 64 * WARM_LINE_BYTES - 1);
+	assert_int_equal(w.count, 5);
+	assert_true(w.at[0] == memory && w.lines[0] == 1);
+	assert_true(w.at[1] == memory && w.lines[1] == 1);
+	assert_true(w.at[2] == memory && w.lines[2] == 2);
+	assert_true(w.at[3] == memory + 64 && w.lines[3] == 2);
+	assert_true(w.at[4] == memory && w.lines[4] == WARM_PLACE_LINES);
+	for (unsigned i = 0; i < WARM_PLACES_MAX; i++)
+		warm_add(&w, memory, 1);
+	assert_int_equal(w.count, WARM_PLACES_MAX);
+	free(memory);
+	warm_fetch(&w); /* what is gone is not read */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +289,7 @@ int main(void)
 		cmocka_unit_test(clocks_of_a_namespace),
 		cmocka_unit_test(views_of_strings),
 		cmocka_unit_test(every_loss_has_a_name),
+		cmocka_unit_test(places_to_be_warm),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

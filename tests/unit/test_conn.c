@@ -232,6 +232,31 @@ static void both_directions(void **state)
 	close_world(&w);
 }
 
+/* Looked for, not touched: nothing begins, and nothing is told. */
+static void soon(void **state)
+{
+	struct conn *found[CONN_SOON_MAX];
+	struct conn_key keys[CONN_SOON_MAX];
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	for (unsigned i = 0; i < CONN_SOON_MAX; i++)
+		keys[i] = key_of(i);
+	conns_soon(w.t, keys, CONN_SOON_MAX, found);
+	for (unsigned i = 0; i < CONN_SOON_MAX; i++)
+		assert_null(found[i]);
+	data(&w, 3, DIR_TX, 0, "a", 1);
+	conns_soon(w.t, keys, CONN_SOON_MAX, found);
+	for (unsigned i = 0; i < CONN_SOON_MAX; i++)
+		assert_ptr_equal(found[i], i == 3 ? w.last : NULL);
+	keys[0] = keys[3];
+	conns_soon(w.t, keys, 1, found);
+	assert_ptr_equal(found[0], w.last);
+	assert_log(&w.log, "open 1\n1 tx 1: a (1)\n");
+	close_world(&w);
+}
+
 static void losses_are_counted(void **state)
 {
 	struct world w;
@@ -1195,6 +1220,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_directions),
+		cmocka_unit_test(soon),
 		cmocka_unit_test(losses_are_counted),
 		cmocka_unit_test(hole_times_out),
 		cmocka_unit_test(freed_by_nobody_knows_whom),

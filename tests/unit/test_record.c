@@ -560,6 +560,27 @@ static void data_flags(void **state)
 	close_world(&w);
 }
 
+static void whose_data(void **state)
+{
+	struct ev_data d = {.conn = conn, .len = 5, .orig_len = 5};
+	struct packet whole = packet(EV_DATA, 0, &d, sizeof(d), "hello", 5);
+	struct packet half = packet(EV_DATA, EV_F_HALF, &d, sizeof(d), "hello", 5);
+	struct packet gap = packet(EV_GAP, 0, &d, sizeof(d), NULL, 0);
+	struct world w;
+	struct conn_key key;
+
+	(void)state;
+	open_world(&w);
+	assert_true(record_conn(guard_copy(&w.guard, whole.bytes, whole.len), whole.len, &key));
+	print_conn(&w, &key);
+	assert_log(&w.log, "42/2/5/7f00/9 ");
+	assert_false(record_conn(half.bytes, half.len, &key));
+	assert_false(record_conn(gap.bytes, gap.len, &key));
+	for (size_t len = 0; len < sizeof(d); len++)
+		assert_false(record_conn(guard_copy(&w.guard, whole.bytes, len), len, &key));
+	close_world(&w);
+}
+
 /* What user space did not want is no loss either, and counted by itself. */
 static void ignored_flag(void **state)
 {
@@ -915,19 +936,13 @@ static void no_sink(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_kind),
-		cmocka_unit_test(counters_are_absolute),
-		cmocka_unit_test(data_flags),
-		cmocka_unit_test(ignored_flag),
-		cmocka_unit_test(plain_connection),
-		cmocka_unit_test(half_connection),
-		cmocka_unit_test(unaligned),
-		cmocka_unit_test(cut_short),
-		cmocka_unit_test(shrunk),
-		cmocka_unit_test(earlier),
-		cmocka_unit_test(contradictions),
-		cmocka_unit_test(unknown_kinds),
-		cmocka_unit_test(sizes),
+		cmocka_unit_test(every_kind),	   cmocka_unit_test(counters_are_absolute),
+		cmocka_unit_test(data_flags),	   cmocka_unit_test(whose_data),
+		cmocka_unit_test(ignored_flag),	   cmocka_unit_test(plain_connection),
+		cmocka_unit_test(half_connection), cmocka_unit_test(unaligned),
+		cmocka_unit_test(cut_short),	   cmocka_unit_test(shrunk),
+		cmocka_unit_test(earlier),	   cmocka_unit_test(contradictions),
+		cmocka_unit_test(unknown_kinds),   cmocka_unit_test(sizes),
 		cmocka_unit_test(no_sink),
 	};
 

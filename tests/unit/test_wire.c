@@ -247,6 +247,28 @@ static void over_before_the_probes(void **state)
 	close_world(&w);
 }
 
+/* A place for each socket that the search passes by, and the table's. */
+static void to_be_warm(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	for (unsigned i = 0; i < 100; i++) {
+		struct rec_wire r = turn_of(1, HANDSHAKE, 10, 20, 21);
+		struct warm warm = {0};
+
+		r.cookie = i;
+		wires_warm(w.t, i, &warm);
+		assert_true(warm.count <= (i ? 1 + i : 0));
+		wires_push(w.t, &r);
+		warm.count = 0;
+		wires_warm(w.t, i, &warm);
+		assert_true(i ? warm.count >= 2 : warm.count == 0);
+	}
+	close_world(&w);
+}
+
 static void unbound_plaintext_may_be_its(void **state)
 {
 	struct world w;
@@ -579,6 +601,7 @@ int main(void)
 		cmocka_unit_test(nobody_reads_it),
 		cmocka_unit_test(plaintext_decides),
 		cmocka_unit_test(over_before_the_probes),
+		cmocka_unit_test(to_be_warm),
 		cmocka_unit_test(unbound_plaintext_may_be_its),
 		cmocka_unit_test(who_asks_whom),
 		cmocka_unit_test(no_wrong_turns),

@@ -16,4 +16,10 @@
 #undef HASH_BKT_CAPACITY_THRESH
 #define HASH_BKT_CAPACITY_THRESH 6U
 
+/* Where an element of that hash is looked for first. */
+static inline UT_hash_bucket *hash_bucket(const UT_hash_table *table, unsigned hash)
+{
+	return &table->buckets[hash & (table->num_buckets - 1)];
+}
+
 #endif

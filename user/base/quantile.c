@@ -15,6 +15,7 @@ void quantile_add(struct quantile *q, uint64_t ns)
 	if (q->bucket[bucket] < UINT32_MAX)
 		q->bucket[bucket]++;
 	q->count++;
+	q->latest = bucket;
 }
 
 uint64_t quantile_ns(const struct quantile *q, double share)

@@ -14,6 +14,7 @@
 
 struct quantile {
 	uint64_t count;
+	uint32_t latest; /* index of the bucket that the latest one counts in */
 	uint32_t bucket[QUANTILE_BUCKETS];
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/warm.h"
 #include "hello.h"
 
 /* The key up to `obj` names the object, whichever its generation; `gen` and a hole follow. */
@@ -782,6 +783,35 @@ bool conn_waits(const struct conn *c, enum dir dir)
 	const struct entry *e = (const struct entry *)c; /* its first member */
 
 	return e->stream[dir].held || e->final_pos[dir] > e->stream[dir].next;
+}
+
+/* Pass by pass: what one of them needs of memory comes for all connections at once. */
+void conns_soon(const struct conns *t, const struct conn_key *keys, unsigned count, struct conn *found[])
+{
+	const UT_hash_bucket *buckets[CONN_SOON_MAX];
+	unsigned hashes[CONN_SOON_MAX];
+	struct entry *e;
+
+	for (unsigned i = 0; i < count; i++)
+		found[i] = NULL;
+	if (!t->by_key)
+		return;
+	for (unsigned i = 0; i < count; i++) {
+		HASH_VALUE(&keys[i], sizeof(keys[i]), hashes[i]);
+		buckets[i] = hash_bucket(t->by_key->hh.tbl, hashes[i]);
+		__builtin_prefetch(buckets[i]);
+	}
+	for (unsigned i = 0; i < count; i++) {
+		const char *first = (const char *)buckets[i]->hh_head;
+
+		if (first)
+			warm_fetch_lines(first - offsetof(struct entry, hh), offsetof(struct entry, gone_ns));
+	}
+	for (unsigned i = 0; i < count; i++) {
+		HASH_FIND_BYHASHVALUE(hh, t->by_key, &keys[i], sizeof(keys[i]), hashes[i], e);
+		if (e)
+			found[i] = &e->c;
+	}
 }
 
 void conns_push_data(struct conns *t, const struct rec_data *r)

@@ -117,6 +117,11 @@ struct conn_sink {
 
 struct conns;
 
+/* Which connections data will be pushed of soon, up to CONN_SOON_MAX at once: what is known of them is fetched into the
+ * caches. found[i]: the connection of keys[i]; NULL: none is known. */
+#define CONN_SOON_MAX 8
+void conns_soon(const struct conns *t, const struct conn_key *keys, unsigned count, struct conn *found[]);
+
 /* NULL with errno ENOMEM. `lost` is borrowed. */
 struct conns *conns_new(struct lost *lost, const struct conn_sink *sink);
 void conns_free(struct conns *t); /* without callbacks; conns_finish() first */

@@ -121,6 +121,17 @@ static bool push_data(struct record *r, const uint8_t *p, size_t len)
 	return true;
 }
 
+bool record_conn(const void *bytes, size_t len, struct conn_key *key)
+{
+	struct ev_data e;
+
+	if (len < sizeof(e))
+		return false;
+	memcpy(&e, bytes, sizeof(e));
+	*key = key_of(&e.h, &e.conn);
+	return e.h.kind == EV_DATA && !(e.h.flags & EV_F_HALF);
+}
+
 static bool push_gap(struct record *r, const uint8_t *p)
 {
 	struct ev_gap e;

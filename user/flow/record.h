@@ -376,6 +376,9 @@ void record_push(struct record *r, const void *bytes, size_t len);
 /* The process that a record is about; 0: told by its socket alone, or no whole record. */
 uint32_t record_tgid(const void *bytes, size_t len);
 
+/* Of a DATA record of a whole connection: which one. Its bytes may be anything. */
+bool record_conn(const void *bytes, size_t len, struct conn_key *key);
+
 /* It may come when that process has ended: what is left of it, its sockets, its allocations. */
 bool record_is_late(const void *bytes, size_t len);
 /* Size of the record that begins at `bytes`: 0 when len is too short to tell, -EINVAL when it cannot be one. */

@@ -535,6 +535,26 @@ void wires_push_plain(struct wires *t, uint32_t tgid, uint64_t cookie, uint64_t 
 	e->plain_bytes = e->moved;
 }
 
+void wires_warm(const struct wires *t, uint64_t cookie, struct warm *w)
+{
+	const UT_hash_bucket *bucket;
+	unsigned hash;
+
+	if (!cookie || !t->entries)
+		return;
+	HASH_VALUE(&cookie, sizeof(cookie), hash);
+	bucket = hash_bucket(t->entries->hh.tbl, hash);
+	warm_add(w, bucket, sizeof(*bucket));
+	/* The search passes by those before it. */
+	for (const UT_hash_handle *h = bucket->hh_head; h; h = h->hh_next) {
+		bool found = h->hashv == hash;
+
+		warm_add(w, (const char *)h - offsetof(struct entry, hh), offsetof(struct entry, now));
+		if (found)
+			break;
+	}
+}
+
 void wires_ignore(struct wires *t, uint64_t cookie, bool on)
 {
 	struct entry *e = cookie ? find(t, cookie) : NULL;

@@ -20,6 +20,7 @@
  * and then WIRE_SILENT_BYTES without, is told once a process and state of its files.
  */
 
+#include "base/warm.h"
 #include "record.h"
 
 #define WIRE_MAX	   16384 /* connections; past it the longest silent one is forgotten, and counted */
@@ -92,6 +93,8 @@ void wires_push_exit(struct wires *t, const struct rec_exit *r);
 /* Plaintext of a connection of this process: bound to the socket `cookie`, or to none that is known (0). The
  * connection's first one came in a call that began at first_ns, this one's call returned at ts_ns. */
 void wires_push_plain(struct wires *t, uint32_t tgid, uint64_t cookie, uint64_t first_ns, uint64_t ts_ns);
+/* Adds what wires_push_plain() of that socket looks at. */
+void wires_warm(const struct wires *t, uint64_t cookie, struct warm *w);
 /* From now on its plaintext is not copied: silence means nothing. */
 void wires_ignore(struct wires *t, uint64_t cookie, bool on);
 void wires_tick(struct wires *t, uint64_t now_ns);

@@ -434,6 +434,14 @@ void answer_give_up(struct answer *a, struct sv why)
 	buf_release(&a->text);
 }
 
+void answer_warm(const struct answer *a, struct warm *w)
+{
+	warm_add(w, a, offsetof(struct answer, usage));
+	pace_warm(&a->pace, w);
+	if (a->body)
+		body_warm(a->body, w);
+}
+
 size_t answer_held(const struct answer *a)
 {
 	return a->text.size + (a->body ? body_held(a->body) : 0);

@@ -521,6 +521,16 @@ static size_t parser_held(const struct body *b)
 	}
 }
 
+void body_warm(const struct body *b, struct warm *w)
+{
+	warm_add(w, b, offsetof(struct body, undecoded));
+	if (b->dropped)
+		return;
+	decode_warm(b->decode, w);
+	if (b->mode == MODE_SSE)
+		sse_warm(b->parser.sse, w);
+}
+
 size_t body_held(const struct body *b)
 {
 	return b->dropped ? 0 : decode_held(b->decode) + parser_held(b) + b->document.size;

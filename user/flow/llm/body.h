@@ -45,10 +45,11 @@ void body_finish(struct body *b);		  /* framed to its end */
 void body_ignore(struct body *b);		  /* no more documents are wanted */
 void body_give_up(struct body *b, struct sv why); /* lets go of all that it holds; the rest is missing */
 
-bool body_begun(const struct body *b);	  /* what it is made of is known */
-bool body_streams(const struct body *b);  /* it comes in pieces whose times mean something */
-bool body_given_up(const struct body *b); /* nothing more will be told */
-size_t body_held(const struct body *b);	  /* bytes of memory */
+bool body_begun(const struct body *b);		      /* what it is made of is known */
+bool body_streams(const struct body *b);	      /* it comes in pieces whose times mean something */
+bool body_given_up(const struct body *b);	      /* nothing more will be told */
+void body_warm(const struct body *b, struct warm *w); /* adds what body_push() looks at */
+size_t body_held(const struct body *b);		      /* bytes of memory */
 /* "", or why parts of it could not be read. */
 const char *body_undecoded(const struct body *b);
 

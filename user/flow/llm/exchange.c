@@ -386,6 +386,19 @@ bool exchanges_is_call(struct exchange_flow *f, uint64_t xid)
 	return e && e->pending && pending_is_call(e->pending);
 }
 
+void exchanges_conn_warm(const struct exchange_flow *f, struct warm *w)
+{
+	const struct pending *p = f->latest ? f->latest->pending : NULL;
+
+	warm_add(w, f, sizeof(*f));
+	warm_add(w, f->latest, offsetof(struct entry, hh));
+	if (!p)
+		return;
+	warm_add(w, p, offsetof(struct pending, call));
+	if (p->answer)
+		answer_warm(p->answer, w);
+}
+
 unsigned exchanges_conn_calls(const struct exchange_flow *f)
 {
 	return f->calls;

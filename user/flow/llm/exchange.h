@@ -90,6 +90,8 @@ struct exchange_flow;
 struct exchange_flow *exchanges_conn_new(struct exchanges *t, const struct exchange_conn *conn);
 void exchanges_conn_free(struct exchange_flow *f); /* pending calls must have been aborted by the proto before */
 struct http_sink exchanges_http_sink(struct exchange_flow *f);
+/* Adds what a piece of the response at hand looks at. */
+void exchanges_conn_warm(const struct exchange_flow *f, struct warm *w);
 unsigned exchanges_conn_calls(const struct exchange_flow *f); /* model calls begun on it */
 /* That exchange is open, and taken for a call as far as can be told now. */
 bool exchanges_is_call(struct exchange_flow *f, uint64_t xid);

@@ -636,6 +636,11 @@ void mcp_conn_forget(struct mcp_flow *f)
 	}
 }
 
+void mcp_conn_warm(const struct mcp_flow *f, struct warm *w)
+{
+	warm_add(w, f, offsetof(struct mcp_flow, session));
+}
+
 unsigned mcp_conn_begun(const struct mcp_flow *f)
 {
 	return f->begun;

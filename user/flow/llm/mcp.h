@@ -78,7 +78,8 @@ void mcp_stdio_push(struct mcp_flow *f, enum dir dir, const uint8_t *ptr, size_t
 void mcp_stdio_gap(struct mcp_flow *f, enum dir dir, bool capped, const struct stamp *at);
 void mcp_stdio_end(struct mcp_flow *f, enum http_abort why, uint64_t ts_ns);
 
-unsigned mcp_conn_begun(const struct mcp_flow *f); /* requests of MCP begun on it */
-unsigned mcp_conn_open(const struct mcp_flow *f);  /* ... that have no answer yet, or streams that may bring some */
+void mcp_conn_warm(const struct mcp_flow *f, struct warm *w); /* adds what a piece of a body looks at */
+unsigned mcp_conn_begun(const struct mcp_flow *f);	      /* requests of MCP begun on it */
+unsigned mcp_conn_open(const struct mcp_flow *f); /* ... that have no answer yet, or streams that may bring some */
 
 #endif

@@ -5,6 +5,16 @@
 
 #include "base/err.h"
 
+void pace_warm(const struct pace *p, struct warm *w)
+{
+	if (p->gaps) {
+		warm_add(w, p->gaps, sizeof(p->gaps->count));
+		warm_add(w, &p->gaps->bucket[p->gaps->latest], 1); /* silences are alike */
+	}
+	if (p->segment_count)
+		warm_add(w, &p->segments[p->segment_count - 1], sizeof(*p->segments));
+}
+
 void pace_release(struct pace *p)
 {
 	free(p->gaps);

@@ -6,6 +6,7 @@
  * answer. */
 
 #include "base/quantile.h"
+#include "base/warm.h"
 #include "call.h"
 
 struct pace { /* zero: nothing came */
@@ -19,6 +20,7 @@ struct pace { /* zero: nothing came */
 	enum token_kind kind; /* of the latest content */
 };
 
+void pace_warm(const struct pace *p, struct warm *w); /* adds what pace_push() looks at, beside *p */
 void pace_release(struct pace *p);
 /* Content of that kind came at ts_ns; several kinds at once are several pushes. Without memory the details are left
  * out: -ENOMEM. */

@@ -267,6 +267,13 @@ bool decode_is_identity(const struct decode *d)
 	return d->count == 0 && d->status == DECODE_OK;
 }
 
+void decode_warm(const struct decode *d, struct warm *w)
+{
+	warm_add(w, d, offsetof(struct decode, undecoded));
+	for (unsigned i = 0; i < d->count; i++)
+		warm_add(w, d->stages[i], sizeof(*d->stages[i]));
+}
+
 size_t decode_held(const struct decode *d)
 {
 	size_t held = 0;

@@ -14,6 +14,7 @@
 
 #include "base/sv.h"
 #include "base/types.h"
+#include "base/warm.h"
 
 #define DECODE_OUT_MAX	     (256ull << 20) /* decoded bytes of one body, and of each coding of a stack */
 #define DECODE_RATIO_MAX     200	    /* output / input, looked at once DECODE_RATIO_MIN bytes came out */
@@ -38,7 +39,8 @@ enum decode_status decode_push(struct decode *d, const uint8_t *ptr, size_t len,
 void decode_gap(struct decode *d); /* identity goes on; compressed: DECODE_GAP */
 enum decode_status decode_status(const struct decode *d);
 bool decode_is_identity(const struct decode *d);
-size_t decode_held(const struct decode *d); /* bytes of memory */
+void decode_warm(const struct decode *d, struct warm *w); /* adds what decode_push() looks at, without the coders */
+size_t decode_held(const struct decode *d);		  /* bytes of memory */
 /* Name for `undecoded`: the coding as the header says it, cut to 63 bytes; "" when all is well. */
 const char *decode_undecoded(const struct decode *d);
 

@@ -12,6 +12,7 @@
 
 #include "base/sv.h"
 #include "base/types.h"
+#include "base/warm.h"
 
 #define HTTP_HEADERS_MAX    128	  /* kept of one head; more are parsed over */
 #define HTTP_HEAD_BYTES_MAX 65536 /* one head; a longer one kills the stream */

@@ -988,6 +988,14 @@ int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, co
 	return failed(h, h->err);
 }
 
+void http1_warm(const struct http1 *h, struct warm *w)
+{
+	warm_add(w, h, offsetof(struct http1, response.runs));
+	warm_add(w, &h->response_sink, sizeof(h->response_sink));
+	if (h->answering)
+		warm_add(w, h->answering, sizeof(*h->answering));
+}
+
 bool http1_waits(const struct http1 *h)
 {
 	const struct exchange *x;

@@ -52,6 +52,7 @@ void http1_free(struct http1 *h);
 int http1_push(struct http1 *h, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 void http1_tick(struct http1 *h, uint64_t now_ns);
+void http1_warm(const struct http1 *h, struct warm *w); /* adds what a piece of the body at hand looks at */
 bool http1_waits(const struct http1 *h); /* for time to pass: until something is pushed ticks do nothing without it */
 /* The connection ended: a close-delimited response is complete when who sent it closed (why SERVER, of a program that
  * serves CLIENT; or CLOSED) and nothing was lost; all else outstanding is aborted with `why`. */

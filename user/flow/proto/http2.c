@@ -437,6 +437,15 @@ int http2_gap(struct http2 *h, enum dir dir, uint64_t len, enum http_gap why, co
 	return h->err;
 }
 
+void http2_warm(const struct http2 *h, struct warm *w)
+{
+	warm_add(w, h, offsetof(struct http2, side));
+	warm_add(w, &h->side[!h->client_dir], sizeof(h->side[0]));
+	warm_add(w, &h->streams, sizeof(*h) - offsetof(struct http2, streams));
+	if (h->streams)
+		warm_add(w, h->streams, sizeof(*h->streams));
+}
+
 bool http2_waits(const struct http2 *h)
 {
 	enum frames_state tx = h->side[DIR_TX].frames.state, rx = h->side[DIR_RX].frames.state;

@@ -58,7 +58,8 @@ int http2_adopt(struct http2 *h, uint64_t xid);
 int http2_push(struct http2 *h, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 int http2_gap(struct http2 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 void http2_tick(struct http2 *h, uint64_t now_ns);
-bool http2_waits(const struct http2 *h); /* as http1_waits() */
+void http2_warm(const struct http2 *h, struct warm *w); /* as http1_warm(), of no stream in particular */
+bool http2_waits(const struct http2 *h);		/* as http1_waits() */
 /* The connection ended: all that is outstanding is aborted with `why`, or LOSS where its end may have been lost. */
 void http2_finish(struct http2 *h, enum http_abort why, uint64_t ts_ns);
 unsigned http2_errors(const struct http2 *h);	/* steps lost to bytes that are no HTTP/2, heads and streams given up */

@@ -12,6 +12,7 @@ struct http_parser {
 	int (*gap)(void *parser, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 	void (*tick)(void *parser, uint64_t now_ns);
 	bool (*waits)(const void *parser);
+	void (*warm)(const void *parser, struct warm *w);
 	void (*finish)(void *parser, enum http_abort why, uint64_t ts_ns);
 	void (*release)(void *parser);
 	unsigned (*errors)(const void *parser);
@@ -36,6 +37,10 @@ struct http_parser {
 	{                                                                                                              \
 		return name##_waits(p);                                                                                \
 	}                                                                                                              \
+	static void name##_warm_any(const void *p, struct warm *w)                                                     \
+	{                                                                                                              \
+		name##_warm(p, w);                                                                                     \
+	}                                                                                                              \
 	static void name##_finish_any(void *p, enum http_abort why, uint64_t ts_ns)                                    \
 	{                                                                                                              \
 		name##_finish(p, why, ts_ns);                                                                          \
@@ -55,8 +60,8 @@ struct http_parser {
 
 #define HTTP_PARSER(name)                                                                                              \
 	{                                                                                                              \
-		name##_push_any, name##_gap_any, name##_tick_any, name##_waits_any, name##_finish_any,                 \
-			name##_free_any, name##_errors_any, name##_requests_any                                        \
+		name##_push_any, name##_gap_any, name##_tick_any, name##_waits_any, name##_warm_any,                   \
+			name##_finish_any, name##_free_any, name##_errors_any, name##_requests_any                     \
 	}
 
 #endif

@@ -143,6 +143,13 @@ static int line_gap_any(void *parser, enum dir dir, uint64_t len, enum http_gap 
 	return 0;
 }
 
+/* Messages are few, and what they look at is not noted. */
+static void socket_warm_any(const void *parser, struct warm *w)
+{
+	(void)parser;
+	(void)w;
+}
+
 static void line_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)
 {
 	struct proto *p = parser;
@@ -153,10 +160,10 @@ static void line_finish_any(void *parser, enum http_abort why, uint64_t ts_ns)
 static const struct http_parser parsers[] = {
 	[PROTO_HTTP1] = HTTP_PARSER(http1),
 	[PROTO_HTTP2] = HTTP_PARSER(http2),
-	[PROTO_WEBSOCKET] = {socket_push_any, socket_gap_any, socket_tick_any, socket_waits_any, socket_finish_any,
-			     socket_release_any, socket_none_any, socket_none_any},
-	[PROTO_JSONRPC] = {line_push_any, line_gap_any, socket_tick_any, socket_waits_any, line_finish_any,
-			   socket_release_any, socket_none_any, socket_none_any},
+	[PROTO_WEBSOCKET] = {socket_push_any, socket_gap_any, socket_tick_any, socket_waits_any, socket_warm_any,
+			     socket_finish_any, socket_release_any, socket_none_any, socket_none_any},
+	[PROTO_JSONRPC] = {line_push_any, line_gap_any, socket_tick_any, socket_waits_any, socket_warm_any,
+			   line_finish_any, socket_release_any, socket_none_any, socket_none_any},
 };
 
 struct proto *proto_new(bool fresh, const struct http_sink *sink)
@@ -681,6 +688,14 @@ void proto_tick(struct proto *p, uint64_t now_ns)
 		p->parser->tick(p->state, now_ns);
 	if (p->trial)
 		http2_tick(p->trial, now_ns);
+}
+
+void proto_warm(const struct proto *p, struct warm *w)
+{
+	warm_add(w, p, offsetof(struct proto, sink));
+	sockets_warm(p->sockets, w);
+	if (p->parser)
+		p->parser->warm(p->state, w);
 }
 
 bool proto_waits(const struct proto *p)

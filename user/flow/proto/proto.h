@@ -31,6 +31,8 @@ void proto_set_lines(struct proto *p, const struct proto_line_sink *sink);
 int proto_push(struct proto *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 int proto_gap(struct proto *p, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 void proto_tick(struct proto *p, uint64_t now_ns);
+/* Adds what proto_push() of a piece of the body at hand looks at. */
+void proto_warm(const struct proto *p, struct warm *w);
 bool proto_waits(const struct proto *p); /* for time to pass: until something is pushed ticks do nothing without it */
 void proto_finish(struct proto *p, enum http_abort why, uint64_t ts_ns);
 

@@ -316,6 +316,11 @@ const char *sockets_undecoded(const struct sockets *s)
 	return s->read ? NULL : s->reason ? s->reason : "websocket";
 }
 
+void sockets_warm(const struct sockets *s, struct warm *w)
+{
+	warm_add(w, &s->http, sizeof(s->http));
+}
+
 void sockets_finish(struct sockets *s, enum http_abort why, uint64_t ts_ns)
 {
 	while (s->list)

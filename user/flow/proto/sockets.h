@@ -31,6 +31,7 @@ void sockets_free(struct sockets *s);
 void sockets_set_sink(struct sockets *s, const struct socket_sink *sink); /* without one nothing is said */
 /* For the parser instead of the owner's. */
 struct http_sink sockets_http_sink(struct sockets *s);
+void sockets_warm(const struct sockets *s, struct warm *w); /* adds what a piece of a body looks at */
 /* One whose handshake was not seen. 0 or -ENOMEM. */
 int sockets_adopt(struct sockets *s, uint64_t xid);
 int sockets_take_error(struct sockets *s);	  /* -ENOMEM, once: a handshake could not be kept */

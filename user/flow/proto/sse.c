@@ -288,6 +288,13 @@ unsigned sse_oversize(const struct sse *s)
 	return s->oversize;
 }
 
+void sse_warm(const struct sse *s, struct warm *w)
+{
+	warm_add(w, s, sizeof(*s));
+	warm_add(w, s->type.ptr, 1);
+	warm_add(w, s->data.ptr, 2 * WARM_LINE_BYTES);
+}
+
 size_t sse_held(const struct sse *s)
 {
 	return s->line.size + s->data.size + s->type.size;

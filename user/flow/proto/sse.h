@@ -12,6 +12,7 @@
 
 #include "base/sv.h"
 #include "base/types.h"
+#include "base/warm.h"
 
 #define SSE_EVENT_MAX (8u << 20) /* data of one event; a longer one is skipped to the next blank line and counted */
 
@@ -35,7 +36,8 @@ void sse_free(struct sse *s);
 int sse_push(struct sse *s, const uint8_t *ptr, size_t len, const struct stamp *at); /* 0 or -ENOMEM */
 void sse_gap(struct sse *s); /* the event at hand is dropped, up to the next blank line */
 void sse_finish(struct sse *s);
-unsigned sse_oversize(const struct sse *s); /* events skipped for SSE_EVENT_MAX */
-size_t sse_held(const struct sse *s);	    /* bytes of memory that it grew to */
+unsigned sse_oversize(const struct sse *s);	    /* events skipped for SSE_EVENT_MAX */
+void sse_warm(const struct sse *s, struct warm *w); /* adds what sse_push() looks at */
+size_t sse_held(const struct sse *s);		    /* bytes of memory that it grew to */
 
 #endif
