@@ -115,6 +115,7 @@ UNIT_funcfind := user/attach/funcfind.c user/attach/debugdata.c user/attach/gota
 UNIT_names := $(sort $(UNIT_funcfind) $(UNIT_sqlitefind)) user/attach/allocfind.c user/symbol/elfsyms.c user/symbol/symtab.c
 UNIT_functions := user/flow/functions.c
 UNIT_overload := user/attach/overload.c
+UNIT_ringahead := user/attach/ringahead.c
 UNIT_wire := user/flow/wire.c user/flow/hello.c
 UNIT_proc := user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
 HTTP1_SRCS := user/flow/proto/http1.c user/flow/proto/http1_message.c user/flow/proto/http1_head.c user/flow/proto/http.c
@@ -355,7 +356,7 @@ $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/jsonl2cap: $(O)/tests/%: $(O)/
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
 
-BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/ourplace.o $(O)/user/attach/aside.o $(O)/user/attach/allocfind.o $(O)/user/attach/allocwatch.o $(O)/user/attach/allocwindow.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
+BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/ourplace.o $(O)/user/attach/aside.o $(O)/user/attach/allocfind.o $(O)/user/attach/allocwatch.o $(O)/user/attach/allocwindow.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/ringahead.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
 		$(UNIT_tlsfind:%.c=$(O)/%.o) $(BASE_SRCS:%.c=$(O)/%.o)
 $(O)/tests/bpftest $(O)/tests/sampletest: $(O)/tests/%: $(O)/tests/bpf/%.o $(BPFTEST_OBJS)
 	@mkdir -p $(@D)

@@ -54,6 +54,10 @@ struct pipeline;
 struct pipeline *pipeline_new(const struct pipeline_config *cfg); /* NULL: ENOMEM */
 void pipeline_free(struct pipeline *p);
 void pipeline_push(struct pipeline *p, const void *record, size_t len);
+/* These will be pushed soon: what is known of their connections is fetched into the caches. A hint: they may be
+ * anything, and more than PIPELINE_SOON_MAX are left out. */
+#define PIPELINE_SOON_MAX CONN_SOON_MAX
+void pipeline_soon(struct pipeline *p, const struct sv *records, unsigned count);
 void pipeline_tick(struct pipeline *p, uint64_t now_ns);
 void pipeline_finish(struct pipeline *p, uint64_t now_ns); /* closes what is open, in order */
 const struct lost *pipeline_lost(const struct pipeline *p);

@@ -368,6 +368,41 @@ static bool flow_gap_db(struct flow *f, enum dir dir, uint64_t len, const struct
 	return f->db && db_status(f->db) == DB_READ;
 }
 
+/* What the next pieces will look at is what this one did. */
+static void flow_note_warm(struct flow *f)
+{
+	struct warm *w = &f->warm;
+
+	if (!f->p->looks_ahead || f->pieces++ % FLOW_WARM_EVERY)
+		return;
+	w->count = 0;
+	warm_add(w, &f->view.protocol, sizeof(f->view.protocol));
+	wires_warm(f->p->wires, f->conn->bound ? f->conn->cookie : 0, w);
+	proto_warm(f->proto, w);
+	mcp_conn_warm(f->mcp, w);
+	exchanges_conn_warm(f->exchanges, w);
+}
+
+void pipeline_soon(struct pipeline *p, const struct sv *records, unsigned record_count)
+{
+	struct conn_key keys[PIPELINE_SOON_MAX] = {0};
+	struct conn *found[PIPELINE_SOON_MAX];
+	unsigned count = 0;
+
+	p->looks_ahead = true;
+	for (unsigned i = 0; i < record_count && count < PIPELINE_SOON_MAX; i++)
+		if (record_conn(records[i].ptr, records[i].len, &keys[count]) &&
+		    !(count && !memcmp(&keys[count], &keys[count - 1], sizeof(keys[0]))))
+			count++;
+	conns_soon(p->conns, keys, count, found);
+	for (unsigned i = 0; i < count; i++)
+		if (found[i] && found[i]->ctx)
+			warm_fetch_lines(found[i]->ctx, offsetof(struct flow, prev));
+	for (unsigned i = 0; i < count; i++)
+		if (found[i] && found[i]->ctx)
+			warm_fetch(&((struct flow *)found[i]->ctx)->warm);
+}
+
 static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t *ptr, size_t len,
 			  const struct stamp *at)
 {
@@ -386,6 +421,7 @@ static void on_conn_bytes(void *ctx, struct conn *c, enum dir dir, const uint8_t
 		p->lost.n[LOST_NO_MEMORY]++;
 	flow_wait(f);
 	flow_push_interest(f, dir, len);
+	flow_note_warm(f);
 	if (f->operations)
 		flow_pass(f, dir);
 }

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/warm.h"
 #include "flow/db/db.h"
 #include "flow/db/sqlite.h"
 #include "flow/functions.h"
@@ -27,6 +28,8 @@
 #include "flow/proto/proto.h"
 
 #define FLOW_RETRANSMITS_MAX 64 /* latest retransmit times kept of one connection, for the instants on its calls */
+
+#define FLOW_WARM_EVERY 8 /* pieces of a connection, until it is noted anew what they look at */
 
 struct pipeline {
 	struct pipeline_config cfg;
@@ -53,6 +56,7 @@ struct pipeline {
 	struct flow *flows;	 /* by connection id */
 	struct flow *waiting;	 /* those for which time matters, see proto_waits() */
 	uint64_t call_count;
+	bool looks_ahead; /* pipeline_soon() was called: a replay does not need it */
 };
 
 /* What one connection owns downstream of the conn stage (conn->ctx). */
@@ -73,6 +77,8 @@ struct flow {
 	bool looked_up;			   /* setup is filled */
 	bool setup_paid;		   /* a call drew the connection's set-up */
 	struct interest interest;
+	unsigned pieces;  /* ever */
+	struct warm warm; /* as of one of the last FLOW_WARM_EVERY pieces */
 	struct flow *prev, *next;
 	struct exchange_conn view;
 	struct operation_conn asked;

@@ -91,6 +91,7 @@ static int open_probes(struct session *s)
 		.thread_begins = privilege_thread,
 		.alloc_bytes = s->o->alloc_bytes,
 		.on_record = session_on_record,
+		.on_soon = session_on_soon,
 		.ctx = s,
 	};
 	struct mapwatch_sink watch = {.ctx = s, .on_map = session_on_map, .on_lost = session_on_maps_lost};

@@ -72,6 +72,7 @@ struct session {
 /* session_records.c. The first group: what probes, watches and the pipeline call; ctx: the session. */
 void session_tap(struct session *s);
 void session_on_record(void *ctx, const void *record, size_t len);
+void session_on_soon(void *ctx, const struct sv *records, unsigned count);
 void session_on_symbol(void *ctx, const struct rec_frame *f);
 void session_on_map(void *ctx, pid_t pid, const struct map_entry *m);
 void session_on_maps_lost(void *ctx);

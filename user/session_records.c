@@ -54,6 +54,11 @@ void session_on_record(void *ctx, const void *record, size_t len)
 		keep_tool_call(s, &s->execed);
 }
 
+void session_on_soon(void *ctx, const struct sv *records, unsigned count)
+{
+	pipeline_soon(((struct session *)ctx)->pipeline, records, count);
+}
+
 void session_on_symbol(void *ctx, const struct rec_frame *f)
 {
 	capture_make_frame(f, clock_boot_ns(), session_keep, ctx);

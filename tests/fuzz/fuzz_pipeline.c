@@ -88,7 +88,10 @@ static void on_http(void *ctx, const struct http_operation *o, const struct proc
 
 static void on_record(void *ctx, const void *record, size_t len)
 {
-	pipeline_push(((struct house *)ctx)->pipeline, record, len);
+	struct house *h = ctx;
+
+	pipeline_soon(h->pipeline, &(struct sv){record, len}, 1);
+	pipeline_push(h->pipeline, record, len);
 }
 
 /* For trace_sink.write: what replay writes can be reported. */

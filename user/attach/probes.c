@@ -26,6 +26,7 @@
 #include "overload.h"
 #include "perfbpf.skel.h"
 #include "reclaim.h"
+#include "ringahead.h"
 #include "sampling.h"
 #include "syscalls.h"
 #include "tails.h"
@@ -69,6 +70,7 @@ struct probes {
 	const volatile uint64_t *consumed, *produced; /* positions in the ring; NULL: they cannot be read */
 	uint64_t drained;			      /* bytes in this probes_consume() */
 	unsigned looks;
+	unsigned soon; /* so many of the next ones were told before their turn */
 	bool detached;
 	struct syscalls *syscalls;
 	struct sampling *sampling, *faults;
@@ -443,12 +445,32 @@ static void map_positions(struct probes *p)
 	}
 }
 
+/* This record and those behind it are told before their turn, some at once. */
+static void tell_soon(struct probes *p, const void *bytes, size_t len)
+{
+	struct sv records[PROBES_SOON_MAX];
+	uint64_t left;
+
+	if (p->soon) {
+		p->soon--;
+		return;
+	}
+	if (!p->cfg.on_soon || !p->produced)
+		return;
+	left = __atomic_load_n(p->produced, __ATOMIC_ACQUIRE) - *p->consumed; /* the reader is at this record */
+	p->soon = ringahead_look(bytes, len, left, records, PROBES_SOON_MAX);
+	p->cfg.on_soon(p->cfg.ctx, records, p->soon);
+	if (p->soon)
+		p->soon--;
+}
+
 static int on_ring(void *ctx, void *bytes, size_t len)
 {
 	const struct ev_head *h = bytes;
 	struct probes *p = ctx;
 
 	p->drained += len;
+	tell_soon(p, bytes, len);
 	if (++p->looks % LOOK_RECORDS == 0)
 		look_at_ring(p, true);
 	/* Rooms of a constant size: the record says how much of it counts. */

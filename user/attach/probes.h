@@ -12,10 +12,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/sv.h"
 #include "base/types.h"
 #include "overload.h"
 #include "progcost.h"
 #include "tlsfind.h"
+
+#define PROBES_SOON_MAX 8 /* records that are told at once before their turn */
 
 enum probes_mode { PROBES_SESSION, PROBES_MULTI, PROBES_PERF };
 
@@ -37,6 +40,8 @@ struct probes_config {
 	uint32_t alloc_bytes;	     /* --alloc: one sample in so many bytes that are allocated; 0: none */
 	/* Called from probes_consume() once a record. Bytes are read-only and borrowed. */
 	void (*on_record)(void *ctx, const void *bytes, size_t len);
+	/* Before that: these will be told next, of those that wait already. NULL is fine. */
+	void (*on_soon)(void *ctx, const struct sv *records, unsigned count);
 	void *ctx;
 };
 
