@@ -20,10 +20,12 @@
  */
 static __always_inline void settle(struct sock *sk, struct sock_info *info, struct tcp_sock *tp)
 {
-	__u64 since = info->resent_ns, now = bpf_ktime_get_boot_ns();
-	__u64 there = info->again_ns + (__u64)rtt_min_us(tp) * 1000;
+	__u64 since = info->resent_ns, there;
 
-	if (!since || info->ca_state >= TCP_CA_RECOVERY || tp->snd_una == info->resent_una || now < there)
+	if (!since || info->ca_state >= TCP_CA_RECOVERY || tp->snd_una == info->resent_una)
+		return;
+	there = info->again_ns + (__u64)rtt_min_us(tp) * 1000;
+	if (bpf_ktime_get_boot_ns() < there)
 		return;
 	info->resent_ns = 0;
 	if (tp->dsack_dups == info->dsack_dups && there - since >= LIMIT_DELAY_NS)
@@ -52,30 +54,28 @@ static __always_inline void unread(struct sock *sk, struct sock_info *info, stru
 {
 	__u32 copied = tp->copied_seq;
 
-	if (info->unread_ns && (info->unread_seq == copied || sk->sk_lock.owned))
+	if (info->unread_us && (info->unread_seq == copied || sk->sk_lock.owned))
 		return;
 	if (copied == tp->rcv_nxt)
 		return;
 	info->unread_seq = copied;
-	info->unread_ns = bpf_ktime_get_boot_ns();
+	info->unread_us = tp->tcp_mstamp;
 }
 
 /* --- received, and something before it missing ------------------------------------------------------------------- */
 
-/* Before the packet is put where it belongs. */
+/* Before the packet is put where it belongs. Nearly each one is the next: that is asked first, of what the kernel has
+ * at hand. */
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(delay_hole, struct sock *sk, struct sk_buff *skb)
 {
-	struct sock_info *info = sk ? bpf_sk_storage_get(&socks, sk, NULL, 0) : NULL;
-	struct tcp_sock *tp;
-	__u32 seq = 0;
+	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
+	struct sock_info *info;
 
-	if (!info || info->calm || info->hole_ns)
+	if (!tp || !skb || (__s32)(*(__u32 *)skb->cb - tp->rcv_nxt) <= 0)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || bpf_probe_read_kernel(&seq, sizeof(seq), &skb->cb))
-		return 0;
-	if ((__s32)(seq - tp->rcv_nxt) > 0)
+	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	if (info && !info->calm && !info->hole_ns)
 		info->hole_ns = bpf_ktime_get_boot_ns();
 	return 0;
 }

@@ -12,30 +12,32 @@ static __always_inline void delay_tell(struct sock *sk, struct sock_info *info, 
 		emit_sock(info, sk, what, begin_ns, sock_srtt_us(sk));
 }
 
-/* A receive ended; it brought bytes, or did not. What it leaves waits from its end on: the program was there. */
-static __always_inline void delay_read(struct sock *sk, struct sock_info *info, struct tcp_sock *tp, bool brought,
-				       __u64 now)
+/*
+ * A receive ended; it brought bytes, or did not. What it leaves waits from its end on: the program was there. To ask
+ * for the time costs as much as all else here: a receive that brought bytes has set the socket's clock
+ * (tcp_rcv_space_adjust()), as the packets had that brought them.
+ */
+static __always_inline void delay_read(struct sock *sk, struct sock_info *info, struct tcp_sock *tp, bool brought)
 {
-	__u64 since = info->unread_ns;
+	__u64 since = info->unread_us, now = tp->tcp_mstamp;
 
-	info->unread_ns = 0;
+	info->unread_us = 0;
 	if (tp->copied_seq != tp->rcv_nxt) {
 		info->unread_seq = tp->copied_seq;
-		info->unread_ns = now;
+		info->unread_us = brought ? now : bpf_ktime_get_ns() / 1000;
 	}
-	if (brought && since && (__s64)(now - since) >= (__s64)LIMIT_DELAY_NS)
-		delay_tell(sk, info, EV_SK_LATE, since);
+	if (brought && since && (__s64)(now - since) >= (__s64)LIMIT_DELAY_NS / 1000)
+		emit_sock(info, sk, EV_SK_LATE, bpf_ktime_get_boot_ns() - (now - since) * 1000, sock_srtt_us(sk));
 }
 
-/* The program sent `len` bytes. */
-static __always_inline void delay_sent(struct sock *sk, struct sock_info *info, __u32 len, __u64 now)
+/* The program sent `len` bytes. If they are on their way, the socket's clock was set for them (tcp_write_xmit()). */
+static __always_inline void delay_sent(struct sock_info *info, struct tcp_sock *tp, __u32 len)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-
 	if (!tp || (__s32)(tp->snd_una - (tp->write_seq - len)) < 0)
 		return;
-	info->sent_ns = now;
-	info->resent_ns = 0;
+	info->sent_us = tp->snd_nxt == tp->write_seq ? tp->tcp_mstamp : bpf_ktime_get_ns() / 1000;
+	if (info->resent_ns)
+		info->resent_ns = 0;
 }
 
 /* The kernel sends some again. */
@@ -49,7 +51,8 @@ static __always_inline void delay_resent(struct sock *sk)
 	info->again_ns = bpf_ktime_get_boot_ns();
 	if (info->resent_ns)
 		return;
-	info->resent_ns = info->sent_ns;
+	if (info->sent_us)
+		info->resent_ns = info->again_ns - (bpf_ktime_get_ns() - info->sent_us * 1000);
 	info->resent_una = tp->snd_una;
 	info->dsack_dups = tp->dsack_dups;
 }

@@ -13,7 +13,8 @@ __u32 last_gen = 0;	 /* generations are numbered from 1, over all processes */
  * else of a connection, so that it cannot undo what a program does to a connection's state at the same time.
  */
 __u32 ignored[LIMIT_IGNORED] = {};
-__u32 calm_epoch = 0; /* threads that remember another one remember nothing: struct calm */
+__u32 calm_epoch = 1;	/* what remembers another one remembers nothing: struct calm, sock_info.steady */
+__u32 target_epoch = 1; /* the same of being a target. User space adds to it when it has taken a target away */
 /* In the same slot: the generation that its answers come on, if it is half a connection; 0: its own. */
 __u32 ignored_answers[LIMIT_IGNORED] = {};
 

@@ -80,9 +80,9 @@ struct tls_call {
 
 /* Calls that have not returned, innermost last: of a thread, or of a goroutine. */
 struct open_calls {
-	struct tls_call calls[LIMIT_NEST];
 	__u32 depth;
 	__u32 pad;
+	struct tls_call calls[LIMIT_NEST];
 };
 
 struct go_calls_map {
@@ -148,22 +148,23 @@ struct last_mmsg {
 
 /* The connection of the thread's last call, if it is ignored and its socket is known: see calm.bpf.h. */
 struct calm {
-	__u64 obj;    /* 0: none */
-	__u64 cookie; /* of the socket */
+	__u64 obj; /* 0: none */
 	__u32 gen;
 	__u32 exec_id;
 	__u32 epoch;  /* calm_epoch, when that was so */
 	__u32 closed; /* 1: an SSL_free will tell that the object is gone */
 };
 
+/* What each call looks at comes first. */
 struct thread {
-	struct open_calls open;
+	__u32 target_epoch; /* what the variable was when the thread's process was a target; 0: it was not */
 	struct last_write write;
+	struct calm calm;
+	struct open_calls open;
 	struct last_recv recv;
 	struct last_mmsg mmsg;
 	struct sealed sealed;
 	struct opened opened;
-	struct calm calm;
 };
 
 struct threads_map {
@@ -191,38 +192,47 @@ struct unstored_map {
 
 /* What is known of a socket of a target. Softirq events find their owner here, never in the current task. */
 struct sock_info {
+	/* What each call and each packet looks at comes first: a line of memory that is not at hand costs more than
+	 * what is done with it. */
 	__u64 cookie;
+	__u32 tls;  /* TLS_*: see wire.bpf.h */
+	__u32 tied; /* 1: a TLS call was */
+	__u32 gen;  /* of the connection whose calls use it in both directions; 0: not known */
+	__u32 calm; /* 1: its latest bytes were those of an ignored connection, nothing is told of such */
+	/* calm_epoch, when it was known to carry that connection and no other, in both directions: what moves over it
+	 * is of calls that tell themselves what there is to tell. 0: not known. */
+	__u32 steady;
+	__u32 tgid;
+	__u32 srtt_us;	  /* as reported, 0 never */
+	__u32 rtt_min_us; /* as reported, 0 never */
+	/* See delay.bpf.c; 0: no such thing at the moment. */
+	__u64 unread_us; /* since then (of the socket's clock) bytes lie in the kernel */
+	__u64 hole_ns;	 /* since then some lie behind others that are missing */
+	__u64 resent_ns; /* when bytes were sent that were sent again */
+	/* Less often looked at. */
+	__u64 sent_us;	      /* when bytes were sent (by the socket's clock), with none on the way before */
+	__u64 again_ns;	      /* when they were sent again, last */
+	__u32 unread_seq;     /* how far it was read at unread_us */
+	__u32 resent_una;     /* how far was acknowledged when they were sent again first */
+	__u32 dsack_dups;     /* as it was then */
+	__u32 ca_state;	      /* enum tcp_ca_state */
+	__u64 rtt_ns;	      /* when srtt_us was reported */
 	__u64 begin_ns;	      /* connect(), 0 not seen */
 	__u64 established_ns; /* 0: not seen, or other things than TLS came first */
 	__u64 moved_ns;	      /* last bytes before a TLS call was tied to it, 0 none */
-	__u64 rtt_ns;	      /* when srtt_us was reported */
-	__u32 srtt_us;	      /* as reported, 0 never */
-	__u32 tgid;
-	struct ev_addr addr; /* family 0: not complete yet */
 	__u32 plain;
 	__u32 looks[2];	     /* calls of each direction that did not decide `plain` */
 	__u32 look_bytes[2]; /* and what they moved */
-	__u32 tls;	     /* TLS_*: see wire.bpf.h */
-	__u32 tied;	     /* 1: a TLS call was */
-	__u32 rtt_min_us;    /* as reported, 0 never */
 	__u32 dns;	     /* 1: a name server was asked over it */
 	__u32 connector;     /* thread that called connect(), 0 not seen */
+	__u32 pad;
 	__u64 stdio;	     /* key of `stdios` */
-	__u32 gen;	     /* of the connection whose calls use it in both directions; 0: not known */
-	__u32 calm;	     /* 1: its latest bytes were those of an ignored connection, nothing is told of such */
-	/* See delay.bpf.c; 0: no such thing at the moment. */
-	__u64 unread_ns;  /* since then bytes lie in the kernel */
-	__u64 hole_ns;	  /* since then some lie behind others that are missing */
-	__u64 sent_ns;	  /* when bytes were sent, with none on the way before */
-	__u64 resent_ns;  /* sent_ns of bytes that were sent again */
-	__u64 again_ns;	  /* when they were, last */
-	__u32 unread_seq; /* how far it was read at unread_ns */
-	__u32 resent_una; /* how far was acknowledged when they were sent again first */
-	__u32 dsack_dups; /* as it was then */
-	__u32 ca_state;	  /* enum tcp_ca_state */
-	/* What moved while it was calm, and is to be added up. Far from what packets look at on another processor. */
+	struct ev_addr addr; /* family 0: not complete yet */
+	/* What moved while it was calm, or steady, and is to be added up. Far from what packets look at on another
+	 * processor. */
 	__u64 calm_bytes[2];
 	__u64 unread_bytes; /* of them those that no probe counted: not in ST_IGNORED_BYTES yet */
+	__u64 steady_us;    /* when the latest of them moved while it was steady (of the socket's clock); 0: not */
 };
 
 struct socks_map {
@@ -327,6 +337,7 @@ extern __u32 last_gen;
 extern __u64 wire_since_ns;
 extern __u32 ignored[LIMIT_IGNORED];
 extern __u32 calm_epoch;
+extern __u32 target_epoch;
 extern __u32 ignored_answers[LIMIT_IGNORED];
 extern struct passed passed[LIMIT_PASSED];
 extern __u32 target_hints[LIMIT_TARGET_HINTS];
@@ -424,6 +435,20 @@ static __always_inline struct target *target_current(void)
 	return target_of(bpf_get_current_task_btf());
 }
 
+/* The same of the current thread, which remembers that it was so. t: NULL where nothing is kept of it. */
+static __always_inline bool thread_is_target(struct task_struct *task, struct thread *t)
+{
+	__u32 epoch = READ_AGAIN(target_epoch);
+
+	if (t && t->target_epoch == epoch)
+		return true;
+	if (!target_of(task))
+		return false;
+	if (t)
+		t->target_epoch = epoch;
+	return true;
+}
+
 /* Children of targets, and programs that may become ones. 0 or -errno. */
 static __always_inline long target_add(__u32 tgid, const struct target *t)
 {
@@ -463,7 +488,7 @@ static __always_inline bool emit_crossed(__u64 before, __u64 used, __u64 mark)
  * low: what comes this fast is most often a download, of which nothing is copied as soon as user space has seen it. */
 static __always_inline __u64 emit_wake(__u64 size)
 {
-	__u64 ring = bpf_ringbuf_query(&rb, BPF_RB_RING_SIZE);
+	__u64 ring = cfg.ring_bytes;
 	__u64 used = bpf_ringbuf_query(&rb, BPF_RB_AVAIL_DATA);
 	__u64 before = used - ((size + 8 + 7) & ~7ull); /* 8: the ring's own header */
 

@@ -507,6 +507,8 @@ struct config {
 	__u8 unstored;	      /* UNSTORED_* */
 	__u8 pad;
 	__u32 fault_period; /* --alloc: page faults between samples */
+	__u32 ring_bytes;
+	__u32 pad2;
 };
 
 /*
@@ -773,7 +775,7 @@ EV_ASSERT(sizeof(struct ev_alloc_window) == 160);
 EV_ASSERT(sizeof(struct ev_alloc_free) == 48);
 EV_ASSERT(sizeof(struct alloc_sums) == 128);
 EV_ASSERT(sizeof(struct alloc_site) == 8);
-EV_ASSERT(sizeof(struct config) == 32);
+EV_ASSERT(sizeof(struct config) == 40);
 EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct go_key) == 16);
 EV_ASSERT(sizeof(struct stdio_head) == 24);

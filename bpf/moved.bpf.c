@@ -107,7 +107,7 @@ int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wi
 		return 0;
 	if (state->cookie[dir] == info->cookie) {
 		info->gen = state->cookie[!dir] == info->cookie ? state->gen : 0;
-		return 0;
+		return info->gen && info->tied && (state->flags & CONN_F_SHAKEN) && call->role != TLS_ROLE_HANDSHAKE;
 	}
 	/* Another socket after data went over the first one: SSL_clear, or a new connection in the same memory. Before
 	 * any data it is a callback's own business (OCSP), or a connect that was tried again. */

@@ -274,7 +274,8 @@ static __always_inline struct tls_call *call_around(struct task_struct *task, st
 	return call;
 }
 
-/* Tells that the connection of the call uses the socket, and what follows from it. */
+/* Tells that the connection of the call uses the socket, and what follows from it. 1: nothing more is to be learned
+ * from its calls (sock_info.steady). */
 int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len);
 /* The first send after a TLS write carries it, as a rule: a vote. */
 int vote_send(struct thread *t, struct sock_info *info, __u32 wire_len);
@@ -283,7 +284,7 @@ int vote_send(struct thread *t, struct sock_info *info, __u32 wire_len);
 static __always_inline void bind_inside(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len,
 					__u64 now)
 {
-	__u32 bit = 1u << (dir & 1);
+	__u32 bit = 1u << (dir & 1), epoch = READ_AGAIN(calm_epoch);
 
 	if (dir == EV_DIR_RX)
 		call->recv_ns = now;
@@ -292,7 +293,7 @@ static __always_inline void bind_inside(struct tls_call *call, struct sock_info 
 	info->plain = PLAIN_NEVER;
 	info->tls = TLS_INSIDE;
 	call->inside |= bit;
-	bind_look(call, info, dir, wire_len);
+	info->steady = bind_look(call, info, dir, wire_len) ? epoch : 0;
 	call->bound = (__u32)info->cookie;
 }
 

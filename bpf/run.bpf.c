@@ -92,8 +92,9 @@ static __noinline int run_put_dynptr(struct run *run)
 }
 
 /*
- * Elsewhere a reserve must have a constant size: the smallest class that holds the bytes. A per-CPU scratch buffer is
- * no way out, because a program on a user thread can be preempted.
+ * Else a reserve has a constant size: the smallest class that holds the bytes. (A per-CPU scratch buffer is no way out,
+ * because a program on a user thread can be preempted.) Short records are put like this on every kernel: that is four
+ * calls of its functions less.
  */
 #define RUN_PUT_CLASS(bytes)                                                                                           \
 	static __noinline int run_put_##bytes(struct run *run)                                                         \
@@ -110,12 +111,18 @@ static __noinline int run_put_dynptr(struct run *run)
 		asm volatile("" : "+r"(len));                                                                          \
 		if (len > (bytes))                                                                                     \
 			len = (bytes);                                                                                 \
+		/* What follows up to a multiple of 8. */                                                              \
+		*(__u64 *)(r + sizeof(*head) + (len & ((bytes)-8))) = 0;                                               \
 		if (bpf_probe_read_user(r + sizeof(*head), len, (const void *)run->buf))                               \
 			run_fault(head);                                                                               \
+		else if (run->look)                                                                                    \
+			run->before = *(__u32 *)(r + sizeof(*head));                                                   \
 		emit_submit(r, sizeof(*head) + (bytes));                                                               \
 		return 0;                                                                                              \
 	}
+RUN_PUT_CLASS(128)
 RUN_PUT_CLASS(256)
+RUN_PUT_CLASS(512)
 RUN_PUT_CLASS(1024)
 RUN_PUT_CLASS(4096)
 RUN_PUT_CLASS(16384)
@@ -128,14 +135,18 @@ __noinline int run_put(struct run *run)
 	if (!run)
 		return 0;
 	len = run->head.len;
+	if (len <= 128)
+		return run_put_128(run);
+	if (len <= 256)
+		return run_put_256(run);
+	if (len <= 512)
+		return run_put_512(run);
+	if (len <= 1024)
+		return run_put_1024(run);
 	if (cfg.read_dynptr) {
 		if (bpf_probe_read_user_dynptr)
 			return run_put_dynptr(run);
 	}
-	if (len <= 256)
-		return run_put_256(run);
-	if (len <= 1024)
-		return run_put_1024(run);
 	if (len <= 4096)
 		return run_put_4096(run);
 	return run_put_16384(run);
@@ -212,6 +223,22 @@ __noinline bool may_call(__u64 buf, __u64 len)
 	if (begin[0] == 'P' && begin[1] == 'O' && begin[2] == 'S' && begin[3] == 'T' && begin[4] == ' ')
 		return true;
 	return may_call_h2(buf, len);
+}
+
+#define POST_WORD      0x54534f50 /* as a little-endian number */
+#define RUN_LOOK_BYTES 1024	  /* longer writes are looked at before: they are copied in part only, or in pieces */
+
+/* All that was written lies in a record. Its first bytes there say of nearly all writes that they begin no call: to ask
+ * for the program's memory once more costs more than all that. (0: it was not copied.) */
+static __always_inline void run_look(struct run *run, __u64 buf, __u64 len)
+{
+	__u32 word = run->before, size = (word & 0xff) << 16 | (word & 0xff00) | (word >> 16 & 0xff);
+
+	run->before = 0;
+	if (word != POST_WORD && (size > H2_LOOK_LENGTH || word >> 24 > H2_TYPE_MAX))
+		return;
+	if (may_call(buf, len))
+		conn_want(run->head.conn.gen);
 }
 
 /* --- framing past the limit of a call ---------------------------------------------------------------------------- */
@@ -392,7 +419,7 @@ __noinline __u64 run_begin(struct conn_state *state, const struct conn_map_key *
 {
 	__u64 copy;
 	__u32 dir;
-	bool passed = false;
+	bool passed = false, may;
 	__u32 skip;
 
 	if (!state || !key || !run)
@@ -400,9 +427,11 @@ __noinline __u64 run_begin(struct conn_state *state, const struct conn_map_key *
 	dir = run->head.dir & 1;
 	copy = copy_budget(state, dir, len);
 	skip = ignored_entry(state->gen);
+	may = skip && !(skip & IGNORED_FOR_GOOD) && dir == EV_DIR_TX;
+	run->look = run->look && may && len <= RUN_LOOK_BYTES;
 	run->head.h.flags |= conn_record_flags(state->flags);
 	conn_pay_gap(state, key, dir, run->head.h.ts_ns);
-	if (skip && !(skip & IGNORED_FOR_GOOD) && dir == EV_DIR_TX && may_call(run->buf, len)) {
+	if (may && !run->look && may_call(run->buf, len)) {
 		conn_want(state->gen);
 		skip = 0;
 	}
@@ -469,12 +498,15 @@ int call_data(struct conn_state *state, const struct conn_map_key *key, const st
 	run.head.entry_ns = call->entry_ns;
 	run.head.dir = role_dir(call->role) & 1;
 	run.buf = call->buf + call->inner;
+	run.look = 1; /* all bytes lie there */
 	copy = run_begin(state, key, &run, len);
 	run.left = copy;
 	if (copy > LIMIT_CHUNK_BYTES)
 		bpf_loop(LIMIT_CHUNKS_PER_CALL, run_step, &run, 0);
 	else if (copy)
 		run_step(0, &run);
+	if (run.look)
+		run_look(&run, call->buf + call->inner, len);
 	run_behind(&run, copy, len - copy);
 	return 0;
 }

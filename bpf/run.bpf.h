@@ -22,8 +22,9 @@ struct run {
 	__u64 left;
 	__u16 rest_flags; /* of the record that tells what was left out */
 	__u8 skip;	  /* RUN_* */
-	__u8 framed;	  /* RUN_FRAMED*: of what is left out the framing is wanted */
-	__u32 before;	  /* bytes of the frame at hand that are told */
+	__u8 framed : 7;  /* RUN_FRAMED*: of what is left out the framing is wanted */
+	__u8 look : 1;	  /* by run_begin(): the caller has to look whether a call begins (run_look()) */
+	__u32 before;	  /* bytes of the frame at hand that are told; with `look`: the first bytes of the record */
 	struct ev_data head;
 };
 

@@ -45,25 +45,6 @@ static __always_inline bool tunnel_is_tls(struct plain_move *m)
 	return plain_is_tls(m);
 }
 
-/* What moved while nothing was told of the socket. The end of it is not known: no silence is made of that. */
-static __always_inline void wire_catch_up(struct wire *w, struct sock_info *info, __u64 now)
-{
-	__u64 bytes;
-	__u32 dir;
-
-#pragma unroll
-	for (dir = 0; dir < 2; dir++) {
-		bytes = __sync_lock_test_and_set(&info->calm_bytes[dir], 0);
-		w->ev.bytes[dir] += bytes;
-		w->ev.turn_bytes[dir] += bytes;
-		if (bytes && dir == EV_DIR_RX && w->ev.rx_end_ns && now)
-			w->ev.rx_end_ns = now;
-	}
-	bytes = __sync_lock_test_and_set(&info->unread_bytes, 0);
-	if (bytes)
-		stat_add(ST_IGNORED_BYTES, bytes);
-}
-
 static __always_inline void wire_note(struct sock *sk, struct sock_info *info, struct plain_move *m)
 {
 	struct wire *w;
@@ -208,15 +189,19 @@ static __always_inline bool differs(__u32 now, __u32 before)
 }
 
 /* Tells a change that is worth it. */
-static __always_inline void rtt_look(struct sock *sk, struct sock_info *info, struct tcp_sock *tp, __u64 now)
+static __always_inline void rtt_look(struct sock *sk, struct sock_info *info, struct tcp_sock *tp)
 {
 	__u32 srtt_us = tp->srtt_us >> 3, min_us = rtt_min_us(tp);
+	__u64 now;
 
 	if (min_us && differs(min_us, info->rtt_min_us)) {
 		info->rtt_min_us = min_us;
 		emit_sock(info, sk, EV_SK_RTT_MIN, 0, min_us);
 	}
-	if (!srtt_us || now - info->rtt_ns < RTT_MIN_INTERVAL_NS || !differs(srtt_us, info->srtt_us))
+	if (!srtt_us || !differs(srtt_us, info->srtt_us))
+		return;
+	now = bpf_ktime_get_boot_ns();
+	if (now - info->rtt_ns < RTT_MIN_INTERVAL_NS)
 		return;
 	info->srtt_us = srtt_us;
 	info->rtt_ns = now;
@@ -259,14 +244,14 @@ int BPF_PROG(sock_rtt, struct sock *sk)
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	tp = info ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (tp)
-		rtt_look(sk, info, tp, bpf_ktime_get_boot_ns());
+		rtt_look(sk, info, tp);
 	return 0;
 }
 
 /* --- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* As the tracepoints of the socket tell it. now 0: not known yet. */
-static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __u32 flags, bool tcp, __u64 now)
+/* As the tracepoints of the socket tell it. */
+static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __u32 flags, bool tcp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct plain_move m = {.len = len, .dir = dir, .flags = flags, .tcp = tcp};
@@ -277,38 +262,40 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 	info = sock_own(sk, task->tgid);
 	if (!info)
 		return;
-	m.now = now ? now : bpf_ktime_get_boot_ns();
+	m.now = bpf_ktime_get_boot_ns();
 	if (tcp && dir == EV_DIR_TX)
-		delay_sent(sk, info, len, m.now);
+		delay_sent(info, bpf_skc_to_tcp_sock(sk), len);
 	bytes_moved(sk, NULL, info, &m);
 	if (tcp)
 		wire_note(sk, info, &m);
 }
 
+/* It carries the connection that it did, and the process is the one that used it first. */
+static __always_inline bool is_steady(const struct sock_info *info)
+{
+	return info->steady && info->steady == calm_epoch && info->tgid == (__u32)bpf_get_current_task_btf()->tgid;
+}
+
 /*
- * The socket of an ignored connection: a look, and the bytes are counted. Until a request comes that is so only inside
- * of a read that is let go; sends are looked at, since one may carry a request.
+ * The socket of an ignored connection: a look, and the bytes are counted. Until a request comes that is so only of
+ * receives; sends are looked at, since one may carry a request.
  */
 static __always_inline bool calm_moved(struct sock_info *info, __u32 dir, int ret)
 {
 	__u32 entry = info->gen && info->tls == TLS_INSIDE ? ignored_entry(info->gen) : 0;
-	struct thread *t;
 
-	if (entry && !(entry & IGNORED_FOR_GOOD)) {
-		t = dir == EV_DIR_RX ? thread_of(bpf_get_current_task_btf(), 0) : NULL;
-		if (!t || t->open.depth != 1 || !(t->open.calls[0].flags & CALL_CALM) || t->calm.gen != info->gen ||
-		    t->calm.cookie != info->cookie)
-			entry = 0;
-	}
+	if (entry && !(entry & IGNORED_FOR_GOOD) && (dir == EV_DIR_TX || !is_steady(info)))
+		entry = 0;
 	if (!entry) {
-		info->calm = 0;
+		if (info->calm)
+			info->calm = 0;
 		return false;
 	}
 	if (!info->calm) {
 		info->calm = 1;
-		info->unread_ns = 0;
+		info->unread_us = 0;
 		info->hole_ns = 0;
-		info->sent_ns = 0;
+		info->sent_us = 0;
 		info->resent_ns = 0;
 	}
 	if (ret <= 0)
@@ -316,6 +303,19 @@ static __always_inline bool calm_moved(struct sock_info *info, __u32 dir, int re
 	__sync_fetch_and_add(&info->calm_bytes[dir & 1], ret);
 	if (entry & IGNORED_FOR_GOOD && __sync_fetch_and_add(&info->unread_bytes, ret) >= LIMIT_IGNORED_READ_BYTES)
 		stat_add(ST_IGNORED_BYTES, __sync_lock_test_and_set(&info->unread_bytes, 0));
+	return true;
+}
+
+/* The same of a connection that is decoded: what there is to tell its calls tell. Bytes are added up, with the time of
+ * the latest. */
+static __always_inline bool steady_moved(struct tcp_sock *tp, struct sock_info *info, __u32 dir, int len)
+{
+	if (!is_steady(info))
+		return false;
+	if (dir == EV_DIR_TX)
+		delay_sent(info, tp, len);
+	info->steady_us = tp->tcp_mstamp;
+	__sync_fetch_and_add(&info->calm_bytes[dir & 1], len);
 	return true;
 }
 
@@ -330,6 +330,14 @@ static __always_inline void unix_ended(struct sock *sk, struct sock_info *info)
 		stdio_ended(info->stdio);
 }
 
+/* A send of a TCP socket ended. True: that is all. */
+static __always_inline bool tcp_sent(struct sock *sk, struct sock_info *info, int ret)
+{
+	struct tcp_sock *tp = ret > 0 ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	return tp && steady_moved(tp, info, EV_DIR_TX, ret);
+}
+
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_sent, struct sock *sk, int ret)
 {
@@ -340,37 +348,35 @@ int BPF_PROG(sock_sent, struct sock *sk, int ret)
 		return 0;
 	tcp = is_tcp(sk);
 	info = tcp ? bpf_sk_storage_get(&socks, sk, NULL, 0) : NULL;
-	if (info && calm_moved(info, EV_DIR_TX, ret))
+	if (info && (calm_moved(info, EV_DIR_TX, ret) || tcp_sent(sk, info, ret)))
 		return 0;
 	if (ret <= 0)
 		plain_call_ended();
 	else if (tcp || is_unix_stream(sk))
-		sock_moved(sk, EV_DIR_TX, ret, 0, tcp, 0);
+		sock_moved(sk, EV_DIR_TX, ret, 0, tcp);
 	else if (is_udp(sk))
 		dns_moved(sk, EV_DIR_TX, ret);
 	return 0;
 }
 
-/* A receive of a TCP socket ended. The time, 0: the socket is nobody's. */
-static __always_inline __u64 tcp_received(struct sock *sk, struct sock_info *info, int ret)
+/* A receive of a TCP socket ended. True: that is all. */
+static __always_inline bool tcp_received(struct sock *sk, struct sock_info *info, int ret)
 {
 	struct tcp_sock *tp = info ? bpf_skc_to_tcp_sock(sk) : NULL;
-	__u64 now;
 
 	if (!tp)
-		return 0;
-	now = bpf_ktime_get_boot_ns();
-	delay_read(sk, info, tp, ret > 0, now);
-	if (ret > 0)
-		rtt_look(sk, info, tp, now);
-	return now;
+		return false;
+	delay_read(sk, info, tp, ret > 0);
+	if (ret <= 0)
+		return false;
+	rtt_look(sk, info, tp);
+	return steady_moved(tp, info, EV_DIR_RX, ret);
 }
 
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 {
 	struct sock_info *info;
-	__u64 now = 0;
 	bool tcp;
 
 	if (!sk || (flags & (MSG_PEEK | MSG_OOB)))
@@ -379,14 +385,14 @@ int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
 	if (tcp && info && calm_moved(info, EV_DIR_RX, ret))
 		return 0;
-	if (tcp)
-		now = tcp_received(sk, info, ret);
+	if (tcp && tcp_received(sk, info, ret))
+		return 0;
 	if (ret <= 0)
 		plain_call_ended();
 	if (ret == 0)
 		unix_ended(sk, info);
 	else if (ret > 0 && (tcp || is_unix_stream(sk)))
-		sock_moved(sk, EV_DIR_RX, ret, flags, tcp, now);
+		sock_moved(sk, EV_DIR_RX, ret, flags, tcp);
 	else if (ret > 0 && is_udp(sk))
 		dns_moved(sk, EV_DIR_RX, ret);
 	return 0;

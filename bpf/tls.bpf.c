@@ -112,11 +112,10 @@ __noinline int vote_before_read(struct thread *t, struct conn_state *state, cons
 }
 
 /* 0: the return is wanted; 1: it is not. */
-static __always_inline int call_push(struct pt_regs *ctx, struct task_struct *task, __u64 cookie)
+static __always_inline int call_push(struct pt_regs *ctx, struct task_struct *task, struct thread *t, __u64 cookie)
 {
 	__u32 role = TLS_COOKIE_ROLE(cookie);
 	struct tls_call call = {};
-	struct thread *t;
 
 	call.sp = PT_REGS_SP(ctx) + RETURN_SP_SHIFT;
 	call.ip = PT_REGS_IP(ctx);
@@ -132,7 +131,8 @@ static __always_inline int call_push(struct pt_regs *ctx, struct task_struct *ta
 		call.buf = PT_REGS_PARM2(ctx);
 		call.len_ptr = call_arg(ctx, TLS_COOKIE_ABI(cookie) == TLS_ABI_AEAD ? 3 : TLS_COOKIE_LEN_ARG(cookie));
 	}
-	t = thread_of(task, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		t = thread_of(task, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
 		call_refused(&call, ST_STATE_FULL);
 		return 1;
@@ -212,7 +212,6 @@ static __always_inline void calm_note(struct calm *calm, const struct conn_map_k
 		return;
 	calm->epoch = calm_epoch;
 	calm->obj = key->obj;
-	calm->cookie = state->cookie[0];
 	calm->gen = state->gen;
 	calm->exec_id = key->exec_id;
 	calm->closed = !(state->flags & CONN_F_UNFREED);
@@ -363,13 +362,13 @@ static __always_inline int tls_enter(struct pt_regs *ctx)
 	calm = t ? calm_enter(ctx, task, t, cookie) : CALM_NOT;
 	if (calm != CALM_NOT)
 		return calm == CALM_LEAVE;
-	if (!target_current())
+	if (!thread_is_target(task, t))
 		return 1;
 	if (TLS_COOKIE_ROLE(cookie) == TLS_ROLE_FREE) {
 		object_freed(ctx);
 		return 1;
 	}
-	return call_push(ctx, task, cookie);
+	return call_push(ctx, task, t, cookie);
 }
 
 static __always_inline int tls_leave(struct pt_regs *ctx)
@@ -382,7 +381,7 @@ static __always_inline int tls_leave(struct pt_regs *ctx)
 	if (t && calm_return(ctx, t, cookie))
 		return 0;
 	/* No state: the process is no target, or became one during the call. */
-	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) || !target_current())
+	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) || !thread_is_target(task, t))
 		return 0;
 	if (!(call.flags & CALL_HALF)) {
 		if (call.role == TLS_ROLE_NEW)

@@ -166,12 +166,44 @@ int wire_moved(struct wire *w, struct plain_move *m)
 	return 0;
 }
 
+/* Of what moved while the connection was calm the end is not known: no silence is made of that. */
+int wire_catch_up(struct wire *w, struct sock_info *info, __u64 now)
+{
+	__u64 bytes, us;
+	__u32 dir;
+
+	if (!w || !info)
+		return 0;
+	us = __sync_lock_test_and_set(&info->steady_us, 0);
+	if (us) {
+		now = bpf_ktime_get_boot_ns() - (bpf_ktime_get_ns() - us * 1000);
+		if (now > w->ev.h.ts_ns)
+			w->ev.h.ts_ns = now;
+	}
+#pragma unroll
+	for (dir = 0; dir < 2; dir++) {
+		bytes = __sync_lock_test_and_set(&info->calm_bytes[dir], 0);
+		w->ev.bytes[dir] += bytes;
+		w->ev.turn_bytes[dir] += bytes;
+		if (bytes && dir == EV_DIR_RX && w->ev.rx_end_ns && now)
+			w->ev.rx_end_ns = now;
+	}
+	bytes = __sync_lock_test_and_set(&info->unread_bytes, 0);
+	if (bytes)
+		stat_add(ST_IGNORED_BYTES, bytes);
+	return 0;
+}
+
 /* Read by probes_wires(): where every TLS connection of a target stands. */
 SEC("iter/bpf_sk_storage_map")
 int wire_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	struct wire *w = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct wire *w = sk ? bpf_sk_storage_get(&wires, sk, NULL, 0) : NULL;
+	struct sock_info *info = w ? bpf_sk_storage_get(&socks, sk, NULL, 0) : NULL;
 
+	if (info && info->steady_us)
+		wire_catch_up(w, info, 0);
 	if (w && w->ev.h.ts_ns > wire_since_ns)
 		bpf_seq_write(ctx->meta->seq, &w->ev, sizeof(w->ev));
 	return 0;

@@ -18,6 +18,8 @@
 /* The first TLS bytes of a socket that perfbpf sees: who they are from, and the greeting. */
 int wire_begin(struct wire *w, const struct plain_move *m);
 int wire_moved(struct wire *w, struct plain_move *m);
+/* What moved while nothing was told of the socket (sock_info.calm_bytes). now 0: when is not known. */
+int wire_catch_up(struct wire *w, struct sock_info *info, __u64 now);
 /* Tells where it stands. flags: EV_WIRE_* */
 int wire_tell(const struct wire *w, __u32 flags);
 

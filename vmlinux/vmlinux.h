@@ -150,6 +150,8 @@ struct tcp_sock {
 	u32 copied_seq;
 	u32 write_seq;
 	u32 snd_una;
+	u32 snd_nxt;
+	u64 tcp_mstamp; /* CLOCK_MONOTONIC in us, as of the latest packet that came or went, or bytes that were read */
 	struct rb_root out_of_order_queue;
 	u64 bytes_received;
 	u64 bytes_acked;

@@ -361,6 +361,7 @@ static void prepare(struct probes *p)
 	prepare_alloc(p);
 	bpf_map__set_max_entries(skel->maps.rb, p->cfg.ring_bytes);
 	skel->rodata->cfg.self_tgid = (uint32_t)getpid();
+	skel->rodata->cfg.ring_bytes = p->cfg.ring_bytes;
 	skel->rodata->cfg.follow_exec = p->cfg.follow_exec;
 	skel->rodata->cfg.all = p->cfg.all;
 	skel->rodata->cfg.read_dynptr = f->read_dynptr;
@@ -1295,6 +1296,7 @@ void probes_drop_target(struct probes *p, pid_t tgid)
 	uint32_t key = (uint32_t)tgid;
 
 	bpf_map_delete_elem(bpf_map__fd(p->skel->maps.targets), &key);
+	__atomic_fetch_add(&p->skel->data->target_epoch, 1, __ATOMIC_SEQ_CST); /* after: threads look again */
 	reclaim_process(p->reclaim, key);
 }
 
