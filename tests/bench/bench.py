@@ -22,7 +22,10 @@ import tempfile
 import time
 
 SHAPES = {"ping 512 B": ("ping", 512, 6000), "bulk 16 KiB": ("bulk", 16384, 12000)}
-STATES = ("untraced", "bare", "perfbpf")
+# The last one: perfbpf's own process is stopped while the client runs. What is left is what its programs in the kernel cost; with
+# two processors, and client and server on one each, perfbpf itself takes its time from one of them.
+STATES = ("untraced", "bare", "perfbpf", "programs")
+STOPPED_SHAPES = ("ping 512 B",)  # as much as the ring holds
 # Model calls that stream: connections at once, calls one after the other, each on a connection of its own, milliseconds
 # between the events of a call, events of a call.
 IDLE_STREAM = (1, 1, 4000, 1)  # a call that does nothing for 4 s: what perfbpf costs all the same
@@ -150,11 +153,17 @@ def one_round(peer, make, order, times):
     for state in order:
         tracer = make[state]()
         for shape, (mode, size, count) in SHAPES.items():
+            if state == "programs" and shape not in STOPPED_SHAPES:
+                continue
             peer.run(mode, size, count // 10)
+            if state == "programs":
+                tracer.child.send_signal(signal.SIGSTOP)
             before = tracer.cpu_s() if state == "perfbpf" else 0
             us, calls = peer.run(mode, size, count)
             if state == "perfbpf":
                 times["cpu"][shape].append((tracer.cpu_s() - before) / (us / 1e6))
+            if state == "programs":
+                tracer.child.send_signal(signal.SIGCONT)
             times[state][shape].append(us / count)
             times["calls"][shape] = calls / count
         if state == "perfbpf":
@@ -171,6 +180,8 @@ def summarise(times):
         base = times["untraced"][shape]
         row = {"us_untraced": round(statistics.median(base), 3), "tls_calls": times["calls"][shape]}
         for state in STATES[1:]:
+            if not times[state][shape]:
+                continue
             logs = [math.log(a / b) for a, b in zip(times[state][shape], base)]
             middle, low, high = (math.exp(v) for v in interval(logs))
             added = [(a - b) / times["calls"][shape] for a, b in zip(times[state][shape], base)]
@@ -182,6 +193,8 @@ def summarise(times):
                 "added_us_per_tls_call": round(a_middle, 3),
                 "added_us_95": [round(a_low, 3), round(a_high, 3)],
             }
+        logs = [math.log(a / b) for a, b in zip(times["perfbpf"][shape], times["bare"][shape])]
+        row["perfbpf"]["against_bare"] = [round(math.exp(v), 3) for v in interval(logs)]
         row["perfbpf"]["cpu_share"] = round(statistics.median(times["cpu"][shape]), 3)
         result[shape] = row
     return result
@@ -375,17 +388,23 @@ def starts(perfbpf, folder, rounds=9):
 
 
 def table(report):
-    print(f"{'':14} {'untraced':>10} {'bare entry+return':>26} {'perfbpf':>26} {'added a TLS call':>20} {'CPU':>6}")
+    print(f"{'':14} {'untraced':>10} {'bare entry+return':>26} {'perfbpf':>26} {'its programs':>26} {'added a TLS call':>20} {'CPU':>6}")
     for shape, row in report["shapes"].items():
         cells = []
         for state in STATES[1:]:
-            r = row[state]
+            r = row.get(state)
+            if not r:
+                cells.append("-")
+                continue
             cells.append(f"{r['ratio']:.3f} ({r['ratio_95'][0]:.3f}..{r['ratio_95'][1]:.3f})")
         added = row["perfbpf"]["added_us_per_tls_call"]
         print(
-            f"{shape:14} {row['us_untraced']:>7.2f} us {cells[0]:>26} {cells[1]:>26} {added:>17.3f} us"
+            f"{shape:14} {row['us_untraced']:>7.2f} us {cells[0]:>26} {cells[1]:>26} {cells[2]:>26} {added:>17.3f} us"
             f" {100 * row['perfbpf']['cpu_share']:>5.0f}%"
         )
+        print(f"{'':14} against bare {row['perfbpf']['against_bare']}, added us {row['perfbpf']['added_us_95']}")
+    if "download" not in report:
+        return
     d = report["download"]
     print(f"download of {d['gib']:g} GiB that calls no model, {d['mib_s_untraced']:.0f} MiB/s untraced; of that:")
     for state in ("bare", "one process", "system-wide"):
@@ -432,6 +451,7 @@ def measure(args, folder):
             "untraced": lambda: None,
             "bare": lambda: Bare(tlsbench, path, offsets),
             "perfbpf": lambda: Tracer(perfbpf, ["-p", str(peer.pid)], folder),
+            "programs": lambda: Tracer(perfbpf, ["-p", str(peer.pid)], folder),
         }
         times = {s: {shape: [] for shape in SHAPES} for s in (*STATES, "cpu")}
         times.update(calls={}, lost=[], rss_kib=[])
@@ -444,7 +464,7 @@ def measure(args, folder):
         for one in times["lost"]:
             for name, value in one.items():
                 lost[name] = lost.get(name, 0) + value
-        return {
+        report = {
             "kernel": os.uname().release,
             "machine": os.uname().machine,
             "cpus": os.cpu_count(),
@@ -454,6 +474,11 @@ def measure(args, folder):
             "shapes": summarise(times),
             "rss_anon_kib_loaded": statistics.median(times["rss_kib"]),
             "lost": lost,
+        }
+        if args.calls_only:
+            return report
+        return {
+            **report,
             "download": download(
                 peer,
                 {
@@ -504,6 +529,7 @@ def main():
     parser.add_argument("--download-rounds", type=int, default=5)
     parser.add_argument("--download-gib", type=float, default=2)
     parser.add_argument("--stream-rounds", type=int, default=3)
+    parser.add_argument("--calls-only", action="store_true", help="only the TLS calls")
     parser.add_argument("--out", default="bench.json")
     run(parser.parse_args(), measure, table)
 
