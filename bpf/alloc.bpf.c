@@ -248,16 +248,19 @@ static __always_inline void note_library(struct alloc_sums *sums, __u64 cookie)
 		__sync_fetch_and_or(&sums->libraries, bit);
 }
 
-static __always_inline void note_caller(__u64 cookie, bool handed_on)
+static __always_inline void note_caller(__u64 cookie, bool handed_on, __u64 size)
 {
 	__u32 n = ALLOC_COOKIE_SITE(cookie) - 1;
 
 	if (n >= LIMIT_ALLOC_SITES)
 		return;
-	if (handed_on)
+	if (handed_on) {
 		alloc_sites[n].handed++;
-	else
+		alloc_sites[n].handed_bytes += size;
+	} else {
 		alloc_sites[n].direct++;
+		alloc_sites[n].direct_bytes += size;
+	}
 }
 
 /* address: that is taken back; of ALLOC_ROLE_AT where it will be. True: its return is wanted. */
@@ -288,7 +291,7 @@ static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task,
 	t->ret = call.ret;
 	/* Who made the first call of a window is not known: it may have been called just before. */
 	if (alloc_layers && t->open == open)
-		note_caller(cookie, handed_on);
+		note_caller(cookie, handed_on, call.size);
 	t->open = open;
 	if (handed_on)
 		return false;

@@ -593,6 +593,7 @@ struct alloc_sums {
 struct alloc_site {
 	__u32 handed; /* by another one that was probed, which handed on to it */
 	__u32 direct;
+	__u64 handed_bytes, direct_bytes; /* that were asked for */
 };
 
 #define SQLITE_ROLE_PREPARE	       1
@@ -774,7 +775,7 @@ EV_ASSERT(sizeof(struct ev_sampling) == 56);
 EV_ASSERT(sizeof(struct ev_alloc_window) == 160);
 EV_ASSERT(sizeof(struct ev_alloc_free) == 48);
 EV_ASSERT(sizeof(struct alloc_sums) == 128);
-EV_ASSERT(sizeof(struct alloc_site) == 8);
+EV_ASSERT(sizeof(struct alloc_site) == 24);
 EV_ASSERT(sizeof(struct config) == 40);
 EV_ASSERT(sizeof(struct target) == 24);
 EV_ASSERT(sizeof(struct go_key) == 16);

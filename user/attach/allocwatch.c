@@ -15,11 +15,14 @@
 #include "bpf/event.h"
 
 #define FIRST_SHARE	 32 /* of its bytes, a process is thought to be looked at before that is known: one in so many */
-#define PERIOD_MIN_SIZES 128  /* at most one allocation of so many is sampled */
-#define FOLLOW_WINDOWS	 3    /* one window of so many sees what is freed, and every function */
-#define LAYER_WINDOWS	 2    /* so do as many at first */
-#define HANDED_MIN	 1000 /* calls of a function, all handed on to it: one in 300 is not, at most (95 %) */
-#define RETRY_NS	 10000000000ull /* after a window that failed */
+#define PERIOD_MIN_SIZES 128 /* at most one allocation of so many is sampled */
+#define FOLLOW_WINDOWS	 3   /* one window of so many sees what is freed, and every function */
+#define LAYER_WINDOWS	 2   /* so do as many at first */
+#define HANDED_MIN                                                                                                     \
+	1000 /* calls of a function: where they all were handed on to it, one in 300 is not, at most (95 %) */
+#define HANDED_SHARE                                                                                                   \
+	1000 /* of so many, by number and by bytes, one may look otherwise: a stack that could not be read */
+#define RETRY_NS 10000000000ull /* after a window that failed */
 
 struct file {
 	int fd;
@@ -28,8 +31,9 @@ struct file {
 
 /* How the functions of a file are called, as the windows that see all of them tell. */
 struct callers {
-	uint32_t handed[ALLOCFIND_MAX];
-	uint64_t direct; /* bit n: function n, at least once */
+	struct {
+		uint64_t handed, direct, handed_bytes, direct_bytes; /* as in struct alloc_site */
+	} of[ALLOCFIND_MAX];
 };
 
 struct process {
@@ -240,10 +244,10 @@ static void note_callers(struct process *p, const struct allocwindow_result *r)
 				p->callers = calloc(ALLOCWINDOW_FILES, sizeof(p->callers[0]));
 			if (!p->callers)
 				continue;
-			if (p->callers[i].handed[j] < HANDED_MIN)
-				p->callers[i].handed[j] += site->handed;
-			if (site->direct)
-				p->callers[i].direct |= 1ull << j;
+			p->callers[i].of[j].handed += site->handed;
+			p->callers[i].of[j].direct += site->direct;
+			p->callers[i].of[j].handed_bytes += site->handed_bytes;
+			p->callers[i].of[j].direct_bytes += site->direct_bytes;
 		}
 }
 
@@ -253,7 +257,9 @@ static uint64_t seen_before(const struct process *p, unsigned i)
 	uint64_t mask = 0;
 
 	for (unsigned j = 0; p->callers && j < ALLOCFIND_MAX; j++)
-		if (p->callers[i].handed[j] >= HANDED_MIN && !(p->callers[i].direct >> j & 1))
+		if (p->callers[i].of[j].handed >= HANDED_MIN &&
+		    p->callers[i].of[j].direct <= p->callers[i].of[j].handed / HANDED_SHARE &&
+		    p->callers[i].of[j].direct_bytes <= p->callers[i].of[j].handed_bytes / HANDED_SHARE)
 			mask |= 1ull << j;
 	return mask;
 }

@@ -11,8 +11,9 @@
  *
  * One window of three also sees what is freed, which is as many traps again: the fewer there are, the better is known
  * what share was seen. And where functions hand on to others (a malloc() that was preloaded, to the C library's), it
- * sees all of them, and how each is called: one that was called 1,000 times, and each time by another one that is
- * probed too, is not probed in the other windows. The outer one is: its caller is whose memory it is.
+ * sees all of them, and how each is called: one that was called 1,000 times, and but for one in 1,000, by number
+ * and by bytes, by another one that is probed too, is not probed in the other windows. The outer one is: its caller is
+ * whose memory it is.
  *
  * Each window, and how much processor time each process took in all, is told as EV_ALLOC_WINDOW: whoever adds the
  * samples up knows then what share was seen. Private child of probes.
