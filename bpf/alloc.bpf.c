@@ -42,7 +42,8 @@ struct alloc_thread {
 	/* A sampled call that has not returned. */
 	__u64 sampled_sp; /* that the return will see; 0: none */
 	__u64 sampled_size;
-	__u64 at; /* where its address will be; 0: it is returned */
+	__u64 at;	  /* where its address will be; 0: it is returned */
+	__u64 trampoline; /* return address of calls whose return is wanted; 0: not known yet */
 };
 
 struct {
@@ -279,8 +280,11 @@ static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task,
 	read_call(ctx, cookie, &call);
 	if (t->open != open)
 		t->sampled_sp = 0; /* its return is not to be seen any more */
-	/* A return that is wanted has another address there, for one that jumps on to the next too. */
+	/* A return that is wanted has another address there, for one that jumps on to the next too: of a sample, and of
+	 * every call while somebody else has probes with returns there, for whatever process. */
 	else if (t->sampled_sp == call.sp && t->sp == call.sp)
+		t->trampoline = call.ret;
+	if (t->sp == call.sp && call.ret == t->trampoline)
 		call.ret = t->ret;
 	handed_on = t->open == open && is_handed_on(t, &call);
 	/* It may hand on in its turn: operator new to a wrapper, that to the C library. */

@@ -91,7 +91,9 @@ def check_layers(capture):
     windows = [w for w in calls_trapped(capture) if w[1] >= 200]
     all_of_them = [hits / count for hits, count, follows in windows if follows]
     others = [hits / count for hits, count, follows in windows if not follows]
-    note(f"probes an allocation: {all_of_them[0]:.2f} where all functions are probed, then {others[-1]:.2f}")
+    note(f"probes an allocation: {all_of_them or others}, then {others[-3:]}")
+    if not all_of_them:  # before Linux 6.13 nothing tells which ones saw all of the functions
+        all_of_them = [max(others)]
     assert 1.9 < min(all_of_them) and max(all_of_them) < 2.2, all_of_them
     assert 1 <= min(others) < 1.5, others
 
