@@ -69,8 +69,6 @@ static void on_settled(void *ctx, const struct call *c)
 	const struct proc *proc = procs_get(p->procs, &c->conn);
 	struct agent_place place;
 
-	p->call_count++;
-	procs_call_made(p->procs, &c->conn);
 	if (proc)
 		coverage_push_call(p->coverage, proc);
 	agents_push_call(p->agents, c, proc, &place);
@@ -95,6 +93,7 @@ static void on_call(void *ctx, const struct call *c)
 		f->ended_calls++;
 		f->setup_paid |= c->connect_begin_ns != UNKNOWN_NS || c->tls_begin_ns != UNKNOWN_NS;
 	}
+	p->call_count++;
 	procs_call_made(p->procs, &c->conn);
 	told.retransmit_count = retransmits_of(f, c, retransmits);
 	told.retransmit_at = retransmits;
