@@ -39,6 +39,11 @@ def slack():
     return SLACK_MS * crowd()
 
 
+def patience(seconds):
+    """How long something is waited for that takes so long at most where nobody else wants the processor."""
+    return seconds * PATIENCE * crowd()
+
+
 def loaded():
     return os.getloadavg()[0] > 0.75 * (os.cpu_count() or 1)
 
@@ -212,7 +217,7 @@ def directory():
 
 
 def until(condition, seconds=10, what="condition"):
-    seconds *= PATIENCE
+    seconds = patience(seconds)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()
@@ -289,7 +294,7 @@ class Client:
         self.child.stdin.flush()
 
     def finish(self, seconds=60):
-        out, _ = self.child.communicate(timeout=seconds * PATIENCE)
+        out, _ = self.child.communicate(timeout=patience(seconds))
         self.lines += out.splitlines()
         return self.child.returncode
 
@@ -334,8 +339,9 @@ class Perfbpf:
         """Its exit status, after a signal or by itself."""
         if how:
             self.child.send_signal(how)
+        seconds = patience(seconds)
         try:
-            return self.child.wait(seconds * PATIENCE)
+            return self.child.wait(seconds)
         except subprocess.TimeoutExpired as error:
             raise AssertionError(f"perfbpf did not end within {seconds} s; stderr:\n{self.err()}") from error
 

@@ -263,8 +263,17 @@ def ours(perfbpf, server):
     return [c for c in perfbpf.calls() if c["peer"] and c["peer"]["port"] == server.port]
 
 
+OTHERS_MANY = 1000  # calls of other programs: what is lost then may be ours
+
+
 def wait_for_calls(perfbpf, server, count):
-    e2e.until(lambda: len(ours(perfbpf, server)) >= count, 10, f"{count} calls; {perfbpf.err()}")
+    try:
+        e2e.until(lambda: len(ours(perfbpf, server)) >= count, 10, f"{count} calls")
+    except AssertionError as error:
+        others = len(perfbpf.calls()) - len(ours(perfbpf, server))
+        if others > OTHERS_MANY:
+            raise e2e.Skip(f"other programs of this machine made {others} calls meanwhile") from error
+        raise AssertionError(f"{error}; {perfbpf.err()}") from error
 
 
 @cases([("-a", ["-a"]), ("without a target", [])])
