@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "base/hash.h"
 #include "base/quantile.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -275,6 +276,42 @@ static void places_to_be_warm(void **state)
 	warm_fetch(&w); /* what is gone is not read */
 }
 
+struct entry {
+	uint64_t key;
+	UT_hash_handle hh;
+};
+
+/* A table that keeps so many, while others come and go; then as many as there are at most. */
+static void tables_stop_growing(void **state)
+{
+	enum { KEPT = 16384, MOST = 65536 };
+	static struct entry entries[MOST];
+	struct entry *table = NULL, *found;
+
+	(void)state;
+	memset(entries, 0, sizeof(entries));
+	for (uint64_t i = 0; i < 400000; i++) {
+		struct entry *e = &entries[i % KEPT];
+
+		if (i >= KEPT)
+			HASH_DEL(table, e);
+		e->key = i * 0x9e3779b97f4a7c15ull;
+		HASH_ADD(hh, table, key, sizeof(e->key), e);
+		assert_non_null(e->hh.tbl);
+	}
+	assert_int_equal(HASH_COUNT(table), KEPT);
+	assert_int_equal(table->hh.tbl->num_buckets, HASH_BUCKETS_ENOUGH);
+	for (uint64_t i = KEPT; i < MOST; i++) {
+		entries[i].key = i;
+		HASH_ADD(hh, table, key, sizeof(entries[i].key), &entries[i]);
+	}
+	for (unsigned i = 0; i < MOST; i++) {
+		HASH_FIND(hh, table, &entries[i].key, sizeof(entries[i].key), found);
+		assert_ptr_equal(found, &entries[i]);
+	}
+	HASH_CLEAR(hh, table);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -290,6 +327,7 @@ int main(void)
 		cmocka_unit_test(views_of_strings),
 		cmocka_unit_test(every_loss_has_a_name),
 		cmocka_unit_test(places_to_be_warm),
+		cmocka_unit_test(tables_stop_growing),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

@@ -8,10 +8,22 @@
  *
  * A bucket holds up to five elements before there are twice as many of them, not nine: elements of a stage are
  * kilobytes apart, and each one that a search passes by costs more than all that is done with the one it finds.
- * 1,000 elements have 2,048 buckets of 16 bytes, 100,000 up to 524,288.
+ * 1,000 elements have 2,048 buckets of 16 bytes.
+ *
+ * Where elements come and go for hours, there is a bucket of six sometime however many there are: past
+ * HASH_BUCKETS_ENOUGH there will be no more of them once they are twice as many as elements are. (It is for good: with
+ * 65,536 elements, more than a stage keeps, a bucket then holds two or three.)
  */
-#define HASH_NONFATAL_OOM 1
+#define HASH_NONFATAL_OOM   1
+#define HASH_BUCKETS_ENOUGH 32768
 #include <uthash.h>
+
+#undef uthash_expand_fyi
+#define uthash_expand_fyi(tbl)                                                                                         \
+	do {                                                                                                           \
+		if ((tbl)->num_buckets >= HASH_BUCKETS_ENOUGH && (tbl)->num_buckets / 2 >= (tbl)->num_items)           \
+			(tbl)->noexpand = 1;                                                                           \
+	} while (0)
 
 #undef HASH_BKT_CAPACITY_THRESH
 #define HASH_BKT_CAPACITY_THRESH 6U
