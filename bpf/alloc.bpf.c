@@ -179,10 +179,13 @@ static __always_inline void tell(struct pt_regs *ctx, struct task_struct *task, 
 	ev->queue_ns = addr;
 	ev->period = alloc_period;
 	user = bpf_get_stack(ctx, ev->frames, USER_BYTES, BPF_F_USER_STACK);
+	/* Kernels from 6.11 on find the caller themselves, where the function begins with push %rbp or endbr64. */
+	if (caller && user >= 2 * (long)sizeof(ev->frames[0]) && ev->frames[1] == caller)
+		user = bpf_get_stack(ctx, ev->frames, USER_BYTES, BPF_F_USER_STACK | 1);
+	else if (caller)
+		ev->frames[0] = caller;
 	if (user < 0)
 		user = 0;
-	if (caller)
-		ev->frames[0] = caller;
 	/* The call, not what follows it. */
 	if (user)
 		ev->frames[0]--;
@@ -376,7 +379,8 @@ int alloc_session(struct pt_regs *ctx)
 	return alloc_enter(ctx, true);
 }
 
-/* Before sessions (6.13) a return probe of every call would cost too much: what becomes of memory is not known. */
+/* Of windows in which nobody is followed: no return is wanted, and the kernel takes none. Before sessions (6.13) there
+ * are no others: a return probe of every call would cost too much, and what becomes of memory is not known. */
 SEC("uprobe")
 int alloc_entry(struct pt_regs *ctx)
 {

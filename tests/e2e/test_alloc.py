@@ -124,6 +124,10 @@ def counted():
     if SECONDS >= 30:
         assert functions["storm"][1] <= 0.1 * functions["storm"][0], functions["storm"]
     check_layers(capture)
+    # Windows that see returns and those that see entries alone have the same stacks.
+    stacks = {tuple(row[9]) for row in profile["memory"] if row[0] == "alloc" and row[9] and
+              profile["frames"][row[9][0]][0] == "storm"}
+    assert len(stacks) == 1, [[profile["frames"][f][0] for f in stack] for stack in stacks]
     for name in ("grow", "made"):  # few samples; operator new hands on to malloc(), and counts once
         note(f"{name}: {functions[name][0] / 1e6:.1f} MB, in truth {load.by_name[name] / 1e6:.1f}")
         assert 0.3 < functions[name][0] / load.by_name[name] < 3, functions[name]

@@ -52,7 +52,7 @@ struct allocwindow {
 	unsigned closing_count, busy;	/* and how many are being closed */
 	bool stop;			/* atomic */
 	/* The thread's own. */
-	struct alloc_costs costs;
+	struct alloc_costs costs[2]; /* of a window that does not follow, of one that does */
 	uint64_t random;
 	uint32_t number; /* of the last window */
 };
@@ -135,16 +135,18 @@ struct probed {
 	unsigned count, first_site; /* their numbers for the kernel; 0: none */
 	uint64_t without;
 	bool follows;
+	bool takes; /* also what takes memory back */
 };
 
 /* A link, or -errno; -ENOENT: there is nothing to be probed. */
 static int attach(const struct allocwindow *w, int file_fd, const struct probed *p, pid_t pid)
 {
+	const struct allocwindow_program *program = p->follows ? &w->kernel.returns : &w->kernel.entries;
 	uint64_t offsets[ALLOCFIND_MAX], cookies[ALLOCFIND_MAX];
 	char path[32];
 	struct link_create attr = {
-		.prog_fd = (uint32_t)w->kernel.program_fd,
-		.attach_type = w->kernel.attach_type,
+		.prog_fd = (uint32_t)program->fd,
+		.attach_type = program->type,
 		.path = (uintptr_t)path,
 		.offsets = (uintptr_t)offsets,
 		.cookies = (uintptr_t)cookies,
@@ -155,7 +157,7 @@ static int attach(const struct allocwindow *w, int file_fd, const struct probed 
 	for (unsigned i = 0; i < p->count; i++) {
 		bool takes = ALLOC_COOKIE_ROLE(p->funcs[i].cookie) == ALLOC_ROLE_FREE;
 
-		if ((takes && !p->follows) || p->without >> i & 1)
+		if ((takes && !p->takes) || p->without >> i & 1)
 			continue;
 		offsets[attr.count] = p->funcs[i].off;
 		cookies[attr.count++] = p->funcs[i].cookie | ALLOC_COOKIE_PLACE(p->first_site ? p->first_site + i : 0);
@@ -285,7 +287,7 @@ static uint32_t more(uint32_t a, uint32_t b)
 }
 
 /* A probe on functions of our own: a link, or -errno. */
-static int attach_own(const struct allocwindow *w)
+static int attach_own(const struct allocwindow *w, bool follows)
 {
 	uint64_t fast = (uintptr_t)allocwindow_fast, slow = (uintptr_t)allocwindow_slow,
 		 take_back = (uintptr_t)allocwindow_take;
@@ -301,7 +303,7 @@ static int attach_own(const struct allocwindow *w)
 	funcs[0] = (struct alloc_func){fast, ALLOC_COOKIE(ALLOC_ROLE_NEW, FIRST_REGISTER, 0, 0, ALLOC_OTHER, 0)};
 	funcs[1] = (struct alloc_func){slow, ALLOC_COOKIE(ALLOC_ROLE_NEW, FIRST_REGISTER, 0, 0, ALLOC_OTHER, 1)};
 	funcs[2] = (struct alloc_func){take_back, ALLOC_COOKIE(ALLOC_ROLE_FREE, 0, 0, FIRST_REGISTER, ALLOC_OTHER, 0)};
-	link = attach(w, fd, &(struct probed){.funcs = funcs, .count = 3, .follows = true}, getpid());
+	link = attach(w, fd, &(struct probed){.funcs = funcs, .count = 3, .follows = follows, .takes = true}, getpid());
 	close(fd);
 	return link;
 }
@@ -313,21 +315,22 @@ static void average(uint32_t *cost, uint32_t measured)
 }
 
 /* With probes on them. */
-static void measure_costs(struct allocwindow *w)
+static void measure_costs(struct allocwindow *w, bool follows)
 {
 	uint32_t hit, working = measure(nothing, true, MEASURE_HITS);
+	struct alloc_costs *costs = &w->costs[follows];
 
 	set(w->kernel.process, (uint32_t)getpid());
-	set(w->kernel.follows, 1);
+	set(w->kernel.follows, follows);
 	prepare_sums(w, 1, NEVER);
 	set(w->kernel.open, 1);
-	average(&w->costs.hit, more(measure(allocwindow_fast, true, MEASURE_HITS), working));
-	average(&w->costs.slow, measure(allocwindow_slow, false, MEASURE_SLOW));
+	average(&costs->hit, more(measure(allocwindow_fast, true, MEASURE_HITS), working));
+	average(&costs->slow, measure(allocwindow_slow, false, MEASURE_SLOW));
 	/* Programs often free right before they allocate: nothing is on its way then. */
-	average(&w->costs.take, measure(allocwindow_take, false, MEASURE_HITS));
+	average(&costs->take, measure(allocwindow_take, false, MEASURE_HITS));
 	hit = measure(allocwindow_fast, false, MEASURE_HITS);
 	prepare_sums(w, 1, 0);
-	average(&w->costs.sample, more(measure(allocwindow_fast, false, MEASURE_SAMPLES), hit));
+	average(&costs->sample, more(measure(allocwindow_fast, false, MEASURE_SAMPLES), hit));
 	set(w->kernel.open, 0);
 	set(w->kernel.process, 0);
 }
@@ -447,8 +450,8 @@ static void look_on(struct allocwindow *w, const struct allocwindow_job *job, co
 		nanosleep(&nap, NULL);
 		in = between(begin.sums, read_sums(w));
 	} while (!is_stopped(w) && clock_boot_ns() - begin.ns < job->length_ns &&
-		 allocwindow_cost(&w->costs, &in) < job->cost_ns);
-	link = attach_own(w); /* see the header: the next change of probes does not wait */
+		 allocwindow_cost(&w->costs[job->follows], &in) < job->cost_ns);
+	link = attach_own(w, job->follows); /* see the header: the next change of probes does not wait */
 	end = read_moment(w, &clocks);
 	set(w->kernel.open, 0);
 	detach(w, links, count);
@@ -464,7 +467,7 @@ static void look_on(struct allocwindow *w, const struct allocwindow_job *job, co
 	/* What a trap costs now is what it cost then, on a machine whose load changes. */
 	if (link < 0)
 		return;
-	measure_costs(w);
+	measure_costs(w, job->follows);
 	close(link);
 }
 
@@ -484,7 +487,8 @@ static void run_window(struct allocwindow *w, const struct allocwindow_job *job,
 					      .count = file->found->count,
 					      .first_site = 1 + i * ALLOCFIND_MAX,
 					      .without = file->without,
-					      .follows = job->follows};
+					      .follows = job->follows,
+					      .takes = job->follows};
 		int link = attach(w, file->fd, &probed, job->pid);
 
 		done += link >= 0 || link == -ENOENT;
@@ -503,7 +507,7 @@ static void run_window(struct allocwindow *w, const struct allocwindow_job *job,
 	}
 	set(w->kernel.process, 0);
 	set(w->kernel.layers, 0);
-	r->costs = w->costs;
+	r->costs = w->costs[job->follows];
 }
 
 /* --- the threads ------------------------------------------------------------------------------------------------- */
@@ -523,20 +527,27 @@ static void *help(void *arg)
 	return NULL;
 }
 
+static void first_costs(struct allocwindow *w, bool follows)
+{
+	int link = attach_own(w, follows);
+
+	if (link < 0)
+		return;
+	measure_costs(w, follows);
+	close(link);
+}
+
 static void *run(void *arg)
 {
 	struct allocwindow *w = arg;
 	struct allocwindow_result result;
 	struct allocwindow_job job;
-	int link;
 
 	if (w->kernel.thread_begins)
 		w->kernel.thread_begins();
-	link = attach_own(w);
-	if (link >= 0) {
-		measure_costs(w);
-		close(link);
-	}
+	first_costs(w, false);
+	if (w->kernel.returns.fd >= 0)
+		first_costs(w, true);
 	pthread_mutex_lock(&w->lock);
 	while (w->state != ENDED) {
 		if (w->state != WANTED) {

@@ -36,10 +36,18 @@ struct alloc_costs { /* ns of processor time a hit; 0: not known yet */
 	uint32_t take; /* of a function that takes memory back */
 };
 
+/* How a program is attached. */
+struct allocwindow_program {
+	int fd;
+	uint32_t type; /* of the link */
+};
+
 struct allocwindow_kernel {
-	int program_fd;
-	uint32_t attach_type; /* of the link */
-	bool by_process;      /* the link takes a pid, and nobody else is slowed */
+	/* Entries alone; and with returns, for windows that follow: there are none where fd is < 0. The kernel takes
+	 * every return of a function for a session, whatever process calls it: windows of another perfbpf would be
+	 * slowed. */
+	struct allocwindow_program entries, returns;
+	bool by_process; /* the link takes a pid, and nobody else is slowed */
 	/* Its variables of these names. */
 	uint32_t *process, *open, *period, *follows, *layers;
 	struct alloc_sums *sums;     /* LIMIT_ALLOC_SLOTS */

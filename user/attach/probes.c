@@ -302,7 +302,7 @@ static void prepare_alloc(struct probes *p)
 	struct perfbpf_bpf *skel = p->skel;
 
 	bpf_program__set_autoload(skel->progs.alloc_session, alloc && session);
-	bpf_program__set_autoload(skel->progs.alloc_entry, alloc && p->features.alloc == PROBES_ALLOC_COUNTED);
+	bpf_program__set_autoload(skel->progs.alloc_entry, alloc && p->features.alloc != PROBES_ALLOC_NONE);
 	bpf_program__set_autoload(skel->progs.sample_fault, alloc);
 	bpf_program__set_expected_attach_type(skel->progs.alloc_session, ATTACH_UPROBE_SESSION);
 	bpf_program__set_expected_attach_type(skel->progs.alloc_entry, ATTACH_UPROBE_MULTI);
@@ -515,7 +515,6 @@ static int start_alloc(struct probes *p)
 {
 	bool session = p->features.alloc == PROBES_ALLOC_FOLLOWED;
 	struct perfbpf_bpf *skel = p->skel;
-	struct bpf_program *program = session ? skel->progs.alloc_session : skel->progs.alloc_entry;
 
 	p->faults = sampling_start(skel->progs.sample_fault, PERF_COUNT_SW_PAGE_FAULTS,
 				   probes_fault_period(p->cfg.alloc_bytes));
@@ -525,8 +524,9 @@ static int start_alloc(struct probes *p)
 		return 0;
 	p->alloc = allocwatch_new(&(struct allocwatch_config){
 		/* Before 6.10 a link with a pid sees one thread. */
-		.kernel = {.program_fd = bpf_program__fd(program),
-			   .attach_type = session ? ATTACH_UPROBE_SESSION : ATTACH_UPROBE_MULTI,
+		.kernel = {.entries = {bpf_program__fd(skel->progs.alloc_entry), ATTACH_UPROBE_MULTI},
+			   .returns = {session ? bpf_program__fd(skel->progs.alloc_session) : -1,
+				       ATTACH_UPROBE_SESSION},
 			   .by_process = session,
 			   .process = &skel->bss->alloc_process,
 			   .open = &skel->bss->alloc_open,
