@@ -373,15 +373,15 @@ static __always_inline int tls_enter(struct pt_regs *ctx)
 
 static __always_inline int tls_leave(struct pt_regs *ctx)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 cookie = bpf_get_attach_cookie(ctx);
-	struct thread *t = thread_of(task, 0);
+	struct thread *t = thread_of(bpf_get_current_task_btf(), 0);
 	struct tls_call call;
 
 	if (t && calm_return(ctx, t, cookie))
 		return 0;
 	/* No state: the process is no target, or became one during the call. */
-	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) || !thread_is_target(task, t))
+	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) ||
+	    !thread_is_target(bpf_get_current_task_btf(), t))
 		return 0;
 	if (!(call.flags & CALL_HALF)) {
 		if (call.role == TLS_ROLE_NEW)
