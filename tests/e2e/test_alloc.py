@@ -17,6 +17,8 @@ SECONDS = float(os.environ.get("PERFBPF_ALLOC_SECONDS", "3"))
 SPIN = os.environ.get("PERFBPF_ALLOC_SPIN", "2500")
 # What is stated holds 95 times of 100: a test that fails one time in twenty is none.
 SURE = 2
+# Of short runs: three windows or four are the time of each, and many samples are wanted in them.
+PERIOD = 16384
 # Bytes a round, as allocload says it.
 ROUND = {"storm": 6400, "steady": 3200, "grow": 800, "made": 800, "keep": 100}
 
@@ -190,10 +192,13 @@ def check_variant(name, load, profile, allocators):
     error = process["error_bytes"] if process["error_bytes"] is not None else 0.5 * process["bytes"]
     assert_near(f"{name}, {process['windows']} windows", process["bytes"], want, max(error, 0.05 * want))
     each = want / load.by_name["keep"] * ROUND["keep"] / (12 + 1 / 64)
-    assert abs(process["bytes"] / process["count"] / each - 1) < 0.02, f"{name}: {each} bytes each: {process}"
+    # Of so many as its windows saw: on a crowded machine some hundred.
+    rough = max(0.02, 1.5 / process["seen_count"] ** 0.5)
+    assert abs(process["bytes"] / process["count"] / each - 1) < rough, f"{name}: {each} bytes each: {process}"
     assert not [f for f in functions if f.startswith("operator new") and functions[f][0] > 0.02 * process["bytes"]], \
         f"{name}: counted twice: {functions}"
-    assert max(functions, key=lambda f: functions[f][0]) == "storm", f"{name}: {functions}"
+    if process["seen_bytes"] > 100 * PERIOD:
+        assert max(functions, key=lambda f: functions[f][0]) == "storm", f"{name}: {functions}"
     assert functions["storm"][3] < 0.05 * functions["storm"][0], f"{name}: freed at once, and kept: {functions}"
 
 
@@ -203,8 +208,7 @@ def allocators():
     loads = {name: Load(preload, SECONDS / 3, program) for name, (program, preload, _) in variants().items()}
     if len(loads) < 2:
         raise Skip("no other allocator")
-    # Three windows or four are the time of each: many samples in them.
-    perfbpf = Perfbpf("--alloc=16384", *[w for load in loads.values() for w in ("-p", load.pid)], calls=False)
+    perfbpf = Perfbpf(f"--alloc={PERIOD}", *[w for load in loads.values() for w in ("-p", load.pid)], calls=False)
     for load in loads.values():
         load.go()
     for load in loads.values():
