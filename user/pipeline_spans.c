@@ -209,9 +209,9 @@ static void on_proc(void *ctx, const struct proc *proc)
 {
 	struct pipeline *p = ctx;
 
-	agents_push_proc(p->agents, proc);
 	if (proc->end_ns != UNKNOWN_NS)
 		beside_gone(p->beside, &proc->key);
+	agents_push_proc(p->agents, proc);
 }
 
 static void on_load(void *ctx, const struct proc *proc, const struct interval *at, uint64_t cpu_ns, uint64_t wait_ns)
@@ -219,7 +219,12 @@ static void on_load(void *ctx, const struct proc *proc, const struct interval *a
 	struct pipeline *p = ctx;
 
 	pipeline_count(p, COUNTER_CPU, proc->shown_pid, at->end_ns, cpu_ns * 1000 / (at->end_ns - at->begin_ns));
-	agents_push_cpu(p->agents, &proc->key, at, cpu_ns + wait_ns);
+	beside_push_load(p->beside, &proc->key, at, cpu_ns + wait_ns);
+}
+
+static void on_load_settled(void *ctx, const struct proc_key *process, const struct interval *at, uint64_t busy_ns)
+{
+	agents_push_cpu(((struct pipeline *)ctx)->agents, process, at, busy_ns);
 }
 
 /* --- wire -> span, coverage and the session ------------------------------------------------------------------------
@@ -339,7 +344,7 @@ struct exchange_sink pipeline_exchange_sink(struct pipeline *p)
 
 struct beside_sink pipeline_beside_sink(struct pipeline *p)
 {
-	return (struct beside_sink){.ctx = p, .on_call = on_settled};
+	return (struct beside_sink){.ctx = p, .on_call = on_settled, .on_load = on_load_settled};
 }
 
 struct mcp_sink pipeline_mcp_sink(struct pipeline *p)

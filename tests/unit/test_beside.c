@@ -21,6 +21,12 @@ static void on_settled(void *ctx, const struct call *c)
 	agents_push_call(h->agents, c, NULL, &place);
 }
 
+static void on_load(void *ctx, const struct proc_key *process, const struct interval *at, uint64_t busy_ns)
+{
+	tlog_printf(&((struct house *)ctx)->log, "%u busy %llu of %llu\n", process->tgid, (unsigned long long)busy_ns,
+		    (unsigned long long)(at->end_ns - at->begin_ns));
+}
+
 static void on_ended(void *ctx, const struct call *c)
 {
 	beside_push(((struct house *)ctx)->beside, c);
@@ -39,7 +45,7 @@ static void on_turn(void *ctx, const struct turn *t)
 static bool house_try(struct house *h)
 {
 	const struct exchange_sink sink = {h, on_ended, on_main};
-	const struct beside_sink settled = {h, on_settled};
+	const struct beside_sink settled = {h, on_settled, on_load};
 	const struct agents_sink agents = {.ctx = h, .on_turn = on_turn};
 
 	*h = (struct house){.rig = {.conn = conn_default()}};
@@ -187,9 +193,13 @@ static void test_order(void **state)
 		beside_push(h.beside, &c);
 		call_release(&c);
 	}
-	expect_log(&h, "odd main\n"); /* of the other process */
+	for (unsigned tgid = 7; tgid <= 8; tgid++)
+		beside_push_load(h.beside, &(struct proc_key){.tgid = tgid, .start_ns = 1},
+				 &(struct interval){100, 350}, 200);
+	expect_log(&h, "odd main\n8 busy 200 of 250\n"); /* of the other process */
+	assert_int_equal(beside_first_ns(h.beside), AT(1).ts_ns);
 	beside_gone(h.beside, &gone);
-	expect_log(&h, "odd main\nodd main\neven main\n");
+	expect_log(&h, "odd main\n8 busy 200 of 250\nodd main\neven main\n7 busy 200 of 250\n");
 	house_close(&h);
 }
 

@@ -6,7 +6,11 @@
 #include <utlist.h>
 
 struct waiting {
-	struct call call; /* a copy; class_open_ns 0: only its order keeps it */
+	struct proc_key process;
+	bool is_call;	      /* else a load */
+	struct call call;     /* a copy; class_open_ns 0: only its order keeps it */
+	struct interval load; /* when, */
+	uint64_t busy_ns;     /* and how much */
 	uint64_t until_ns;
 	struct waiting *prev, *next;
 };
@@ -33,7 +37,8 @@ static void drop(struct beside *b, struct waiting *w)
 {
 	DL_DELETE(b->first, w);
 	b->count--;
-	call_release(&w->call);
+	if (w->is_call)
+		call_release(&w->call);
 	free(w);
 }
 
@@ -48,29 +53,42 @@ void beside_free(struct beside *b)
 
 static void tell(struct beside *b, struct waiting *w)
 {
-	b->sink.on_call(b->sink.ctx, &w->call);
+	if (w->is_call)
+		b->sink.on_call(b->sink.ctx, &w->call);
+	else
+		b->sink.on_load(b->sink.ctx, &w->process, &w->load, w->busy_ns);
 	drop(b, w);
 }
 
-static bool same_process(const struct call *c, uint32_t tgid, uint64_t start_ns)
+static bool same_process(const struct proc_key *a, const struct proc_key *b)
 {
-	return c->conn.tgid == tgid && c->conn.start_ns == start_ns;
+	return a->tgid == b->tgid && a->start_ns == b->start_ns;
 }
 
-/* The last one of its process that waits; NULL: none does. */
-static const struct waiting *before(const struct beside *b, const struct call *c)
+/* The last of a process that waits; NULL: none does. */
+static const struct waiting *before(const struct beside *b, const struct proc_key *process)
 {
 	const struct waiting *w, *found = NULL;
 
 	DL_FOREACH (b->first, w)
-		if (same_process(&w->call, c->conn.tgid, c->conn.start_ns))
+		if (same_process(&w->process, process))
 			found = w;
 	return found;
 }
 
+static void wait_behind(struct beside *b, struct waiting *w, const struct waiting *last, uint64_t until_ns)
+{
+	w->until_ns = last && until_ns < last->until_ns ? last->until_ns : until_ns;
+	DL_APPEND(b->first, w);
+	if (++b->count > BESIDE_MAX)
+		tell(b, b->first);
+}
+
 void beside_push(struct beside *b, const struct call *c)
 {
-	const struct waiting *last = before(b, c);
+	const struct proc_key process = {
+		.tgid = c->conn.tgid, .start_ns = c->conn.start_ns, .exec_id = c->conn.exec_id};
+	const struct waiting *last = before(b, &process);
 	struct waiting *w = c->class_open_ns || last ? calloc(1, sizeof(*w)) : NULL;
 
 	if (w && call_copy(&w->call, c)) {
@@ -82,12 +100,25 @@ void beside_push(struct beside *b, const struct call *c)
 		b->sink.on_call(b->sink.ctx, c);
 		return;
 	}
-	w->until_ns = c->class_open_ns;
-	if (last && w->until_ns < last->until_ns)
-		w->until_ns = last->until_ns;
-	DL_APPEND(b->first, w);
-	if (++b->count > BESIDE_MAX)
-		tell(b, b->first);
+	w->process = process;
+	w->is_call = true;
+	wait_behind(b, w, last, c->class_open_ns);
+}
+
+void beside_push_load(struct beside *b, const struct proc_key *process, const struct interval *at, uint64_t busy_ns)
+{
+	const struct waiting *last = b->first ? before(b, process) : NULL;
+	struct waiting *w = last ? calloc(1, sizeof(*w)) : NULL;
+
+	if (!w) {
+		b->lost->n[LOST_NO_MEMORY] += last != NULL;
+		b->sink.on_load(b->sink.ctx, process, at, busy_ns);
+		return;
+	}
+	w->process = *process;
+	w->load = *at;
+	w->busy_ns = busy_ns;
+	wait_behind(b, w, last, 0);
 }
 
 static void settle(struct beside *b, const struct proc_key *process, bool aux)
@@ -95,9 +126,9 @@ static void settle(struct beside *b, const struct proc_key *process, bool aux)
 	struct waiting *w, *next;
 
 	DL_FOREACH_SAFE (b->first, w, next) {
-		if (!same_process(&w->call, process->tgid, process->start_ns))
+		if (!same_process(&w->process, process))
 			continue;
-		if (aux && w->call.class_open_ns)
+		if (aux && w->is_call && w->call.class_open_ns)
 			w->call.class = CALL_AUX;
 		tell(b, w);
 	}
@@ -133,7 +164,8 @@ void beside_each(const struct beside *b, void (*fn)(void *ctx, const struct call
 	const struct waiting *w;
 
 	DL_FOREACH (b->first, w)
-		fn(ctx, &w->call);
+		if (w->is_call)
+			fn(ctx, &w->call);
 }
 
 uint64_t beside_first_ns(const struct beside *b)
@@ -142,6 +174,8 @@ uint64_t beside_first_ns(const struct beside *b)
 	const struct waiting *w;
 
 	DL_FOREACH (b->first, w) {
+		if (!w->is_call)
+			continue;
 		call_bounds(&w->call, &begin_ns, &end_ns);
 		first_ns = begin_ns < first_ns ? begin_ns : first_ns;
 	}

@@ -6,7 +6,7 @@
  * Finished calls whose class is not settled (call.class_open_ns) wait here until it is: a client may ask for a title
  * before the conversation's first call begins, and the title may come first. They are auxiliary calls if a session with
  * tools begins in time, and what they seem to be if none does. All others pass at once, but for those of a process of
- * which some wait: the calls of a process keep their order.
+ * which some wait: what is told of a process keeps its order, what it did on processors after a call as well.
  */
 
 #include "base/lost.h"
@@ -17,6 +17,7 @@
 struct beside_sink {
 	void *ctx;
 	void (*on_call)(void *ctx, const struct call *c); /* its class is settled; borrowed for the call */
+	void (*on_load)(void *ctx, const struct proc_key *process, const struct interval *at, uint64_t busy_ns);
 };
 
 struct beside;
@@ -24,6 +25,8 @@ struct beside;
 struct beside *beside_new(struct lost *lost, const struct beside_sink *sink); /* NULL: ENOMEM */
 void beside_free(struct beside *b);					      /* what waits is not told any more */
 void beside_push(struct beside *b, const struct call *c);
+/* The process was busy for so long in that time. */
+void beside_push_load(struct beside *b, const struct proc_key *process, const struct interval *at, uint64_t busy_ns);
 /* A call with tools began in this process. */
 void beside_main(struct beside *b, const struct proc_key *process);
 /* The process, whichever program it was, is over. */
