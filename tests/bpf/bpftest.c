@@ -3467,7 +3467,7 @@ static void test_follow_exec(void)
 	run_child(case_exec, false);
 	/* Other programs of this machine start and end meanwhile; a record that one of them is at holds up those behind
 	 * it. */
-	for (int i = 0; i < 100 && !exec_was_told(); i++) {
+	for (int i = 0; i < 500 && !exec_was_told(); i++) {
 		usleep(20000);
 		probes_consume(probes);
 	}
