@@ -485,7 +485,7 @@ static const char golden[] =
 	"sqlite run 42/2/5 9f0 771-777 tid 43 rows 4 result 101\n"
 	"call of 3 in 42/2/5 771-777 tid 43 depth 1\n"
 	"function 3 state 4 calls 70 untold 60 [a:f] \n"
-	"window 42/2/5 700-777 cpu 100-900, 77 of it, traps 59 of 50, bytes 4096 in 4, not 6 follows, by 8\n"
+	"window 42/2/5 700-777 cpu 100-900, 77 of it, traps 58 of 50, bytes 4096 in 4, not 6 follows, by 8\n"
 	"freed 42/2/5 7f10\n";
 
 static void every_kind(void **state)
