@@ -18,11 +18,11 @@
 #define PERIOD_MIN_SIZES 128 /* at most one allocation of so many is sampled */
 #define FOLLOW_WINDOWS	 3   /* one window of so many sees what is freed, and every function */
 #define LAYER_WINDOWS	 2   /* so do as many at first */
-#define HANDED_MIN                                                                                                     \
-	1000 /* calls of a function: where they all were handed on to it, one in 300 is not, at most (95 %) */
-#define HANDED_SHARE                                                                                                   \
-	1000 /* of so many, by number and by bytes, one may look otherwise: a stack that could not be read */
-#define RETRY_NS 10000000000ull /* after a window that failed */
+/* Calls of a function: where they all were handed on to it, one in 300 is not, at most (95 %). */
+#define HANDED_MIN 1000
+/* Of so many, by number and by bytes, one may look otherwise: a stack that could not be read. */
+#define HANDED_SHARE 1000
+#define RETRY_NS     10000000000ull /* after a window that failed */
 
 struct file {
 	int fd;

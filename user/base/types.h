@@ -25,6 +25,17 @@ struct conn_key {
 	uint32_t zero;
 };
 
+static inline struct proc_key proc_key_of(const struct conn_key *c)
+{
+	return (struct proc_key){.tgid = c->tgid, .exec_id = c->exec_id, .start_ns = c->start_ns};
+}
+
+/* Whichever programs they ran. */
+static inline bool proc_key_same_process(const struct proc_key *a, const struct proc_key *b)
+{
+	return a->tgid == b->tgid && a->start_ns == b->start_ns;
+}
+
 /* Direction as the traced program sees it. */
 enum dir { DIR_TX = 0, DIR_RX = 1 };
 

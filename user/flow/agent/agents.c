@@ -334,7 +334,7 @@ static size_t find_rivals(const struct agents *t, const struct lane *of,
 	size_t n = 0;
 
 	DL_FOREACH (t->oldest, l) {
-		bool near = l->proc.tgid == of->proc.tgid && l->proc.start_ns == of->proc.start_ns;
+		bool near = proc_key_same_process(&l->proc, &of->proc);
 
 		if (l == of || !near || !l->wait.count || n == TOOLWAIT_RIVALS_MAX)
 			continue;
@@ -539,9 +539,7 @@ static bool waits_for_child(void *ctx, const struct proc_key *k)
 	struct lane *l;
 
 	DL_FOREACH (a->t->oldest, l) {
-		enum claim claim = l->proc.tgid == k->tgid && l->proc.start_ns == k->start_ns
-					   ? claim_of(l, a->c, a->at_ns)
-					   : CLAIM_NONE;
+		enum claim claim = proc_key_same_process(&l->proc, k) ? claim_of(l, a->c, a->at_ns) : CLAIM_NONE;
 
 		if (claim == CLAIM_NONE || claim < a->claim)
 			continue;

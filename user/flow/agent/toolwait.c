@@ -179,7 +179,7 @@ static const struct toolwait_rpc *take_rpc(const struct toolwait_end *end, const
 
 	for (size_t i = 0; end->rpcs && i < AGENTS_RPCS_MAX; i++) {
 		struct toolwait_rpc *r = &end->rpcs->ring[i];
-		bool ours = r->proc.tgid == end->agent->tgid && r->proc.start_ns == end->agent->start_ns;
+		bool ours = proc_key_same_process(&r->proc, end->agent);
 
 		if (ours && r->at.begin_ns >= p->begin_ns && r->at.begin_ns < end->end_ns &&
 		    names_rpc(p->name, r->name) && (!found || r->at.begin_ns < found->at.begin_ns))

@@ -60,18 +60,13 @@ static void tell(struct beside *b, struct waiting *w)
 	drop(b, w);
 }
 
-static bool same_process(const struct proc_key *a, const struct proc_key *b)
-{
-	return a->tgid == b->tgid && a->start_ns == b->start_ns;
-}
-
 /* The last of a process that waits; NULL: none does. */
 static const struct waiting *before(const struct beside *b, const struct proc_key *process)
 {
 	const struct waiting *w, *found = NULL;
 
 	DL_FOREACH (b->first, w)
-		if (same_process(&w->process, process))
+		if (proc_key_same_process(&w->process, process))
 			found = w;
 	return found;
 }
@@ -86,8 +81,7 @@ static void wait_behind(struct beside *b, struct waiting *w, const struct waitin
 
 void beside_push(struct beside *b, const struct call *c)
 {
-	const struct proc_key process = {
-		.tgid = c->conn.tgid, .start_ns = c->conn.start_ns, .exec_id = c->conn.exec_id};
+	const struct proc_key process = proc_key_of(&c->conn);
 	const struct waiting *last = before(b, &process);
 	struct waiting *w = c->class_open_ns || last ? calloc(1, sizeof(*w)) : NULL;
 
@@ -107,7 +101,7 @@ void beside_push(struct beside *b, const struct call *c)
 
 void beside_push_load(struct beside *b, const struct proc_key *process, const struct interval *at, uint64_t busy_ns)
 {
-	const struct waiting *last = b->first ? before(b, process) : NULL;
+	const struct waiting *last = before(b, process);
 	struct waiting *w = last ? calloc(1, sizeof(*w)) : NULL;
 
 	if (!w) {
@@ -126,7 +120,7 @@ static void settle(struct beside *b, const struct proc_key *process, bool aux)
 	struct waiting *w, *next;
 
 	DL_FOREACH_SAFE (b->first, w, next) {
-		if (!same_process(&w->process, process))
+		if (!proc_key_same_process(&w->process, process))
 			continue;
 		if (aux && w->is_call && w->call.class_open_ns)
 			w->call.class = CALL_AUX;

@@ -49,8 +49,7 @@ static bool has_main_session(const struct exchanges *t, const struct call *c)
 
 static void note_main_session(struct exchanges *t, const struct call *c)
 {
-	const struct proc_key process = {
-		.tgid = c->conn.tgid, .exec_id = c->conn.exec_id, .start_ns = c->conn.start_ns};
+	const struct proc_key process = proc_key_of(&c->conn);
 	struct caller *caller;
 
 	exchanges_note_caller(t, c);
