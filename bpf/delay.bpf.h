@@ -4,6 +4,7 @@
 
 /* How long bytes of a target's TCP socket waited: what sock.bpf.c knows of it. delay.bpf.c says more. */
 
+#include "clock.bpf.h"
 #include "sock.bpf.h"
 
 static __always_inline void delay_tell(struct sock *sk, struct sock_info *info, __u32 what, __u64 begin_ns)
@@ -24,10 +25,10 @@ static __always_inline void delay_read(struct sock *sk, struct sock_info *info, 
 	info->unread_us = 0;
 	if (tp->copied_seq != tp->rcv_nxt) {
 		info->unread_seq = tp->copied_seq;
-		info->unread_us = brought ? now : bpf_ktime_get_ns() / 1000;
+		info->unread_us = brought ? now : socket_clock_us();
 	}
 	if (brought && since && (__s64)(now - since) >= (__s64)LIMIT_DELAY_NS / 1000)
-		emit_sock(info, sk, EV_SK_LATE, bpf_ktime_get_boot_ns() - (now - since) * 1000, sock_srtt_us(sk));
+		emit_sock(info, sk, EV_SK_LATE, socket_clock_boot_ns(since), sock_srtt_us(sk));
 }
 
 /* The program sent `len` bytes. If they are on their way, the socket's clock was set for them (tcp_write_xmit()). */
@@ -35,7 +36,7 @@ static __always_inline void delay_sent(struct sock_info *info, struct tcp_sock *
 {
 	if (!tp || (__s32)(tp->snd_una - (tp->write_seq - len)) < 0)
 		return;
-	info->sent_us = tp->snd_nxt == tp->write_seq ? tp->tcp_mstamp : bpf_ktime_get_ns() / 1000;
+	info->sent_us = tp->snd_nxt == tp->write_seq ? tp->tcp_mstamp : socket_clock_us();
 	if (info->resent_ns)
 		info->resent_ns = 0;
 }
@@ -52,7 +53,7 @@ static __always_inline void delay_resent(struct sock *sk)
 	if (info->resent_ns)
 		return;
 	if (info->sent_us)
-		info->resent_ns = info->again_ns - (bpf_ktime_get_ns() - info->sent_us * 1000);
+		info->resent_ns = socket_clock_boot_ns(info->sent_us);
 	info->resent_una = tp->snd_una;
 	info->dsack_dups = tp->dsack_dups;
 }

@@ -3,6 +3,7 @@
  * The wire under a TLS connection: see wire.bpf.h. A turn is what goes out, and what comes back until something goes
  * out again; a send of a few bytes while an answer comes (an acknowledgement of HTTP/2, a Finished) begins none.
  */
+#include "clock.bpf.h"
 #include "wire.bpf.h"
 
 #define TURN_CREDIT   16u /* so many turns may follow each other at once, then one each: */
@@ -176,7 +177,7 @@ int wire_catch_up(struct wire *w, struct sock_info *info, __u64 now)
 		return 0;
 	us = __sync_lock_test_and_set(&info->steady_us, 0);
 	if (us) {
-		now = bpf_ktime_get_boot_ns() - (bpf_ktime_get_ns() - us * 1000);
+		now = socket_clock_boot_ns(us);
 		if (now > w->ev.h.ts_ns)
 			w->ev.h.ts_ns = now;
 	}
