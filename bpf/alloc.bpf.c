@@ -136,7 +136,7 @@ static __always_inline bool is_self(struct task_struct *task)
 	return task->tgid == (int)cfg.self_tgid;
 }
 
-/* --- the end of an allocation ------------------------------------------------------------------------------------- */
+/* --- the end of an allocation ------------------------------------------------------------------------------------ */
 
 static __always_inline void forget(struct task_struct *task, __u64 addr)
 {
@@ -161,7 +161,7 @@ static __always_inline void forget(struct task_struct *task, __u64 addr)
 	emit_submit(ev, sizeof(*ev));
 }
 
-/* --- a sample ----------------------------------------------------------------------------------------------------- */
+/* --- a sample ---------------------------------------------------------------------------------------------------- */
 
 /* caller: its return address, where the registers are those of the function's entry: the stack begins in the function
  * then, and has no frame of its caller yet. 0: the function has returned. */
@@ -208,7 +208,7 @@ static __always_inline void follow(struct alloc_sums *sums, struct task_struct *
 		bpf_map_delete_elem(&followed, &key);
 }
 
-/* --- calls -------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------------------------- */
 
 /* The registers that matter, read at constant places, as the verifier wants it. */
 struct alloc_call {

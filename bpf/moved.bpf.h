@@ -199,8 +199,7 @@ static __always_inline void plain_moved(struct sock *sk, struct called *c, struc
 	plain_copy(plain, m);
 }
 
-/* --- sockets without tracepoints of their own ----------------------------------------------------------------------
- */
+/* --- sockets without tracepoints of their own -------------------------------------------------------------------- */
 
 /* It is closed, or carries nothing that is wanted. */
 static __always_inline void sockets_closed(struct called *c)

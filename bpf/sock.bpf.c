@@ -16,7 +16,7 @@
 #define MSG_PEEK	    2
 #define RTT_MIN_INTERVAL_NS 100000000ull
 
-/* --- the wire under TLS ------------------------------------------------------------------------------------------- */
+/* --- the wire under TLS ------------------------------------------------------------------------------------------ */
 
 static __noinline int wire_make(struct sock *sk, struct sock_info *info, const struct plain_move *m)
 {

@@ -63,8 +63,7 @@ static __always_inline struct sqlite_call *sqlite_call_at(struct sqlite_calls *c
 	return &c->calls[i & (LIMIT_NEST - 1)];
 }
 
-/* --- runs ----------------------------------------------------------------------------------------------------------
- */
+/* --- runs -------------------------------------------------------------------------------------------------------- */
 
 static __always_inline void run_starts(const struct conn_map_key *key, __u64 now)
 {
@@ -111,8 +110,7 @@ static __always_inline void stepped(const struct conn_map_key *key, __s32 result
 		__sync_fetch_and_add(&run->rows, 1);
 }
 
-/* --- texts ---------------------------------------------------------------------------------------------------------
- */
+/* --- texts ------------------------------------------------------------------------------------------------------- */
 
 /* How long the text is, as far as the call tells; < 0: up to its NUL. After an error the tail is where that is. */
 static __always_inline __s64 text_len(const struct sqlite_call *call, __s32 result)
@@ -178,8 +176,7 @@ static __always_inline void prepared(const struct sqlite_call *call, struct task
 	text_emit(call, &key, result);
 }
 
-/* --- the programs --------------------------------------------------------------------------------------------------
- */
+/* --- the programs ------------------------------------------------------------------------------------------------ */
 
 /* The calls that this one is inside of. */
 static __always_inline __u32 call_begin(struct pt_regs *ctx, struct task_struct *task, __u64 cookie)

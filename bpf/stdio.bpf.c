@@ -2,7 +2,7 @@
 #include "run.bpf.h"
 #include "stdio.bpf.h"
 
-/* --- who has what as standard input and output -------------------------------------------------------------------- */
+/* --- who has what as standard input and output ------------------------------------------------------------------- */
 
 struct end {
 	__u64 ino; /* of the pipe, or of the parent's end of the Unix socket; 0: neither */
@@ -172,7 +172,7 @@ int stdio_note(__u64 files, __u64 parent_files, const struct conn_map_key *paren
 	return 1;
 }
 
-/* --- what they say ------------------------------------------------------------------------------------------------ */
+/* --- what they say ----------------------------------------------------------------------------------------------- */
 
 #define STEP_BYTES   64
 #define JSONRPC_WORD 0x226a736f6e727063ull /* "jsonrpc, the quote with it */
@@ -350,7 +350,7 @@ int stdio_ended(__u64 obj)
 	return 0;
 }
 
-/* --- pipes -------------------------------------------------------------------------------------------------------- */
+/* --- pipes ------------------------------------------------------------------------------------------------------- */
 
 int stdio_pipe_moved(__u64 ino, struct plain_move *m)
 {

@@ -281,7 +281,7 @@ static __always_inline bool calm_return(struct pt_regs *ctx, struct thread *t, _
 	return true;
 }
 
-/* --- returns of the others ---------------------------------------------------------------------------------------- */
+/* --- returns of the others --------------------------------------------------------------------------------------- */
 
 static __always_inline void call_done(struct pt_regs *ctx, struct open_calls *open, struct thread *t,
 				      const struct tls_call *call, __u64 cookie)

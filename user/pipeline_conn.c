@@ -110,8 +110,7 @@ static void flow_free(struct flow *f)
 	free(f);
 }
 
-/* --- proto -> exchange, for WebSocket messages ---------------------------------------------------------------------
- */
+/* --- proto -> exchange, for WebSocket messages ------------------------------------------------------------------- */
 
 static void on_socket_message(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m)
 {
@@ -138,8 +137,7 @@ static void on_socket_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t
 	exchanges_ws_end(((struct flow *)ctx)->exchanges, xid, why, ts_ns);
 }
 
-/* --- proto -> mcp, for lines ---------------------------------------------------------------------------------------
- */
+/* --- proto -> mcp, for lines ------------------------------------------------------------------------------------- */
 
 static void on_line_bytes(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
@@ -156,8 +154,7 @@ static void on_line_end(void *ctx, enum http_abort why, uint64_t ts_ns)
 	mcp_stdio_end(((struct flow *)ctx)->mcp, why, ts_ns);
 }
 
-/* --- what a connection has downstream ------------------------------------------------------------------------------
- */
+/* --- what a connection has downstream ---------------------------------------------------------------------------- */
 
 static int flow_add_db(struct flow *f)
 {
@@ -222,8 +219,7 @@ fail:
 	return NULL;
 }
 
-/* --- what was read -> interest -------------------------------------------------------------------------------------
- */
+/* --- what was read -> interest ----------------------------------------------------------------------------------- */
 
 static void flow_push_interest(struct flow *f, enum dir dir, size_t len)
 {
@@ -254,8 +250,7 @@ static void flow_pass(struct flow *f, enum dir dir)
 	f->p->cfg.on_pass(f->p->cfg.interest_ctx, &f->conn->key, dir, until);
 }
 
-/* --- conn -> proto -------------------------------------------------------------------------------------------------
- */
+/* --- conn -> proto ----------------------------------------------------------------------------------------------- */
 
 /* Somebody else's calls, which the traced program answers. A gateway makes its own to answer them. */
 bool flow_is_served(const struct flow *f)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "pipeline_parts.h"
 
-/* --- halves -> conn ------------------------------------------------------------------------------------------------
- */
+/* --- halves -> conn ---------------------------------------------------------------------------------------------- */
 
 static void on_whole_open(void *ctx, const struct rec_open *r)
 {
@@ -53,8 +52,7 @@ static void on_half_ignored(void *ctx, const struct conn_key *key, uint32_t answ
 		p->cfg.on_interest(p->cfg.interest_ctx, key, answers, ignored ? INTEREST_IGNORED : INTEREST_WANTED);
 }
 
-/* --- record -> the stages that read records ------------------------------------------------------------------------
- */
+/* --- record -> the stages that read records ---------------------------------------------------------------------- */
 
 static void on_data(void *ctx, const struct rec_data *r)
 {

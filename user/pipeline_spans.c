@@ -19,8 +19,7 @@ void pipeline_count(struct pipeline *p, enum counter_kind kind, uint32_t pid, ui
 		p->lost.n[LOST_NO_MEMORY]++;
 }
 
-/* --- exchange -> span and the views --------------------------------------------------------------------------------
- */
+/* --- exchange -> span and the views ------------------------------------------------------------------------------ */
 
 static unsigned retransmits_of(const struct flow *f, const struct call *c, uint64_t out[FLOW_RETRANSMITS_MAX])
 {
@@ -105,8 +104,7 @@ static void on_main(void *ctx, const struct proc_key *process)
 	beside_main(((struct pipeline *)ctx)->beside, process);
 }
 
-/* --- operations -> span and the views ------------------------------------------------------------------------------
- */
+/* --- operations -> span and the views ---------------------------------------------------------------------------- */
 
 static bool is_call(void *ctx, uint64_t conn_id, uint64_t xid)
 {
@@ -161,8 +159,7 @@ static void on_mcp(void *ctx, const struct mcp_call *c)
 		p->cfg.on_mcp(p->cfg.ctx, c);
 }
 
-/* --- db -> span and the views --------------------------------------------------------------------------------------
- */
+/* --- db -> span and the views ------------------------------------------------------------------------------------ */
 
 static void push_db(struct pipeline *p, const struct db_command *c, const struct proc *proc)
 {
@@ -181,8 +178,7 @@ static void on_db(void *ctx, const struct db_command *c)
 		p->cfg.on_db(p->cfg.ctx, c, proc);
 }
 
-/* --- agents -> span ------------------------------------------------------------------------------------------------
- */
+/* --- agents -> span ---------------------------------------------------------------------------------------------- */
 
 static void on_turn(void *ctx, const struct turn *t)
 {
@@ -202,8 +198,7 @@ static void on_tool(void *ctx, const struct agent_tool *t)
 	pipeline_add_span(p, p->spans, span_from_tool(&span, t), &span);
 }
 
-/* --- proc -> agents ------------------------------------------------------------------------------------------------
- */
+/* --- proc -> agents ---------------------------------------------------------------------------------------------- */
 
 static void on_proc(void *ctx, const struct proc *proc)
 {
@@ -227,8 +222,7 @@ static void on_load_settled(void *ctx, const struct proc_key *process, const str
 	agents_push_cpu(((struct pipeline *)ctx)->agents, process, at, busy_ns);
 }
 
-/* --- wire -> span, coverage and the session ------------------------------------------------------------------------
- */
+/* --- wire -> span, coverage and the session ---------------------------------------------------------------------- */
 
 static const char *why_undecoded(char *out, size_t size, const struct wire_conn *c, const struct proc *proc)
 {
@@ -315,8 +309,7 @@ static void on_wire_silent(void *ctx, const struct wire_conn *c)
 		p->cfg.on_silent(p->cfg.interest_ctx, c, proc, why_undecoded(why, sizeof(why), c, proc));
 }
 
-/* --- dns -> span ---------------------------------------------------------------------------------------------------
- */
+/* --- dns -> span ------------------------------------------------------------------------------------------------- */
 
 static void on_lookup(void *ctx, const struct dns_lookup *l)
 {

@@ -7,8 +7,7 @@
 
 #include "flow/agent/verdict.h"
 
-/* --- the verdict ---------------------------------------------------------------------------------------------------
- */
+/* --- the verdict ------------------------------------------------------------------------------------------------- */
 
 static void verdict_of(const struct agents_run *run, const struct lost *lost, struct verdict_facts *out)
 {
@@ -54,8 +53,7 @@ static int write_verdict(struct pipeline *p, uint64_t now_ns, struct buf *out)
 	return j.err;
 }
 
-/* --- the trace -----------------------------------------------------------------------------------------------------
- */
+/* --- the trace --------------------------------------------------------------------------------------------------- */
 
 struct snapshot {
 	struct pipeline *p;

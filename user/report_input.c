@@ -135,7 +135,7 @@ static int read_capture(FILE *f, struct lines *l, const char **why)
 	return err ? err : finish_lines(l, 0);
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- */
+/* --- which of the two it is -------------------------------------------------------------------------------------- */
 
 static bool is_capture(FILE *f)
 {

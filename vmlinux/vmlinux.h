@@ -46,7 +46,7 @@ struct bpf_dynptr {
 	__u64 opaque[2];
 } __attribute__((aligned(8)));
 
-/* --- the user's structures, which are for ever ------------------------------------------------------------------ */
+/* --- the user's structures, which are for ever ------------------------------------------------------------------- */
 
 struct iovec {
 	__u64 base;

@@ -68,8 +68,7 @@ static void pin(void)
 	sched_setaffinity(0, sizeof(one), &one);
 }
 
-/* --- both ends -------------------------------------------------------------------------------------------------------
- */
+/* --- both ends --------------------------------------------------------------------------------------------------- */
 
 static int read_all(SSL *s, void *buf, size_t len, int ex, unsigned long *calls)
 {
@@ -104,8 +103,7 @@ static void no_delay(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
-/* --- server ----------------------------------------------------------------------------------------------------------
- */
+/* --- server ------------------------------------------------------------------------------------------------------ */
 
 static int serve_order(SSL *s, const struct order *o, char *buf)
 {
@@ -227,8 +225,7 @@ static _Noreturn void run_server(void)
 	}
 }
 
-/* --- client ----------------------------------------------------------------------------------------------------------
- */
+/* --- client ------------------------------------------------------------------------------------------------------ */
 
 /* A download: the request and the head of its response. */
 static void ask(SSL *s, const struct order *o, int ex)
@@ -327,8 +324,7 @@ static int run_client(unsigned port)
 	return 0;
 }
 
-/* --- bare probes: the cheapest thing that a tracer could do at the same place
- * ------------------------------------------ */
+/* --- bare probes: the cheapest thing that a tracer could do at the same place ------------------------------------ */
 
 /* From the kernel's uapi; distributions' headers are older than the kernels this runs on. */
 #define ATTACH_UPROBE_SESSION 57

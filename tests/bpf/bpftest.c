@@ -2056,7 +2056,7 @@ static void test_inherited(void)
 static uint64_t *moved_by_child;
 static volatile int *ignore_step; /* 1: the connection is ignored; or, in general, go on */
 
-/* --- case: Unix sockets */
+/* --- case: Unix sockets ------------------------------------------------------------------------------------------ */
 
 static int unix_listener;
 static struct sockaddr_un unix_at = {.sun_family = AF_UNIX};
@@ -2157,7 +2157,7 @@ static void test_unix_closed(void)
 	end_server(server);
 }
 
-/* --- case: large and partial writes */
+/* --- case: large and partial writes ------------------------------------------------------------------------------ */
 
 static void case_partial(void)
 {
@@ -2202,7 +2202,7 @@ static void test_partial(void)
 	end_server(server);
 }
 
-/* --- case: connections that are ignored */
+/* --- case: connections that are ignored -------------------------------------------------------------------------- */
 
 static void ignore_this(const struct ev_data *d)
 {
@@ -2449,7 +2449,7 @@ static void share_memory(void)
 	ignore_step = (volatile int *)page + 8;
 }
 
-/* --- case: 32-bit system calls */
+/* --- case: 32-bit system calls ----------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 static long call32(long nr, long a, long b, long c)
@@ -2933,7 +2933,7 @@ static void test_identity(void)
 		       (unsigned long long)self_ns, self_exec_id);
 }
 
-/* --- case: standard input and output of a child ------------------------------------------------------------------- */
+/* --- case: standard input and output of a child ------------------------------------------------------------------ */
 
 static bool stdio_sockets; /* which kind of ends */
 static const char *stdio_first;
@@ -3128,8 +3128,7 @@ static void test_stats(const char *name, void (*fn)(void), const char *golden, e
 	expect(name, golden);
 }
 
-/* --- with --http: what is told of a call past its limit ------------------------------------------------------------
- */
+/* --- with --http: what is told of a call past its limit ---------------------------------------------------------- */
 
 #define WIRE_BYTES (BIG + 4096)
 #define PREFACE	   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -3575,8 +3574,7 @@ static void make_bytes(void)
 		text[i] = (char)('a' + i % 26);
 }
 
-/* --- with --http ----------------------------------------------------------------------------------------------------
- */
+/* --- with --http ------------------------------------------------------------------------------------------------- */
 
 static void case_tail(void)
 {

@@ -36,7 +36,7 @@ static bool is_whole(const struct hpack_head *head)
 	return !head->too_long && head->header_count < HTTP_HEADERS_MAX;
 }
 
-/* --- libnghttp2 by itself ----------------------------------------------------------------------------------------- */
+/* --- libnghttp2 by itself ---------------------------------------------------------------------------------------- */
 
 /* Whether hpack.h keeps it as a header. */
 static bool is_header(const nghttp2_nv *nv)
@@ -78,7 +78,7 @@ static void check_library(nghttp2_hd_inflater *inflater, const uint8_t *block, s
 	check(next == head->header_count, "a header too many");
 }
 
-/* --- the late one ------------------------------------------------------------------------------------------------- */
+/* --- the late one ------------------------------------------------------------------------------------------------ */
 
 static void check_late(const struct hpack_head *all, const struct hpack_head *late)
 {

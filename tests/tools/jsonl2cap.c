@@ -102,8 +102,7 @@ static void *must(void *p)
 	return p;
 }
 
-/* --- reading
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Times have 13 to 19 digits: a double holds only 15, so the text is read, not cJSON's number. */
 static bool raw_number(const char *text, const char *key, uint64_t *out)
@@ -234,8 +233,7 @@ static void read_lines(void)
 		die("no events");
 }
 
-/* --- what belongs together
- * ------------------------------------------------------------------------------------------------ */
+/* --- what belongs together --------------------------------------------------------------------------------------- */
 
 static struct process *process_of(struct line *l)
 {
@@ -358,8 +356,7 @@ static void place(void)
 	}
 }
 
-/* --- writing
- * -------------------------------------------------------------------------------------------------------------- */
+/* --- writing ----------------------------------------------------------------------------------------------------- */
 
 static void put(const void *fixed, size_t size, const void *more, size_t more_len)
 {

@@ -70,8 +70,7 @@ static pthread_mutex_t print_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint call_count;
 static atomic_int failures;
 
-/* --- connection ------------------------------------------------------------------------------------------------------
- */
+/* --- connection -------------------------------------------------------------------------------------------------- */
 
 static void conn_close(struct conn *c)
 {
@@ -187,8 +186,7 @@ static int conn_write(struct conn *c, const char *ptr, size_t len)
 	return 0;
 }
 
-/* --- request ---------------------------------------------------------------------------------------------------------
- */
+/* --- request ----------------------------------------------------------------------------------------------------- */
 
 static void push_body(struct buf *b, enum dialect d)
 {
@@ -229,8 +227,7 @@ static void push_request(struct buf *out, enum dialect d, unsigned number)
 	buf_release(&body);
 }
 
-/* --- answer ----------------------------------------------------------------------------------------------------------
- */
+/* --- answer ------------------------------------------------------------------------------------------------------ */
 
 static struct sv header_of(struct buf *head, const char *name)
 {
@@ -380,8 +377,7 @@ static int read_answer(struct conn *c, struct answer *a, enum dialect d)
 	return 0;
 }
 
-/* --- calls -----------------------------------------------------------------------------------------------------------
- */
+/* --- calls ------------------------------------------------------------------------------------------------------- */
 
 static void stamp_ms(struct json *j, const char *key, uint64_t ns, uint64_t start_ns)
 {
@@ -507,8 +503,7 @@ static int run(void)
 	return 0;
 }
 
-/* --- start -----------------------------------------------------------------------------------------------------------
- */
+/* --- start ------------------------------------------------------------------------------------------------------- */
 
 static const char usage_text[] =
 	"usage: modelclient --port N [OPTIONS]\n"

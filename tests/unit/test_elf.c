@@ -17,8 +17,7 @@
 #define LIBSSL "/usr/lib/x86_64-linux-gnu/libssl.so.3"
 #define NODE   "/usr/bin/node"
 
-/* --- addresses and offsets ------------------------------------------------------------------------------------------
- */
+/* --- addresses and offsets --------------------------------------------------------------------------------------- */
 
 static void offsets_follow_the_segment(void **state)
 {
@@ -46,8 +45,7 @@ static void offsets_follow_the_segment(void **state)
 	assert_int_equal(elf_offset_of(NULL, 0, 0x1000), -1);
 }
 
-/* --- this program ---------------------------------------------------------------------------------------------------
- */
+/* --- this program ------------------------------------------------------------------------------------------------ */
 
 struct wanted {
 	const char *name;
@@ -171,8 +169,7 @@ static void what_is_no_elf_file_is_refused(void **state)
 	unlink(path);
 }
 
-/* --- real libraries
- * --------------------------------------------------------------------------------------------------- */
+/* --- real libraries ---------------------------------------------------------------------------------------------- */
 
 static void collect_needed(void *ctx, struct sv soname)
 {
@@ -320,8 +317,7 @@ static void node_is_walked_quickly(void **state)
 	elf_unmap(&e);
 }
 
-/* --- PLT of arm64, by hand
- * -------------------------------------------------------------------------------------------- */
+/* --- PLT of arm64, by hand --------------------------------------------------------------------------------------- */
 
 static void plt_of_arm64(void **state)
 {
@@ -400,8 +396,7 @@ static void which_symbols_count(void **state)
 	assert_int_equal(all.functions, 2);
 }
 
-/* --- hostile files
- * ---------------------------------------------------------------------------------------------------- */
+/* --- hostile files ----------------------------------------------------------------------------------------------- */
 
 static void ignore_name(void *ctx, struct sv soname)
 {

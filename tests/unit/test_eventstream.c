@@ -7,8 +7,7 @@
 #include "base/err.h"
 #include "flow/proto/eventstream.h"
 
-/* --- messages are made here, from the format's own words -------------------------------------------------------------
- */
+/* --- messages are made here, from the format's own words --------------------------------------------------------- */
 
 static void put(struct buf *b, uint64_t v, unsigned bytes)
 {
@@ -54,8 +53,7 @@ static void put_event(struct buf *b, const char *type, const char *payload)
 	buf_release(&headers);
 }
 
-/* --- the log ---------------------------------------------------------------------------------------------------------
- */
+/* --- the log ----------------------------------------------------------------------------------------------------- */
 
 static void log_sv(struct tlog *l, const char *name, struct sv value)
 {
@@ -139,8 +137,7 @@ static void check_once(const struct feed_segment *segments, size_t count, const 
 	feed_release(&f);
 }
 
-/* --- tests -----------------------------------------------------------------------------------------------------------
- */
+/* --- tests ------------------------------------------------------------------------------------------------------- */
 
 #define EVENT_1 "1-1 message=event event=messageStart content=application/json <{\"role\":\"assistant\"}>\n"
 #define EVENT_2 "1-2 message=event event=metadata content=application/json <{}>\n"

@@ -800,8 +800,7 @@ static void test_reset_in_doubt(void **state)
 		}
 }
 
-/* --- prompts of sub-agents -------------------------------------------------------------------------------------------
- */
+/* --- prompts of sub-agents --------------------------------------------------------------------------------------- */
 
 struct prompts {
 	uint64_t asks[4], opening[CALL_OPENINGS];

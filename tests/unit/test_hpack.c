@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "flow/proto/hpack.h"
 
-/* --- helpers ------------------------------------------------------------------------------------------------------ */
+/* --- helpers ----------------------------------------------------------------------------------------------------- */
 
 static size_t unhex(const char *text, uint8_t *out)
 {
@@ -78,7 +78,7 @@ static void assert_blocks(bool known, const char *const *blocks, size_t count, c
 
 #define BLOCKS(...) ((const char *const[]){__VA_ARGS__}), ARRAY_SIZE(((const char *const[]){__VA_ARGS__}))
 
-/* --- RFC 7541 appendix C ------------------------------------------------------------------------------------------ */
+/* --- RFC 7541 appendix C ----------------------------------------------------------------------------------------- */
 
 #define C3_GOLDEN                                                                                                      \
 	":method=GET\n:scheme=http\n:path=/\n:authority=www.example.com\n--\n"                                         \
@@ -133,7 +133,7 @@ static void test_rfc_middle(void **state)
 		      "set-cookie=foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1\nunknown 2\n--\n");
 }
 
-/* --- unknown entries ---------------------------------------------------------------------------------------------- */
+/* --- unknown entries --------------------------------------------------------------------------------------------- */
 
 /* An unknown name with a new value takes its place in the table; with other new entries around it, all stay in order.
  */
@@ -190,8 +190,7 @@ static void test_unknown_becomes_known(void **state)
 	hpack_free(p);
 }
 
-/* --- malformed
- * -------------------------------------------------------------------------------------------------------- */
+/* --- malformed --------------------------------------------------------------------------------------------------- */
 
 static void test_malformed(void **state)
 {
@@ -245,8 +244,7 @@ static void test_fields_left_out(void **state)
 		      "--\n--\n--\na=\n--\n--\n--\n:status=100\n--\n--\n--\n--\n");
 }
 
-/* --- limits
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- limits ------------------------------------------------------------------------------------------------------ */
 
 static void test_too_long(void **state)
 {
@@ -291,8 +289,7 @@ static void test_many_fields(void **state)
 	hpack_free(p);
 }
 
-/* --- against the library's own encoder
- * --------------------------------------------------------------------------------- */
+/* --- against the library's own encoder --------------------------------------------------------------------------- */
 
 #define POOL   40
 #define FIELDS 12

@@ -31,7 +31,7 @@ static struct http_run run_of(const struct scenario *s)
 	};
 }
 
-/* --- every scenario ----------------------------------------------------------------------------------------------- */
+/* --- every scenario ---------------------------------------------------------------------------------------------- */
 
 static void each_scenario(void (*fn)(struct http_run *r))
 {
@@ -77,8 +77,7 @@ static void test_no_memory(void **state)
 	each_scenario(http_run_no_memory);
 }
 
-/* --- gaps ------------------------------------------------------------------------------------------------------------
- */
+/* --- gaps -------------------------------------------------------------------------------------------------------- */
 
 #define NEXT_BODY "{\"n\":2}"
 
@@ -170,8 +169,7 @@ static const struct scenario gap_scenarios[] = {
 };
 static const size_t gap_scenario_count = ARRAY_SIZE(gap_scenarios);
 
-/* --- limits and cost
- * -------------------------------------------------------------------------------------------------- */
+/* --- limits and cost --------------------------------------------------------------------------------------------- */
 
 static struct http1 *plain_new(struct contract *c, bool fresh)
 {
@@ -456,8 +454,7 @@ static void test_upgrade_hands_over(void **state)
 	tlog_free(&l.log);
 }
 
-/* --- what is left of a body ------------------------------------------------------------------------------------------
- */
+/* --- what is left of a body -------------------------------------------------------------------------------------- */
 
 static void feed_text(struct http1 *h, enum dir dir, const char *text)
 {

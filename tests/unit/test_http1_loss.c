@@ -67,8 +67,7 @@ struct sums {
 	unsigned silent, wrong_connections, marked, unharmed;
 };
 
-/* --- the wire -------------------------------------------------------------------------------------------------------
- */
+/* --- the wire ---------------------------------------------------------------------------------------------------- */
 
 /* One message in pieces of any length. */
 static void put_message(struct line *w, enum dir dir, unsigned of, const char *text, unsigned pieces, uint64_t apart_ms)
@@ -143,8 +142,7 @@ static void make_wire(struct line *w, uint64_t seed)
 	lose(w);
 }
 
-/* --- what is told ---------------------------------------------------------------------------------------------------
- */
+/* --- what is told ------------------------------------------------------------------------------------------------ */
 
 static struct told *told_of(struct world *w, uint64_t xid)
 {
@@ -249,8 +247,7 @@ static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t t
 	http1_finish(((struct world *)ctx)->http, HTTP_ABORT_CLIENT, ts_ns);
 }
 
-/* --- playing --------------------------------------------------------------------------------------------------------
- */
+/* --- playing ----------------------------------------------------------------------------------------------------- */
 
 static void play(const struct line *wire, struct world *w)
 {

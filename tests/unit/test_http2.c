@@ -51,7 +51,7 @@ static struct http_run run_of(const struct scenario *s, const struct wire *w)
 	};
 }
 
-/* --- every scenario ----------------------------------------------------------------------------------------------- */
+/* --- every scenario ---------------------------------------------------------------------------------------------- */
 
 static void each_scenario(void (*fn)(struct http_run *r))
 {
@@ -101,7 +101,7 @@ static void test_no_memory(void **state)
 	each_scenario(http_run_no_memory);
 }
 
-/* --- gaps --------------------------------------------------------------------------------------------------------- */
+/* --- gaps -------------------------------------------------------------------------------------------------------- */
 
 #define FINAL_MS 100000
 
@@ -178,8 +178,7 @@ static void test_every_gap(void **state)
 	}
 }
 
-/* --- met in the middle of fifty streams
- * -------------------------------------------------------------------------------- */
+/* --- met in the middle of fifty streams -------------------------------------------------------------------------- */
 
 #define TALK_STREAMS 50
 #define TALK_WAVE    5
@@ -464,8 +463,7 @@ static void test_lost_records(void **state)
 	wire_free(t.w);
 }
 
-/* --- limits and cost
- * --------------------------------------------------------------------------------------------------- */
+/* --- limits and cost --------------------------------------------------------------------------------------------- */
 
 static struct http2 *plain_new(struct contract *c, bool fresh)
 {

@@ -8,8 +8,7 @@
 #define MS    1000000ull
 #define STALE (100000 * MS)
 
-/* --- rig: a connection of HTTP/1, and what comes out ----------------------------------------------------------------
- */
+/* --- rig: a connection of HTTP/1, and what comes out ------------------------------------------------------------- */
 
 struct rig {
 	struct tlog *log, passed; /* passed: what the next sink got */
@@ -146,8 +145,7 @@ static void lose(struct rig *r, enum dir dir, uint64_t ms, uint64_t len, enum ht
 	http1_gap(r->parser, dir, len, why, &at);
 }
 
-/* --- what comes out -------------------------------------------------------------------------------------------------
- */
+/* --- what comes out ---------------------------------------------------------------------------------------------- */
 
 #define GET    "GET /users/42?key=secret&op=Show HTTP/1.1\r\nHost: h\r\n\r\n"
 #define ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -334,8 +332,7 @@ static void only_so_many_at_once(void **state)
 	tlog_free(&log);
 }
 
-/* --- cuts, memory ---------------------------------------------------------------------------------------------------
- */
+/* --- cuts, memory ------------------------------------------------------------------------------------------------ */
 
 static const struct feed_segment talk[] = {
 #define PIECE(text, ts, dir)                                                                                           \

@@ -55,7 +55,7 @@ struct rig {
 	int err;
 };
 
-/* --- what is said --------------------------------------------------------------------------------------------- */
+/* --- what is said ------------------------------------------------------------------------------------------------ */
 
 static void say(struct rig *r, const char *what, uint64_t xid, enum http_side side, const struct ws_message *m)
 {
@@ -142,7 +142,7 @@ static void http_abort(void *ctx, uint64_t xid, enum http_abort why, uint64_t ca
 		tlog_printf(&r->log, "%llu upgraded\n", (unsigned long long)xid);
 }
 
-/* --- playing -------------------------------------------------------------------------------------------------- */
+/* --- playing ----------------------------------------------------------------------------------------------------- */
 
 static bool rig_open(struct rig *r, bool fresh)
 {

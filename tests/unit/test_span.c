@@ -625,8 +625,7 @@ static void undecoded_turns(void **state)
 	}
 }
 
-/* --- the ring
- * --------------------------------------------------------------------------------------------------------- */
+/* --- the ring ---------------------------------------------------------------------------------------------------- */
 
 static void push(struct spans *t, unsigned tag, unsigned phases, unsigned instants)
 {

@@ -150,8 +150,7 @@ static void compiled_shapes(void **state)
 	}
 }
 
-/* --- real files
- * ------------------------------------------------------------------------------------------------------- */
+/* --- real files -------------------------------------------------------------------------------------------------- */
 
 /* Debian 12: OpenSSL 3.0 without CET. Later releases have other code: there only the property holds. */
 static void libssl(void **state)

@@ -20,7 +20,7 @@
 		}                                                                                                      \
 	} while (0)
 
-/* --- what every result must be ------------------------------------------------------------------------------------ */
+/* --- what every result must be ----------------------------------------------------------------------------------- */
 
 static void check_finds(const struct elf *e, const struct tls_finds *found, int err)
 {
@@ -57,7 +57,7 @@ static const struct tls_find *stack_of(const struct tls_finds *found, const char
 	return NULL;
 }
 
-/* --- against symbols ---------------------------------------------------------------------------------------------- */
+/* --- against symbols --------------------------------------------------------------------------------------------- */
 
 struct wanted {
 	const char *name;
@@ -321,7 +321,7 @@ static void node_by_strings(void **state)
 		skip();
 }
 
-/* --- hostile files, no memory ------------------------------------------------------------------------------------- */
+/* --- hostile files, no memory ------------------------------------------------------------------------------------ */
 
 static uint8_t *read_file(const char *path, size_t *size)
 {

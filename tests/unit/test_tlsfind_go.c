@@ -161,8 +161,7 @@ static void plain_equals_symbols(void **state)
 	unload(&p);
 }
 
-/* --- programs of other shapes --------------------------------------------------------------------------------------
- */
+/* --- programs of other shapes ------------------------------------------------------------------------------------ */
 
 static void strip_sections(struct program *p)
 {
@@ -243,8 +242,7 @@ static void other_releases(void **state)
 	}
 }
 
-/* --- refusals ------------------------------------------------------------------------------------------------------
- */
+/* --- refusals ---------------------------------------------------------------------------------------------------- */
 
 /* Where the table keeps what it knows of the function with this entry; by the format, not by the code under test. */
 static uint8_t *info_of(struct program *p, const struct go_table *t, uint64_t entry)
@@ -328,8 +326,7 @@ static void refused(void **state)
 	unload(&p);
 }
 
-/* --- arm64: the same program, with other code in these functions ----------------------------------------------------
- */
+/* --- arm64: the same program, with other code in these functions ------------------------------------------------- */
 
 #define ARM64_NOP      0xd503201f
 #define ARM64_RET      0xd65f03c0
@@ -465,8 +462,7 @@ static void no_tls(void **state)
 	unload(&p);
 }
 
-/* --- hostile and unlucky ---------------------------------------------------------------------------------------------
- */
+/* --- hostile and unlucky ----------------------------------------------------------------------------------------- */
 
 static uint32_t random_state = 12345;
 static uint32_t next_random(void)

@@ -15,8 +15,7 @@
 #define START (5000 * MS)
 #define S     (1000 * MS)
 
-/* --- a run
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- a run ------------------------------------------------------------------------------------------------------- */
 
 struct run {
 	struct lost lost;
@@ -116,8 +115,7 @@ static void push_exec(struct run *r, uint32_t pid, uint64_t start_ns, const char
 	procs_push_exec(r->procs, &e);
 }
 
-/* --- what the file says
- * ------------------------------------------------------------------------------------------------- */
+/* --- what the file says ------------------------------------------------------------------------------------------ */
 
 struct slice {
 	uint32_t pid, tid;
@@ -265,8 +263,7 @@ static void log_events(struct tlog *l, const struct run *r, const char *phases)
 	}
 }
 
-/* --- tests
- * ---------------------------------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------------------------- */
 
 /* Requests of MCP have tracks of their own, beside those of calls and connections. */
 static void mcp_tracks(void **state)

@@ -18,8 +18,7 @@ static const struct agent_place place = {.agent = 1, .turn = 3}, nowhere;
 static const struct proc agent = {
 	.key = {.tgid = 42, .start_ns = 1}, .ppid = 7, .shown_pid = 42, .name = "agent", .exe = "/usr/bin/agent"};
 
-/* --- call records
- * ------------------------------------------------------------------------------------------------------- */
+/* --- call records ------------------------------------------------------------------------------------------------ */
 
 static cJSON *record_of(const struct call *c, const struct proc *p, int64_t offset, bool content)
 {
@@ -223,8 +222,7 @@ static void no_half_records(void **state)
 	call_release(&c);
 }
 
-/* --- live lines
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- live lines -------------------------------------------------------------------------------------------------- */
 
 static void assert_line(struct call *c, const struct proc *p, const char *golden)
 {
@@ -353,8 +351,7 @@ static void formats(void **state)
 	assert_string_equal(format_percent(out, 0), "0%");
 }
 
-/* --- summary
- * ---------------------------------------------------------------------------------------------------------------- */
+/* --- summary ----------------------------------------------------------------------------------------------------- */
 
 static char *summary_text(struct summary *s, const struct lost *lost, const struct coverage *coverage)
 {

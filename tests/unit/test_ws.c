@@ -8,9 +8,7 @@
 #include "flow/proto/decode.h"
 #include "flow/proto/ws.h"
 
-/* --- the log
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- the log ----------------------------------------------------------------------------------------------------- */
 
 struct setup {
 	enum dir client;
@@ -124,9 +122,7 @@ static void check_bytes(const char *extensions, bool client, const void *ptr, si
 	check_feed(&setup, &segment, 1, 120, golden);
 }
 
-/* --- tests
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- tests ------------------------------------------------------------------------------------------------------- */
 
 static void test_params(void **state)
 {
@@ -479,9 +475,7 @@ static void test_other_extension(void **state)
 		    "rx message 1 2 5-5 ok\nrx opaque 1 2 5-5 \nrx 19 bytes, 6 frames (1), 1 messages, 3 opaque\n");
 }
 
-/* --- gaps
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- gaps -------------------------------------------------------------------------------------------------------- */
 
 static void test_gap_inside(void **state)
 {
@@ -588,9 +582,7 @@ static void test_every_gap(void **state)
 	conversation_release(&c);
 }
 
-/* --- caps
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- caps -------------------------------------------------------------------------------------------------------- */
 
 static void check_long(const char *extensions, struct buf *b, const char *golden)
 {
@@ -676,9 +668,7 @@ static void test_bomb(void **state)
 	free(payload);
 }
 
-/* --- connections whose handshake was missed
- * ----------------------------------------------------------------------------
- */
+/* --- connections whose handshake was missed ---------------------------------------------------------------------- */
 
 static int detect(const void *ptr, size_t len)
 {

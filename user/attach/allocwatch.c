@@ -230,8 +230,7 @@ static void plan(struct process *p, const struct allocwindow_result *r, uint64_t
 		p->due_ns = now_ns + (uint64_t)((double)all_ns / ALLOCWATCH_BUDGET);
 }
 
-/* --- functions that others hand on to ------------------------------------------------------------------------------
- */
+/* --- functions that others hand on to ---------------------------------------------------------------------------- */
 
 /* Without memory, all of them go on being probed. */
 static void note_callers(struct process *p, const struct allocwindow_result *r)

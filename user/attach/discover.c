@@ -421,8 +421,7 @@ static struct file *probe(struct discover *d, const char *path, const char *show
 	return f;
 }
 
-/* --- who maps a file -----------------------------------------------------------------------------------------------
- */
+/* --- who maps a file --------------------------------------------------------------------------------------------- */
 
 static void keep_file(struct discover *d, struct file *f)
 {
@@ -569,8 +568,7 @@ void discover_tick(struct discover *d, uint64_t now_ns, uint64_t idle_ns)
 		forget_detached(d, d->detached);
 }
 
-/* --- files one after the other ---------------------------------------------------------------------------------------
- */
+/* --- files one after the other ----------------------------------------------------------------------------------- */
 
 void discover_haste(struct discover *d, bool on)
 {
@@ -780,8 +778,7 @@ struct discover_result discover_system(struct discover *d)
 	return w.r;
 }
 
-/* --- before the probes are there ------------------------------------------------------------------------------------
- */
+/* --- before the probes are there --------------------------------------------------------------------------------- */
 
 static void on_map_ahead(void *ctx, const struct map_entry *m)
 {

@@ -18,7 +18,7 @@
 #define RELOCATIONS_MAX (1u << 20) /* looked through for one GOT entry */
 #define PLT_ENTRY_BYTES 24
 
-/* --- bytes and addresses ---------------------------------------------------------------------------------------- */
+/* --- bytes and addresses ----------------------------------------------------------------------------------------- */
 
 const uint8_t *elf_at(const struct elf *e, uint64_t off, size_t len)
 {
@@ -69,7 +69,7 @@ static struct sv string_at(const struct elf *e, const struct elf_strings *s, uin
 	return len == room ? SV_NONE : (struct sv){p, len};
 }
 
-/* --- program headers -------------------------------------------------------------------------------------------- */
+/* --- program headers --------------------------------------------------------------------------------------------- */
 
 static void read_build_id(struct elf *e, const Elf64_Phdr *ph, unsigned *budget)
 {
@@ -316,7 +316,7 @@ static void read_dynamic(struct elf *e)
 		e->rpath = string_at(e, &e->dynstr, d.runpath ? d.runpath : d.rpath);
 }
 
-/* --- open, close ------------------------------------------------------------------------------------------------ */
+/* --- open, close ------------------------------------------------------------------------------------------------- */
 
 int elf_from_bytes(struct elf *e, const void *bytes, size_t size)
 {
@@ -415,7 +415,7 @@ void elf_forget(const struct elf *e, uint64_t off, uint64_t len)
 		madvise((void *)(uintptr_t)(e->map + begin), end - begin, MADV_DONTNEED);
 }
 
-/* --- symbols ---------------------------------------------------------------------------------------------------- */
+/* --- symbols ----------------------------------------------------------------------------------------------------- */
 
 static Elf64_Sym symbol_at(const struct elf *e, const struct elf_table *t, uint64_t i)
 {
@@ -500,7 +500,7 @@ int64_t elf_defined(const struct elf *e, struct sv name)
 	return -1;
 }
 
-/* --- PLT -------------------------------------------------------------------------------------------------------- */
+/* --- PLT --------------------------------------------------------------------------------------------------------- */
 
 static struct sv relocation_name(const struct elf *e, const struct elf_table *t, uint64_t got)
 {
@@ -621,7 +621,7 @@ struct sv elf_plt_name(const struct elf *e, uint64_t vaddr)
 	return got ? elf_got_name(e, got) : SV_NONE;
 }
 
-/* --- what ld.so would map ----------------------------------------------------------------------------------------- */
+/* --- what ld.so would map ---------------------------------------------------------------------------------------- */
 
 void elf_each_needed(const struct elf *e, void (*fn)(void *ctx, struct sv soname), void *ctx)
 {

@@ -43,8 +43,7 @@ bool func_spec_matches(const struct func_spec *spec, const struct elf *e, const 
 	       meant.st_ino == here.st_ino;
 }
 
-/* --- by name -------------------------------------------------------------------------------------------------------
- */
+/* --- by name ----------------------------------------------------------------------------------------------------- */
 
 struct range {
 	uint64_t off, size;
@@ -127,8 +126,7 @@ static void each_function(struct search *s, bool (*fn)(void *ctx, const struct e
 	debugdata_close(&mini);
 }
 
-/* --- by code -------------------------------------------------------------------------------------------------------
- */
+/* --- by code ----------------------------------------------------------------------------------------------------- */
 
 static int refuse(struct search *s, const char *why)
 {

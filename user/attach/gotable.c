@@ -43,7 +43,7 @@ static const uint8_t *table_at(const struct go_table *t, uint64_t off, size_t le
 	return elf_at(t->e, t->off + off, len);
 }
 
-/* --- where it is ------------------------------------------------------------------------------------------------ */
+/* --- where it is ------------------------------------------------------------------------------------------------- */
 
 static bool is_head(const uint8_t *p)
 {
@@ -138,7 +138,7 @@ int go_table_open(struct go_table *t, const struct elf *e)
 	return err;
 }
 
-/* --- functions -------------------------------------------------------------------------------------------------- */
+/* --- functions --------------------------------------------------------------------------------------------------- */
 
 bool go_table_mentions(const struct go_table *t, const char *name)
 {
@@ -171,7 +171,7 @@ void go_table_find(const struct go_table *t, const char *const *names, unsigned 
 	}
 }
 
-/* --- where the text starts ---------------------------------------------------------------------------------------- */
+/* --- where the text starts --------------------------------------------------------------------------------------- */
 
 static bool module_text(const struct go_table *t, uint64_t module, uint64_t *text)
 {

@@ -7,7 +7,7 @@
 
 #define INSN_BYTES_MAX 15
 
-/* --- decoding ----------------------------------------------------------------------------------------------------- */
+/* --- decoding ---------------------------------------------------------------------------------------------------- */
 
 int decoder_open(struct decoder *d, const struct elf *e)
 {
@@ -128,7 +128,7 @@ uint32_t written_regs(const struct decoder *d)
 	return mask;
 }
 
-/* --- a function's instructions ------------------------------------------------------------------------------------ */
+/* --- a function's instructions ----------------------------------------------------------------------------------- */
 
 static int body_init(struct body *b, unsigned max)
 {

@@ -12,7 +12,7 @@
 
 #define LINE_BYTES_MAX (4 * 4096 + 256) /* a path of newlines only, escaped */
 
-/* --- one line --------------------------------------------------------------------------------------------------- */
+/* --- one line ---------------------------------------------------------------------------------------------------- */
 
 struct cursor {
 	const char *at, *end;
@@ -96,7 +96,7 @@ int maps_parse_line(const char *line, size_t len, struct map_entry *out)
 	return take_path(out, c.at, (size_t)(c.end - c.at)) ? -EBADMSG : 1;
 }
 
-/* --- a process -------------------------------------------------------------------------------------------------- */
+/* --- a process --------------------------------------------------------------------------------------------------- */
 
 /* Compared with memcmp: no holes. With the name, since on btrfs files of different subvolumes can have the same numbers
  * here (the device is the file system's). */

@@ -1322,7 +1322,7 @@ void probes_each_target(const struct probes *p, void (*fn)(void *ctx, uint32_t t
 	}
 }
 
-/* --- connections of no interest ----------------------------------------------------------------------------------- */
+/* --- connections of no interest ---------------------------------------------------------------------------------- */
 
 int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on, bool for_good)
 {
@@ -1359,8 +1359,7 @@ bool probes_sees_syscalls(const struct probes *p)
 	return syscalls_attached(p->syscalls);
 }
 
-/* --- the wire ------------------------------------------------------------------------------------------------------
- */
+/* --- the wire ---------------------------------------------------------------------------------------------------- */
 
 /* Reads what wire_list writes. */
 static void read_wires(struct probes *p, int fd)

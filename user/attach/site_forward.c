@@ -12,7 +12,7 @@
 #define FLOW_INSNS_MAX	  1024 /* of a function whose arguments are followed: wrappers are far smaller */
 #define FLOW_STEPS_MAX	  32768
 
-/* --- wrappers ----------------------------------------------------------------------------------------------------- */
+/* --- wrappers ---------------------------------------------------------------------------------------------------- */
 
 /* The GOT entry of `jmp *disp(%rip)`, as code compiled without a PLT does it. 0: another jump. */
 static uint64_t got_of_jump(const struct decoder *d)
@@ -125,8 +125,7 @@ bool site_reaches(const struct elf *e, uint64_t func_off, uint64_t target_off)
 	return found;
 }
 
-/* --- rule 2: what becomes of the arguments --------------------------------------------------------------------------
- */
+/* --- rule 2: what becomes of the arguments ----------------------------------------------------------------------- */
 
 enum value_kind {
 	VALUE_UNKNOWN,

@@ -47,8 +47,7 @@ struct walk {
 	int err; /* -ENOMEM, sticky */
 };
 
-/* --- files once -----------------------------------------------------------------------------------------------------
- */
+/* --- files once -------------------------------------------------------------------------------------------------- */
 
 static bool grow(struct walk *w)
 {
@@ -87,8 +86,7 @@ static bool add_file(struct walk *w, const char *path)
 	return true;
 }
 
-/* --- ld.so.cache ----------------------------------------------------------------------------------------------------
- */
+/* --- ld.so.cache ------------------------------------------------------------------------------------------------- */
 
 /* Without one (musl, a bare chroot) the default directories are all there is. */
 static void map_cache(struct walk *w)
@@ -180,8 +178,7 @@ void target_system_tls(void (*fn)(void *ctx, const char *path), void *ctx)
 	walk_release(&w);
 }
 
-/* --- where ld.so looks
- * ------------------------------------------------------------------------------------------------ */
+/* --- where ld.so looks ------------------------------------------------------------------------------------------- */
 
 /* $ORIGIN, $LIB and $PLATFORM of a run path. lib: what $LIB stands for. False: does not fit. */
 static bool expand(char *out, size_t size, struct sv dir, struct sv origin, const char *lib)
@@ -308,8 +305,7 @@ static void follow_needs(struct walk *w, unsigned first)
 	}
 }
 
-/* --- the program
- * ------------------------------------------------------------------------------------------------------ */
+/* --- the program ------------------------------------------------------------------------------------------------- */
 
 static int executable(const char *path)
 {

@@ -165,7 +165,7 @@ bool target_filter_match(const struct target_filter *f, pid_t pid, struct sv exe
 	return target_filter_match_text(f, exe, args) && !is_our_starter(f, pid);
 }
 
-/* --- the one that is meant ---------------------------------------------------------------------------------------- */
+/* --- the one that is meant --------------------------------------------------------------------------------------- */
 
 static struct sv args_of(const struct proc_stat *p)
 {

@@ -20,7 +20,7 @@
 #define CONSTANTS_AFTER_MAX  12
 #define CONSTANTS_BEFORE_MAX 6
 
-/* --- strings ------------------------------------------------------------------------------------------------------ */
+/* --- strings ----------------------------------------------------------------------------------------------------- */
 
 static const struct needle {
 	const char *text; /* with its NUL */
@@ -147,7 +147,7 @@ static void find_strings(struct anchors *a, const struct piece *p)
 		match_needles(a, p->load, load_end, at);
 }
 
-/* --- references --------------------------------------------------------------------------------------------------- */
+/* --- references -------------------------------------------------------------------------------------------------- */
 
 static void note_ref(struct anchors *a, uint64_t off, uint64_t target)
 {
@@ -236,7 +236,7 @@ static void find_refs(struct anchors *a, const struct piece *p, const struct hig
 		match_ref(a, p->load, at);
 }
 
-/* --- calls -------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------------------------- */
 
 /* The first reference at or behind an offset: position, ref_count when there is none. */
 static unsigned ref_from(const struct anchors *a, uint64_t off)
@@ -339,7 +339,7 @@ static int find_calls(struct anchors *a, const struct piece *p)
 	return err ? err : find_addresses(a, p, &r);
 }
 
-/* --- passes over the file ----------------------------------------------------------------------------------------- */
+/* --- passes over the file ---------------------------------------------------------------------------------------- */
 
 enum pass { PASS_STRINGS, PASS_REFS, PASS_CALLS };
 
@@ -451,7 +451,7 @@ static int read_body(struct anchors *a, struct body *b, uint64_t entry)
 	return err;
 }
 
-/* --- functions ---------------------------------------------------------------------------------------------------- */
+/* --- functions --------------------------------------------------------------------------------------------------- */
 
 /* Code or padding ends just before the offset: what stands there is not fallen into. (A call may not come back.) */
 static bool code_ends_before(struct anchors *a, uint64_t off)
@@ -719,7 +719,7 @@ void anchors_release(struct anchors *a)
 	*a = (struct anchors){0};
 }
 
-/* --- questions ---------------------------------------------------------------------------------------------------- */
+/* --- questions --------------------------------------------------------------------------------------------------- */
 
 bool anchors_used(const struct anchors *a, enum anchor what)
 {
@@ -873,7 +873,7 @@ bool anchors_proven(struct anchors *a, uint64_t func_off)
 	return false;
 }
 
-/* --- results ------------------------------------------------------------------------------------------------------ */
+/* --- results ----------------------------------------------------------------------------------------------------- */
 
 int anchors_refuse(struct tls_find *out, const char *fmt, ...)
 {

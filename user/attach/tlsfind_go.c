@@ -49,7 +49,7 @@ struct code {
 	unsigned todo_count;
 };
 
-/* --- code --------------------------------------------------------------------------------------------------------- */
+/* --- code -------------------------------------------------------------------------------------------------------- */
 
 static bool is_stack_check(const cs_insn *i)
 {
@@ -223,7 +223,7 @@ static int read_code(struct decoder *d, struct code *c, const char **why)
 	return *why ? -EINVAL : 0;
 }
 
-/* --- results ------------------------------------------------------------------------------------------------------ */
+/* --- results ----------------------------------------------------------------------------------------------------- */
 
 static void add(struct tls_find *out, enum role_index i, uint32_t abi, const struct site *site)
 {
@@ -267,7 +267,7 @@ static int refuse(struct tls_find *out, const char *what, const char *why)
 	return -EINVAL;
 }
 
-/* --- the functions ------------------------------------------------------------------------------------------------ */
+/* --- the functions ----------------------------------------------------------------------------------------------- */
 
 struct go {
 	struct decoder d;

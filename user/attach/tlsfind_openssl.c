@@ -21,7 +21,7 @@ enum reason {
 	UNINITIALIZED = 276,	       /* both internal functions */
 };
 
-/* --- which functions ---------------------------------------------------------------------------------------------- */
+/* --- which functions --------------------------------------------------------------------------------------------- */
 
 struct constants {
 	uint32_t reason;
@@ -59,7 +59,7 @@ static int pick(struct anchors *a, enum anchor name, enum reason reason, unsigne
 	return count;
 }
 
-/* --- how they are called ------------------------------------------------------------------------------------------ */
+/* --- how they are called ----------------------------------------------------------------------------------------- */
 
 /* Asks one caller at which argument it hands the length pointer on: of a local, or its own fourth moved to the fifth.
  * (A fourth or fifth that it leaves alone says nothing: there may be none.) 0 or -ENOMEM. */
@@ -110,7 +110,7 @@ static int length_argument(struct anchors *a, uint64_t callee)
 	return with == CALLED_WITH(4) ? 4 : with == CALLED_WITH(5) ? 5 : 0;
 }
 
-/* --- the directions ----------------------------------------------------------------------------------------------- */
+/* --- the directions ---------------------------------------------------------------------------------------------- */
 
 struct direction {
 	uint32_t role;

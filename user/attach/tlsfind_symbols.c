@@ -9,8 +9,7 @@
 #include "bpf/event.h"
 #include "debugdata.h"
 
-/* --- the names ------------------------------------------------------------------------------------------------------
- */
+/* --- the names --------------------------------------------------------------------------------------------------- */
 
 enum name {
 	SSL_READ,
@@ -114,8 +113,7 @@ static const char *openssl_label(const struct finder *find)
 	return find->f[MARK_OPENSSL11].defined ? "openssl 1.1" : "openssl";
 }
 
-/* --- sites ----------------------------------------------------------------------------------------------------------
- */
+/* --- sites ------------------------------------------------------------------------------------------------------- */
 
 static void add(struct finder *find, uint32_t role, uint32_t len_arg, const struct site *site, const char *name)
 {
@@ -270,8 +268,7 @@ static void add_direction(struct finder *find, const struct direction *d)
 	add(find, wanted[d->names[0]].role, d->internal_at, &d->target_site, name);
 }
 
-/* --- libraries ------------------------------------------------------------------------------------------------------
- */
+/* --- libraries --------------------------------------------------------------------------------------------------- */
 
 static int add_both(struct finder *find, struct direction *read, struct direction *write)
 {

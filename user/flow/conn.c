@@ -120,8 +120,7 @@ struct conns {
 	unsigned failed_count;
 };
 
-/* --- streams to downstream ------------------------------------------------------------------------------------------
- */
+/* --- streams to downstream --------------------------------------------------------------------------------------- */
 
 static void on_bytes(void *ctx, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
@@ -154,8 +153,7 @@ static void changed(struct entry *e)
 		e->table->sink.on_conn_change(e->table->sink.ctx, &e->c);
 }
 
-/* --- sockets --------------------------------------------------------------------------------------------------------
- */
+/* --- sockets ----------------------------------------------------------------------------------------------------- */
 
 /* The connection keeps what it knows of the socket, but hears no more of it. */
 static void detach(struct sock *s)
@@ -421,8 +419,7 @@ static void prove(struct entry *e, const struct rec_conn_sock *r)
 	bind_to(e, r->cookie, &r->local, &r->remote, true);
 }
 
-/* --- life of an entry -----------------------------------------------------------------------------------------------
- */
+/* --- life of an entry -------------------------------------------------------------------------------------------- */
 
 static struct entry *find(struct conns *t, const struct conn_key *k)
 {
@@ -708,8 +705,7 @@ static struct entry *enter(struct conns *t, const struct conn_key *k, uint64_t t
 	return enter_found(t, find(t, k), k, ts_ns, speaks, fresh);
 }
 
-/* --- verbs ----------------------------------------------------------------------------------------------------------
- */
+/* --- verbs ------------------------------------------------------------------------------------------------------- */
 
 struct conns *conns_new(struct lost *lost, const struct conn_sink *sink)
 {

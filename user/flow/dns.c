@@ -106,8 +106,7 @@ void dns_finish(struct dns *t)
 		tell_and_forget(t, t->lookups);
 }
 
-/* --- questions and answers ----------------------------------------------------------------------------------------
- */
+/* --- questions and answers --------------------------------------------------------------------------------------- */
 
 static unsigned kept_queries(const struct lookup *l)
 {
@@ -247,8 +246,7 @@ void dns_push(struct dns *t, const struct rec_dns *r)
 		push_question(t, r, &m);
 }
 
-/* --- connections --------------------------------------------------------------------------------------------------
- */
+/* --- connections ------------------------------------------------------------------------------------------------- */
 
 void dns_push_sock(struct dns *t, const struct rec_sock *r)
 {

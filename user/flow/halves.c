@@ -55,8 +55,7 @@ struct halves {
 	uint64_t held_bytes;
 };
 
-/* --- what is held ---------------------------------------------------------------------------------------------------
- */
+/* --- what is held ------------------------------------------------------------------------------------------------ */
 
 static void drop_held(struct halves *t, struct half *h)
 {
@@ -94,8 +93,7 @@ static struct held *hold(struct halves *t, struct half *h, size_t len)
 	return e;
 }
 
-/* --- out ------------------------------------------------------------------------------------------------------------
- */
+/* --- out --------------------------------------------------------------------------------------------------------- */
 
 static void tell_data(struct halves *t, struct half *h, struct rec_data r)
 {
@@ -141,8 +139,7 @@ static void tell_held(struct halves *t, struct half *h)
 	drop_held(t, h);
 }
 
-/* --- halves ---------------------------------------------------------------------------------------------------------
- */
+/* --- halves ------------------------------------------------------------------------------------------------------ */
 
 static void count_unpaired(struct halves *t, struct half *h)
 {
@@ -213,8 +210,7 @@ no_memory:
 	return NULL;
 }
 
-/* --- sockets --------------------------------------------------------------------------------------------------------
- */
+/* --- sockets ----------------------------------------------------------------------------------------------------- */
 
 /* Each direction's latest half: the ones before carry nothing any more. */
 static void tell_ignored(struct halves *t, const struct sock *s, bool ignored)
@@ -317,8 +313,7 @@ static void take_place(struct halves *t, struct half *h, struct sock *s)
 	tell_held(t, h);
 }
 
-/* --- verbs ----------------------------------------------------------------------------------------------------------
- */
+/* --- verbs ------------------------------------------------------------------------------------------------------- */
 
 struct halves *halves_new(struct lost *lost, const struct halves_sink *sink)
 {

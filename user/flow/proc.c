@@ -43,8 +43,7 @@ struct procs {
 	uint32_t synthetic; /* pids given out above PROC_SYNTHETIC_PID */
 };
 
-/* --- secrets in argument vectors
- * -------------------------------------------------------------------------------------- */
+/* --- secrets in argument vectors --------------------------------------------------------------------------------- */
 
 static bool is_name(char c)
 {
@@ -292,8 +291,7 @@ int proc_public_args(struct buf *out, struct sv args, bool content)
 	return err;
 }
 
-/* --- names
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------------------------- */
 
 static struct sv basename_of(struct sv path)
 {
@@ -360,8 +358,7 @@ static void set_args(struct procs *t, struct proc *p, struct sv args)
 	buf_release(&out);
 }
 
-/* --- table
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- table ------------------------------------------------------------------------------------------------------- */
 
 static struct node *find(struct procs *t, uint32_t tgid, uint64_t start_ns)
 {
@@ -481,8 +478,7 @@ none:
 	return NULL;
 }
 
-/* --- verbs
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- verbs ------------------------------------------------------------------------------------------------------- */
 
 struct procs *procs_new(struct lost *lost, const struct proc_sink *sink)
 {

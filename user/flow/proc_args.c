@@ -18,7 +18,7 @@ struct reader {
 	enum { VALUE_NONE, VALUE_PROMPT, VALUE_PLAIN } value;
 };
 
-/* --- words ---------------------------------------------------------------------------------------------------------*/
+/* --- words ------------------------------------------------------------------------------------------------------- */
 
 static bool in_list(struct sv s, const char *const *list, size_t n)
 {
@@ -89,7 +89,7 @@ static struct sv file_name(struct sv path)
 	return path;
 }
 
-/* --- programs ------------------------------------------------------------------------------------------------------*/
+/* --- programs ---------------------------------------------------------------------------------------------------- */
 
 /* claude, claude-code, codex.js, aider@latest */
 static bool is_agent_name(struct sv name)
@@ -149,7 +149,7 @@ static bool runs_text(struct sv name)
 	return in_list(name, names, ARRAY_SIZE(names)) || sv_starts(name, SV("python"));
 }
 
-/* --- options -------------------------------------------------------------------------------------------------------*/
+/* --- options ----------------------------------------------------------------------------------------------------- */
 
 /* What follows is, or holds, text that somebody wrote. */
 static bool takes_prompt(struct sv option)
@@ -228,7 +228,7 @@ static bool is_subcommand(struct sv s)
 	return in_list(s, names, ARRAY_SIZE(names));
 }
 
-/* --- what is shown -------------------------------------------------------------------------------------------------*/
+/* --- what is shown ----------------------------------------------------------------------------------------------- */
 
 static int hide(struct buf *out, struct sv s)
 {
@@ -357,7 +357,7 @@ static int put_arg(struct reader *r, struct sv arg)
 	return sets_environment(name, option) ? hide(r->out, value) : put_value(r->out, value, plain);
 }
 
-/* --- the vector ----------------------------------------------------------------------------------------------------*/
+/* --- the vector -------------------------------------------------------------------------------------------------- */
 
 static void enter_program(struct reader *r, struct sv arg)
 {

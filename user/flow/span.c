@@ -7,8 +7,7 @@
 
 #include "base/err.h"
 
-/* --- the ring -------------------------------------------------------------------------------------------------------
- */
+/* --- the ring ---------------------------------------------------------------------------------------------------- */
 
 /* A span as it is kept: one allocation, so that 100,000 events stay small. The texts are behind the struct. */
 struct kept {

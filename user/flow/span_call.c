@@ -11,8 +11,7 @@
 #include "flow/agent/charge.h"
 #include "flow/agent/verdict.h"
 
-/* --- phases ---------------------------------------------------------------------------------------------------------
- */
+/* --- phases ------------------------------------------------------------------------------------------------------ */
 
 static void add_phases(struct span *s, const struct call *c)
 {
@@ -37,8 +36,7 @@ static void add_phases(struct span *s, const struct call *c)
 	span_add_phase(s, "stream", c->first_token_ns, s->end_ns);
 }
 
-/* --- details: what came when, inside of the stream ------------------------------------------------------------------
- */
+/* --- details: what came when, inside of the stream --------------------------------------------------------------- */
 
 static const char *segment_name(enum token_kind k)
 {
@@ -107,8 +105,7 @@ static int add_details(struct span *s, const struct call *c, const uint64_t *ret
 	return 0;
 }
 
-/* --- args: what the call record knows, unknown left out, each text cut at its limit ---------------------------------
- */
+/* --- args: what the call record knows, unknown left out, each text cut at its limit ------------------------------ */
 
 static void put_metrics(struct json *j, const struct call *c)
 {
@@ -284,8 +281,7 @@ static int call_args(struct span *s, const struct call *c)
 	return span_take_args(s, &j, &text);
 }
 
-/* --- makers
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- makers ------------------------------------------------------------------------------------------------------ */
 
 static char *call_name(const struct call *c)
 {

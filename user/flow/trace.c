@@ -18,7 +18,7 @@
 /* Viewers compute in doubles: 2^42 us is the last power of two where one is still exact to 1 ns (50 days). */
 #define TS_MAX_NS 4398046511000000u
 
-/* --- output --- */
+/* --- output ------------------------------------------------------------------------------------------------------ */
 
 static void flush(struct writing *w)
 {
@@ -97,7 +97,7 @@ void trace_put_slice(struct writing *w, uint32_t pid, uint32_t tid, struct sv na
 	w->timed++;
 }
 
-/* --- spans --- */
+/* --- spans ------------------------------------------------------------------------------------------------------- */
 
 static void put_flow(struct writing *w, char ph, uint64_t id, uint32_t pid, uint32_t tid, uint64_t at)
 {
@@ -240,7 +240,7 @@ void trace_put_own_name(struct writing *w)
 		  SELF_PID);
 }
 
-/* --- metadata --- */
+/* --- metadata ---------------------------------------------------------------------------------------------------- */
 
 static void put_meta_text(struct json *j, const char *key, const char *text)
 {
@@ -304,7 +304,7 @@ static void put_metadata(struct writing *w)
 		w->err = j.err;
 }
 
-/* --- the whole --- */
+/* --- the whole --------------------------------------------------------------------------------------------------- */
 
 /* A trace in which nothing happened must still load: viewers refuse a file without an event. */
 static void put_something(struct writing *w)

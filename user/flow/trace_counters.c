@@ -5,7 +5,7 @@
 
 #define SAMPLE_GAP_NS 100000000u /* at most ten samples a second of one counter */
 
-/* --- of spans --- */
+/* --- of spans ---------------------------------------------------------------------------------------------------- */
 
 struct change {
 	uint64_t ts;
@@ -141,7 +141,7 @@ void trace_put_newest_counters(struct writing *w)
 	put_counters(w);
 }
 
-/* --- measured --- */
+/* --- measured ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
 	const char *name, *key;

@@ -10,7 +10,7 @@
 #define MORE(w, what)                                                                                                  \
 	(array_grow(&(w)->what##s, (w)->what##_count, &(w)->what##_size, sizeof(*(w)->what##s)) ? 0 : -ENOMEM)
 
-/* --- collecting --- */
+/* --- collecting -------------------------------------------------------------------------------------------------- */
 
 static int64_t milli_rate(double per_s)
 {
@@ -147,7 +147,7 @@ static void mark_shown(struct writing *w)
 	sort_shown(w);
 }
 
-/* --- lanes --- */
+/* --- lanes ------------------------------------------------------------------------------------------------------- */
 
 static int compare_items(const void *a, const void *b)
 {
@@ -299,7 +299,7 @@ static void order_rows(struct writing *w)
 	}
 }
 
-/* --- arrows --- */
+/* --- arrows ------------------------------------------------------------------------------------------------------ */
 
 static int compare_arrows(const void *a, const void *b)
 {

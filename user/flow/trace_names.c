@@ -28,7 +28,7 @@ uint32_t trace_track_order(uint8_t track)
 	return tracks[track].order;
 }
 
-/* --- names --- */
+/* --- names ------------------------------------------------------------------------------------------------------- */
 
 /* Is the life of this process drawn? Those that did something here, were started or known by their command, or ended.
  */
@@ -128,7 +128,7 @@ void trace_put_names(struct writing *w)
 		put_row_names(w, &w->rows[i]);
 }
 
-/* --- processes --- */
+/* --- processes --------------------------------------------------------------------------------------------------- */
 
 struct sv trace_cut_text(struct sv text, size_t max)
 {

@@ -71,8 +71,7 @@ struct wires {
 	uint64_t now_ns, check_ns;
 };
 
-/* --- tables -------------------------------------------------------------------------------------------------------
- */
+/* --- tables ------------------------------------------------------------------------------------------------------ */
 
 struct wires *wires_new(struct lost *lost, const struct wire_sink *sink)
 {
@@ -224,8 +223,7 @@ no_memory:
 	return NULL;
 }
 
-/* --- what is to be said of a connection -----------------------------------------------------------------------------
- */
+/* --- what is to be said of a connection -------------------------------------------------------------------------- */
 
 static bool known(uint64_t ns)
 {
@@ -275,8 +273,7 @@ static bool is_unsure(struct wires *t, const struct entry *e, uint64_t since_ns)
 	return !known(e->first_plain_ns) && p && p->unbound_ns >= since_ns;
 }
 
-/* --- turns ----------------------------------------------------------------------------------------------------------
- */
+/* --- turns ------------------------------------------------------------------------------------------------------- */
 
 static bool is_turn(const struct rec_wire *r)
 {
@@ -381,8 +378,7 @@ static void end(struct wires *t, struct entry *e)
 	entry_free(t, e);
 }
 
-/* --- verbs ----------------------------------------------------------------------------------------------------------
- */
+/* --- verbs ------------------------------------------------------------------------------------------------------- */
 
 static void advance(struct wires *t, uint64_t ts_ns)
 {
@@ -563,8 +559,7 @@ void wires_ignore(struct wires *t, uint64_t cookie, bool on)
 		e->ignored = on;
 }
 
-/* --- the watchdog ---------------------------------------------------------------------------------------------------
- */
+/* --- the watchdog ------------------------------------------------------------------------------------------------ */
 
 static bool is_silent(struct wires *t, const struct entry *e)
 {

@@ -24,8 +24,7 @@ static int fail(int err, const char *text, const char **why)
 	return err;
 }
 
-/* --- whose rights
- * ---------------------------------------------------------------------------------------------------------- */
+/* --- whose rights ------------------------------------------------------------------------------------------------ */
 
 static void act_as_self(void)
 {
@@ -44,8 +43,7 @@ static int act_as(uid_t uid, gid_t gid, const char **why)
 	return fail(-EPERM, "there is no acting for the invoking user", why);
 }
 
-/* --- is it safe?
- * ------------------------------------------------------------------------------------------------------ */
+/* --- is it safe? ------------------------------------------------------------------------------------------------- */
 
 /* Directory of `path` (opened) and the name in it (borrowed from path). */
 static int open_dir(const char *path, const char **name, const char **why)
@@ -167,8 +165,7 @@ int writer_check(const char *path, uid_t uid, gid_t gid, const char **why)
 	return 0;
 }
 
-/* --- the temp file
- * ------------------------------------------------------------------------------------------------------ */
+/* --- the temp file ----------------------------------------------------------------------------------------------- */
 
 static char *temp_name(const char *name)
 {
@@ -275,8 +272,7 @@ int writer_open(struct writer *w, const char *path, uid_t uid, gid_t gid, const 
 	return err;
 }
 
-/* --- bytes
- * ---------------------------------------------------------------------------------------------------------------- */
+/* --- bytes ------------------------------------------------------------------------------------------------------- */
 
 static int write_all(int fd, const char *ptr, size_t len)
 {
@@ -332,8 +328,7 @@ int writer_write(struct writer *w, const void *ptr, size_t len)
 	return 0;
 }
 
-/* --- the end
- * -------------------------------------------------------------------------------------------------------------- */
+/* --- the end ----------------------------------------------------------------------------------------------------- */
 
 /* The temp file takes its name. */
 static int take_name(struct writer *w)

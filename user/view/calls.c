@@ -291,8 +291,7 @@ int view_call_json(struct buf *out, const struct call *c, const struct proc *p, 
 	return json_end_line(&j, before);
 }
 
-/* --- HTTP exchanges that are no calls -------------------------------------------------------------------------------
- */
+/* --- HTTP exchanges that are no calls ---------------------------------------------------------------------------- */
 
 static void put_http(struct json *j, const struct http_operation *o)
 {

@@ -159,7 +159,7 @@ static void alloc_foot_json(const struct report_context *c, struct json *j)
 	json_end_array(j);
 }
 
-/* --- two traces --------------------------------------------------------------------------------------------------- */
+/* --- two traces -------------------------------------------------------------------------------------------------- */
 
 static void memory_code(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
 {

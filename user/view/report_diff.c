@@ -349,7 +349,7 @@ static int render_json(const struct diff *d, struct buf *out)
 	return j.err ? j.err : buf_putc(out, '\n');
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- */
+/* --- all of it --------------------------------------------------------------------------------------------------- */
 
 static int compare_all(struct diff *d, bool *regressed)
 {

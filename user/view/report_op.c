@@ -355,7 +355,7 @@ static void put_json(const struct report_context *c, size_t at, struct json *j)
 	json_end_array(j);
 }
 
-/* --- two traces --------------------------------------------------------------------------------------------------- */
+/* --- two traces -------------------------------------------------------------------------------------------------- */
 
 static const struct report_compared compared[] = {{", median", "p50_ms", REPORT_MS, false, false},
 						  {"in-proc share", "in_proc_share", REPORT_SHARE, false, true},

@@ -433,7 +433,7 @@ static int push_allocation(struct report *r, size_t at)
 	return pushed(ops_push_state(r->ops->engine, &state));
 }
 
-/* --- functions of one --------------------------------------------------------------------------------------------- */
+/* --- functions of one -------------------------------------------------------------------------------------------- */
 
 static void add_sample(void *ctx, uint32_t stack, uint64_t weight_ns)
 {

@@ -59,8 +59,7 @@ void summary_free(struct summary *s)
 	free(s);
 }
 
-/* --- collecting
- * ------------------------------------------------------------------------------------------------------- */
+/* --- collecting -------------------------------------------------------------------------------------------------- */
 
 /* xorshift64: no security is asked of it. */
 static uint64_t next_random(struct summary *s)
@@ -180,8 +179,7 @@ void summary_push_http(struct summary *s, const struct http_operation *o)
 	buf_release(&text);
 }
 
-/* --- percentiles
- * -------------------------------------------------------------------------------------------------------- */
+/* --- percentiles ------------------------------------------------------------------------------------------------- */
 
 static int compare_floats(const void *a, const void *b)
 {
@@ -216,8 +214,7 @@ static int render_quantity(struct buf *out, const char *name, struct quantity *q
 			  text[1], text[2], text[3], q->seen > SAMPLES_MAX ? "sampled from " : "", q->seen);
 }
 
-/* --- text
- * ----------------------------------------------------------------------------------------------------------------- */
+/* --- text -------------------------------------------------------------------------------------------------------- */
 
 static int render_flag(struct buf *out, const char *name, uint64_t n)
 {

@@ -20,8 +20,7 @@ struct coder {
 	ZSTD_CStream *zstd;
 };
 
-/* --- on the way out ------------------------------------------------------------------------------------------------
- */
+/* --- on the way out ---------------------------------------------------------------------------------------------- */
 
 static int add(struct coding *c, enum kind kind)
 {
@@ -171,8 +170,7 @@ int coding_push(struct coding *c, const char *ptr, size_t len, bool last, struct
 	return err;
 }
 
-/* --- on the way in -------------------------------------------------------------------------------------------------
- */
+/* --- on the way in ----------------------------------------------------------------------------------------------- */
 
 static int undo_deflate(const struct buf *in, struct buf *out, int window_bits)
 {

@@ -179,8 +179,7 @@ const struct dialect dialect_anthropic = {
 	.usage = usage,
 };
 
-/* --- Bedrock's InvokeModel -----------------------------------------------------------------------------------------
- */
+/* --- Bedrock's InvokeModel --------------------------------------------------------------------------------------- */
 
 static bool match_invoke(struct sv path, struct request *r)
 {

@@ -3,8 +3,7 @@
 
 #include "server.h"
 
-/* --- what they share -----------------------------------------------------------------------------------------------
- */
+/* --- what they share --------------------------------------------------------------------------------------------- */
 
 void push_openai_usage(struct buf *b, const struct knobs *k, const char *in, const char *out)
 {
@@ -75,8 +74,7 @@ static void end_stream(struct reply *r)
 	flush_events(r);
 }
 
-/* --- chat ----------------------------------------------------------------------------------------------------------
- */
+/* --- chat -------------------------------------------------------------------------------------------------------- */
 
 static bool match_chat(struct sv path, struct request *r)
 {
@@ -171,8 +169,7 @@ const struct dialect dialect_chat = {
 	.usage = openai_truth_usage,
 };
 
-/* --- completions: text alone ---------------------------------------------------------------------------------------
- */
+/* --- completions: text alone ------------------------------------------------------------------------------------- */
 
 static bool match_completions(struct sv path, struct request *r)
 {
@@ -221,8 +218,7 @@ const struct dialect dialect_completions = {
 	.usage = openai_truth_usage,
 };
 
-/* --- embeddings: nothing is generated ------------------------------------------------------------------------------
- */
+/* --- embeddings: nothing is generated ---------------------------------------------------------------------------- */
 
 static bool match_embeddings(struct sv path, struct request *r)
 {

@@ -5,8 +5,7 @@
 
 #include "server.h"
 
-/* --- requests ------------------------------------------------------------------------------------------------------
- */
+/* --- requests ---------------------------------------------------------------------------------------------------- */
 
 static int parse_start_line(struct request *r, struct sv line)
 {
@@ -129,8 +128,7 @@ static int read_request(struct conn *c, struct request *r)
 	return 0;
 }
 
-/* --- responses -----------------------------------------------------------------------------------------------------
- */
+/* --- responses --------------------------------------------------------------------------------------------------- */
 
 static const char *reason_phrase(int status)
 {
@@ -238,8 +236,7 @@ const struct wire http1_wire = {
 	.last = push_last,
 };
 
-/* --- the two together ----------------------------------------------------------------------------------------------
- */
+/* --- the two together -------------------------------------------------------------------------------------------- */
 
 /* The request changes what the connection speaks. True: it did, and is done. */
 static bool upgrade(struct conn *c, struct request *q)

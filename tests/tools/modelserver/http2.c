@@ -92,8 +92,7 @@ static void flush(struct h2 *h)
 		h->dead = true;
 }
 
-/* --- the wire of replies -------------------------------------------------------------------------------------------
- */
+/* --- the wire of replies ----------------------------------------------------------------------------------------- */
 
 static ssize_t take_pending(nghttp2_session *session, int32_t id, uint8_t *to, size_t room, uint32_t *flags,
 			    nghttp2_data_source *source, void *arg)
@@ -249,8 +248,7 @@ static const struct wire http2_wire = {
 	.end = send_end,
 };
 
-/* --- streams -------------------------------------------------------------------------------------------------------
- */
+/* --- streams ----------------------------------------------------------------------------------------------------- */
 
 static void end_stream(struct stream *s, enum stop stop)
 {
@@ -310,8 +308,7 @@ static void start_stream(struct h2 *h, struct stream *s)
 	pthread_attr_destroy(&attr);
 }
 
-/* --- what comes in -------------------------------------------------------------------------------------------------
- */
+/* --- what comes in ----------------------------------------------------------------------------------------------- */
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
@@ -407,8 +404,7 @@ static ssize_t pad(nghttp2_session *session, const nghttp2_frame *frame, size_t 
 	return (ssize_t)(want < max ? want : max);
 }
 
-/* --- the connection ------------------------------------------------------------------------------------------------
- */
+/* --- the connection ---------------------------------------------------------------------------------------------- */
 
 static int start_session(struct h2 *h)
 {

@@ -19,8 +19,7 @@ void reply_gone(struct reply *r)
 		r->stop = STOP_CLIENT_GONE;
 }
 
-/* --- bytes ---------------------------------------------------------------------------------------------------------
- */
+/* --- bytes ------------------------------------------------------------------------------------------------------- */
 
 /* Where the next write ends, by the knobs. */
 static size_t piece_len(struct reply *r, const char *ptr, size_t left, bool *cut_done)
@@ -116,8 +115,7 @@ static void send_head(struct reply *r, const char *type, ssize_t length)
 		reply_gone(r);
 }
 
-/* --- events --------------------------------------------------------------------------------------------------------
- */
+/* --- events ------------------------------------------------------------------------------------------------------ */
 
 static void push_big_endian(struct buf *b, uint32_t n, unsigned bytes)
 {
@@ -276,8 +274,7 @@ bool pace(struct reply *r, unsigned i)
 	return r->stop == STOP_NOT;
 }
 
-/* --- what is said --------------------------------------------------------------------------------------------------
- */
+/* --- what is said ------------------------------------------------------------------------------------------------ */
 
 int64_t generated(const struct knobs *k)
 {
@@ -405,8 +402,7 @@ bool wants_usage(const struct reply *r)
 	return !on_demand || !r->req->stream || r->req->include_usage;
 }
 
-/* --- replies -------------------------------------------------------------------------------------------------------
- */
+/* --- replies ----------------------------------------------------------------------------------------------------- */
 
 static void said_all(struct reply *r)
 {

@@ -24,7 +24,7 @@
 #define HEAD_MAX (64u << 10)
 #define BODY_MAX (64u << 20)
 
-/* --- connections (conn.c) --- */
+/* --- connections (conn.c) ---------------------------------------------------------------------------------------- */
 
 struct conn {
 	int fd;
@@ -46,7 +46,7 @@ void conn_reset(struct conn *c);
 /* At least `want` unread bytes: 0, or -1 when the connection is over. */
 int conn_need(struct conn *c, size_t want);
 
-/* --- requests (request.c) --- */
+/* --- requests (request.c) ---------------------------------------------------------------------------------------- */
 
 struct dialect;
 struct reply;
@@ -83,7 +83,7 @@ int request_header(struct request *r, struct sv name, struct sv value);
 /* The body is whole: codings undone, what the dialect wants to know read. */
 void request_parse(struct request *r);
 
-/* --- how replies go out (http1.c, http2.c, ws.c) --- */
+/* --- how replies go out (http1.c, http2.c, ws.c) ----------------------------------------------------------------- */
 
 /* Each: 0, or -1 when the client is gone. */
 struct wire {
@@ -101,7 +101,7 @@ struct wire {
 	int (*end)(struct reply *r);
 };
 
-/* --- replies (reply.c) --- */
+/* --- replies (reply.c) ------------------------------------------------------------------------------------------- */
 
 /* How a response ends besides its own end. */
 enum stop { STOP_NOT, STOP_CLIENT_GONE, STOP_RST, STOP_FIN, STOP_ERROR };
@@ -198,7 +198,7 @@ struct tool_words {
 };
 struct tool_words tool_words(const struct reply *r, unsigned t, const char *prefix);
 
-/* --- the dialects --- */
+/* --- the dialects ------------------------------------------------------------------------------------------------ */
 
 extern const struct dialect dialect_anthropic, dialect_chat, dialect_responses, dialect_completions, dialect_embeddings,
 	dialect_gemini, dialect_ollama_chat, dialect_ollama_generate, dialect_converse, dialect_invoke, dialect_cohere;
@@ -209,12 +209,12 @@ void push_openai_usage(struct buf *b, const struct knobs *k, const char *in, con
 void openai_error_document(struct reply *r, struct buf *out, const char *message);
 void openai_truth_usage(const struct reply *r, struct truth_usage *u);
 
-/* --- truth (truth.c) --- */
+/* --- truth (truth.c) --------------------------------------------------------------------------------------------- */
 
 int truth_open(const char *path);
 void truth_write(struct reply *r);
 
-/* --- the wires --- */
+/* --- the wires --------------------------------------------------------------------------------------------------- */
 
 extern const struct wire http1_wire;
 /* One request and its answer. True: the connection goes on. */

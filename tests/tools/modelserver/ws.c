@@ -19,8 +19,7 @@ struct ws {
 	uint64_t first_byte_ns;
 };
 
-/* --- frames out ----------------------------------------------------------------------------------------------------
- */
+/* --- frames out -------------------------------------------------------------------------------------------------- */
 
 static void push_frame(struct buf *out, enum opcode opcode, bool fin, bool compressed, const char *ptr, size_t len)
 {
@@ -92,8 +91,7 @@ static int send_frame(struct ws *w, enum opcode opcode, const char *ptr, size_t 
 	return err;
 }
 
-/* --- messages in ---------------------------------------------------------------------------------------------------
- */
+/* --- messages in ------------------------------------------------------------------------------------------------- */
 
 static int unpack(struct ws *w)
 {
@@ -193,8 +191,7 @@ static int read_message(struct ws *w)
 	return compressed ? unpack(w) : 0;
 }
 
-/* --- answers -------------------------------------------------------------------------------------------------------
- */
+/* --- answers ----------------------------------------------------------------------------------------------------- */
 
 static int no_head(struct reply *r, const char *type, ssize_t length)
 {

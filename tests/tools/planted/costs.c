@@ -48,8 +48,7 @@ int connect_to(int port)
 	return fd;
 }
 
-/* --- on a processor -------------------------------------------------------------------------------------------------
- */
+/* --- on a processor ---------------------------------------------------------------------------------------------- */
 
 static volatile uint64_t sum;
 
@@ -100,8 +99,7 @@ void cost_alloc(struct truth *t, unsigned count)
 	t->alloc_bytes += (uint64_t)count * STORM_BYTES;
 }
 
-/* --- a lock ---------------------------------------------------------------------------------------------------------
- */
+/* --- a lock ------------------------------------------------------------------------------------------------------ */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -140,8 +138,7 @@ void cost_lock(struct truth *t, unsigned hold_ms)
 	pthread_join(holder, NULL);
 }
 
-/* --- downstream -----------------------------------------------------------------------------------------------------
- */
+/* --- downstream -------------------------------------------------------------------------------------------------- */
 
 bool cost_db(struct costs *c, struct truth *t, const char *command, const char *key)
 {

@@ -41,8 +41,7 @@
 
 static int truth_fd = -1, model_port, own_port, db_port;
 
-/* --- routes ---------------------------------------------------------------------------------------------------------
- */
+/* --- routes ------------------------------------------------------------------------------------------------------ */
 
 static bool hot(struct costs *c, struct truth *t, const char *number)
 {
@@ -130,8 +129,7 @@ static const struct route {
 	{"health", nothing, 16},
 };
 
-/* --- truth ----------------------------------------------------------------------------------------------------------
- */
+/* --- truth ------------------------------------------------------------------------------------------------------- */
 
 static void tell(const struct truth *t, const char *method, const char *path, const char *route, int status)
 {
@@ -152,8 +150,7 @@ static void tell(const struct truth *t, const char *method, const char *path, co
 		abort();
 }
 
-/* --- connections ----------------------------------------------------------------------------------------------------
- */
+/* --- connections ------------------------------------------------------------------------------------------------- */
 
 static const struct route *route_of(const char *path, const char **number)
 {

@@ -115,8 +115,7 @@ static void lane_free(struct agents *t, struct lane *l)
 	free(l);
 }
 
-/* --- what is told later ---------------------------------------------------------------------------------------------
- */
+/* --- what is told later ------------------------------------------------------------------------------------------ */
 
 static void tell_first_turn(struct agents *t, bool loud)
 {
@@ -196,8 +195,7 @@ void agents_push_rpc(struct agents *t, const struct agent_rpc *r)
 	toolwait_note_rpc(&t->rpcs, r);
 }
 
-/* --- tools ----------------------------------------------------------------------------------------------------------
- */
+/* --- tools ------------------------------------------------------------------------------------------------------- */
 
 static void add_tool_name(struct agents *t, const struct agent_tool *tool)
 {
@@ -371,8 +369,7 @@ static void end_tools(struct agents *t, struct lane *l, const struct call *c, ui
 		t->lost->n[LOST_NO_MEMORY]++;
 }
 
-/* --- turns ----------------------------------------------------------------------------------------------------------
- */
+/* --- turns ------------------------------------------------------------------------------------------------------- */
 
 static void end_turn(struct agents *t, struct lane *l)
 {
@@ -444,8 +441,7 @@ static bool begins_turn(const struct lane *l, const struct call *c, bool answers
 	       (c->trigger == CALL_TRIGGER_UNKNOWN && !l->wait.count);
 }
 
-/* --- agents and lanes -----------------------------------------------------------------------------------------------
- */
+/* --- agents and lanes -------------------------------------------------------------------------------------------- */
 
 /* A session is the same agent in whichever process it goes on; without one it is the process. */
 static void agent_key(char out[KEY_BYTES], const struct call *c, const char *agent_id)
@@ -887,8 +883,7 @@ static struct lane *lane_of(struct agents *t, const struct call *c, const struct
 	return l;
 }
 
-/* --- calls ----------------------------------------------------------------------------------------------------------
- */
+/* --- calls ------------------------------------------------------------------------------------------------------- */
 
 static void begin_run(struct agents *t, uint64_t begin_ns)
 {
@@ -1063,8 +1058,7 @@ void agents_push_call(struct agents *t, const struct call *c, const struct proc 
 	leave_step(t, l, c, end_ns);
 }
 
-/* --- time goes on ---------------------------------------------------------------------------------------------------
- */
+/* --- time goes on ------------------------------------------------------------------------------------------------ */
 
 static void push_busy(struct agents *t, struct lane *l, const struct interval *at)
 {
@@ -1169,8 +1163,7 @@ void agents_finish(struct agents *t, uint64_t now_ns)
 	tell_held(t, UNKNOWN_NS, true);
 }
 
-/* --- reading --------------------------------------------------------------------------------------------------------
- */
+/* --- reading ----------------------------------------------------------------------------------------------------- */
 
 uint64_t agents_count(const struct agents *t)
 {

@@ -149,8 +149,7 @@ struct toolwait_rival toolwait_rival(const struct toolwait *w)
 	return r;
 }
 
-/* --- MCP ------------------------------------------------------------------------------------------------------------
- */
+/* --- MCP --------------------------------------------------------------------------------------------------------- */
 
 void toolwait_note_rpc(struct toolwait_rpcs *t, const struct agent_rpc *r)
 {
@@ -192,8 +191,7 @@ static const struct toolwait_rpc *take_rpc(const struct toolwait_end *end, const
 	return copy;
 }
 
-/* --- joining --------------------------------------------------------------------------------------------------------
- */
+/* --- joining ----------------------------------------------------------------------------------------------------- */
 
 struct join {
 	const struct family_member *born[TOOL_CHILDREN_MAX];

@@ -107,8 +107,7 @@ void db_free(struct db *d)
 	free(d);
 }
 
-/* --- which protocol -------------------------------------------------------------------------------------------------
- */
+/* --- which protocol ---------------------------------------------------------------------------------------------- */
 
 /* What a client says first, on any connection or on one met in the middle. 1: that it is; -1: too short to tell. */
 static int look_at_client(struct db *d, enum dir dir, const struct parser **parser, bool *greets)

@@ -174,8 +174,7 @@ int mysql_look_at_server(const uint8_t *ptr, size_t len)
 	return ptr[5] >= '0' && ptr[5] <= '9' && le(ptr, 3) > 30;
 }
 
-/* --- what waits for an answer ---------------------------------------------------------------------------------------
- */
+/* --- what waits for an answer ------------------------------------------------------------------------------------ */
 
 static struct op *front(struct mysql *m)
 {
@@ -249,8 +248,7 @@ static void add(struct mysql *m, uint8_t command, struct shape_ref *shape)
 	m->ops[(m->op_first + m->op_count++) % MYSQL_PENDING_MAX] = (struct op){command, shape, m->out.first};
 }
 
-/* --- packets ---------------------------------------------------------------------------------------------------------
- */
+/* --- packets ----------------------------------------------------------------------------------------------------- */
 
 static void packet_head(struct packet *k, const struct frame_reader *r)
 {
@@ -278,8 +276,7 @@ static void packet_body(struct packet *k, const struct frame_reader *r, const ui
 	k->kept_len += len;
 }
 
-/* --- the client ------------------------------------------------------------------------------------------------------
- */
+/* --- the client -------------------------------------------------------------------------------------------------- */
 
 static int64_t on_client_head(void *ctx, const struct frame_reader *r)
 {
@@ -427,8 +424,7 @@ static int on_client_end(void *ctx, const struct frame_reader *r, const struct s
 	return m->err || m->phase != before;
 }
 
-/* --- the server ------------------------------------------------------------------------------------------------------
- */
+/* --- the server -------------------------------------------------------------------------------------------------- */
 
 static int64_t on_server_head(void *ctx, const struct frame_reader *r)
 {
@@ -711,8 +707,7 @@ static int on_server_end(void *ctx, const struct frame_reader *r, const struct s
 	return m->err || m->phase != before;
 }
 
-/* --- bytes -----------------------------------------------------------------------------------------------------------
- */
+/* --- bytes ------------------------------------------------------------------------------------------------------- */
 
 static void begin_packets(struct mysql *m)
 {

@@ -129,8 +129,7 @@ int postgres_look(const uint8_t *ptr, size_t len)
 	return be32(ptr) >= 8 && be32(ptr) <= STARTUP_MAX && is_startup(be32(ptr + 4));
 }
 
-/* --- what waits for an answer ---------------------------------------------------------------------------------------
- */
+/* --- what waits for an answer ------------------------------------------------------------------------------------ */
 
 static struct op *front(struct postgres *p)
 {
@@ -220,8 +219,7 @@ static void tell(struct postgres *p, const struct op *op, int64_t rows, const ch
 	p->sink.on_command(p->sink.ctx, &c);
 }
 
-/* --- the client ------------------------------------------------------------------------------------------------------
- */
+/* --- the client -------------------------------------------------------------------------------------------------- */
 
 static int64_t on_client_head(void *ctx, const struct frame_reader *r)
 {
@@ -387,8 +385,7 @@ static int on_client_end(void *ctx, const struct frame_reader *r, const struct s
 	return p->err || p->phase != before ? 1 : 0;
 }
 
-/* --- the server ------------------------------------------------------------------------------------------------------
- */
+/* --- the server -------------------------------------------------------------------------------------------------- */
 
 static int64_t on_server_head(void *ctx, const struct frame_reader *r)
 {
@@ -601,8 +598,7 @@ static int on_server_end(void *ctx, const struct frame_reader *r, const struct s
 	return p->phase != MESSAGES ? 1 : 0;
 }
 
-/* --- bytes -----------------------------------------------------------------------------------------------------------
- */
+/* --- bytes ------------------------------------------------------------------------------------------------------- */
 
 struct postgres *postgres_new(bool startup, const struct db_sink *sink)
 {

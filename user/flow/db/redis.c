@@ -98,8 +98,7 @@ int redis_look(const uint8_t *ptr, size_t len)
 	return 1;
 }
 
-/* --- what waits for an answer ---------------------------------------------------------------------------------------
- */
+/* --- what waits for an answer ------------------------------------------------------------------------------------ */
 
 static void lose(struct redis *r, bool senseless)
 {
@@ -159,8 +158,7 @@ static void tell(struct redis *r, const struct op *op, const char *error, uint64
 	r->sink.on_command(r->sink.ctx, &c);
 }
 
-/* --- a command -------------------------------------------------------------------------------------------------------
- */
+/* --- a command --------------------------------------------------------------------------------------------------- */
 
 static bool is_name(const struct word *w)
 {
@@ -406,8 +404,7 @@ static size_t client_run(struct redis *r, const uint8_t *ptr, size_t len, const 
 	return 1;
 }
 
-/* --- an answer -------------------------------------------------------------------------------------------------------
- */
+/* --- an answer --------------------------------------------------------------------------------------------------- */
 
 /* "WRONGTYPE Operation …": its first word. */
 static void error_word(const struct redis *r, char out[DB_ERROR_MAX])
@@ -588,8 +585,7 @@ static size_t server_run(struct redis *r, const uint8_t *ptr, size_t len, const 
 	return 1;
 }
 
-/* --- bytes -----------------------------------------------------------------------------------------------------------
- */
+/* --- bytes ------------------------------------------------------------------------------------------------------- */
 
 struct redis *redis_new(bool fresh, const struct db_sink *sink)
 {

@@ -43,8 +43,7 @@ static bool is_one_of(char c, const char *set)
 	return c && strchr(set, c);
 }
 
-/* --- bytes that are told -------------------------------------------------------------------------------------------
- */
+/* --- bytes that are told ----------------------------------------------------------------------------------------- */
 
 /* Without the character that lacks its end. */
 static size_t whole(const char *text, size_t len)
@@ -169,8 +168,7 @@ static void value(struct shape *s)
 	put(s, '?');
 }
 
-/* --- lists ---------------------------------------------------------------------------------------------------------
- */
+/* --- lists ------------------------------------------------------------------------------------------------------- */
 
 static bool is_word(const struct shape *s, const char *text)
 {
@@ -237,8 +235,7 @@ static void comma(struct shape *s)
 	put(s, ',');
 }
 
-/* --- tokens --------------------------------------------------------------------------------------------------------
- */
+/* --- tokens ------------------------------------------------------------------------------------------------------ */
 
 static bool is_space(char c)
 {
@@ -427,8 +424,7 @@ static void token(struct shape *s, char c)
 	}
 }
 
-/* --- what may be a comment, or a dollar quote ------------------------------------------------------------------------
- */
+/* --- what may be a comment, or a dollar quote -------------------------------------------------------------------- */
 
 static void dash(struct shape *s, char c)
 {

@@ -14,8 +14,7 @@ struct graphql {
 	char named[ROUTE_LABEL_MAX + 1];  /* in the query's text */
 };
 
-/* --- the text of a query --------------------------------------------------------------------------------------------
- */
+/* --- the text of a query ----------------------------------------------------------------------------------------- */
 
 static bool is_name_byte(char c)
 {
@@ -68,8 +67,7 @@ struct sv graphql_query_name(struct sv text)
 	return SV_NONE;
 }
 
-/* --- the body ------------------------------------------------------------------------------------------------------
- */
+/* --- the body ---------------------------------------------------------------------------------------------------- */
 
 static void on_value(void *ctx, const struct jsonscan_value *v)
 {

@@ -50,8 +50,7 @@ struct operations {
 	uint64_t last_id;
 };
 
-/* --- life -----------------------------------------------------------------------------------------------------------
- */
+/* --- life -------------------------------------------------------------------------------------------------------- */
 
 static struct open_operation *find(struct operation_flow *f, uint64_t xid)
 {
@@ -121,8 +120,7 @@ static void touch(struct open_operation *e)
 	DL_APPEND(t->silent, e);
 }
 
-/* --- what it comes to -----------------------------------------------------------------------------------------------
- */
+/* --- what it comes to -------------------------------------------------------------------------------------------- */
 
 /* A server's read may have begun long before there was anything to read. */
 static struct http_operation report(const struct open_operation *e, enum end_reason end, uint64_t end_ns)
@@ -194,8 +192,7 @@ static void make_room(struct operations *t)
 	finish(t->silent, END_EVICTED, t->now_ns);
 }
 
-/* --- requests -------------------------------------------------------------------------------------------------------
- */
+/* --- requests ---------------------------------------------------------------------------------------------------- */
 
 static char *copy(struct operations *t, struct sv text, size_t max)
 {
@@ -323,8 +320,7 @@ static void on_request_end(void *ctx, uint64_t xid, uint64_t carried, const stru
 		e->o.request_bytes = (int64_t)carried;
 }
 
-/* --- responses ------------------------------------------------------------------------------------------------------
- */
+/* --- responses --------------------------------------------------------------------------------------------------- */
 
 static void on_response(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
 {
@@ -381,8 +377,7 @@ static void on_abort(void *ctx, uint64_t xid, enum http_abort why, uint64_t carr
 	finish(e, end_at(f, why), ts_ns);
 }
 
-/* --- connections and the table --------------------------------------------------------------------------------------
- */
+/* --- connections and the table ----------------------------------------------------------------------------------- */
 
 struct operation_flow *operations_conn_new(struct operations *t, const struct operation_conn *conn)
 {

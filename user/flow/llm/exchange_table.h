@@ -93,7 +93,7 @@ struct exchanges {
 	struct retries retries;
 };
 
-/* --- exchange_table.c: life */
+/* --- exchange_table.c: life -------------------------------------------------------------------------------------- */
 struct pending *pending_new(struct exchange_flow *f, uint64_t xid); /* NULL: no memory, counted */
 void pending_free(struct exchanges *t, struct pending *p);
 void entry_free(struct exchanges *t, struct entry *e);
@@ -112,7 +112,7 @@ void exchanges_weigh(struct exchanges *t, struct pending *p); /* its bodies grew
 char *exchanges_copy(struct exchanges *t, struct sv text, size_t max);
 void call_note_lost(struct call *c, uint64_t len);
 
-/* --- exchange_report.c: what it comes to */
+/* --- exchange_report.c: what it comes to ------------------------------------------------------------------------- */
 bool pending_is_call(const struct pending *p);
 /* The call as it stands: a copy whose text and arrays stay owned by p. `end_ns`: now, or when it ended. */
 /* The waits on its socket, as far as they lie in it: before pending_report(). */
@@ -125,7 +125,7 @@ void pending_note_main(struct pending *p); /* a main session with tools, if it i
 void exchanges_note_caller(struct exchanges *t, const struct call *c);
 void exchanges_free_callers(struct exchanges *t);
 
-/* --- exchange_ws.c: WebSockets */
+/* --- exchange_ws.c: WebSockets ----------------------------------------------------------------------------------- */
 void ws_session_start(struct exchange_flow *f, struct entry *e, uint64_t ts_ns); /* its upgrade was granted */
 void ws_session_free(struct exchanges *t, struct entry *e);
 

@@ -178,7 +178,7 @@ static void heard(struct exchange_flow *f, struct ws_session *s, enum http_side 
 		s->start_ns = m->first.ts_ns;
 }
 
-/* --- calls that cannot be read ------------------------------------------------------------------------------------ */
+/* --- calls that cannot be read ----------------------------------------------------------------------------------- */
 
 static struct ws_call *unread_call(struct ws_session *s)
 {

@@ -56,7 +56,7 @@ void ws_call_answer(struct exchange_flow *f, struct ws_call *c, const struct ws_
 		    const cJSON *doc, int status);
 void ws_call_end(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, enum end_reason end, uint64_t ts_ns);
 
-/* --- exchange_ws_live.c: Gemini Live, where a call is a turn of the model */
+/* --- exchange_ws_live.c: Gemini Live, where a call is a turn of the model ---------------------------------------- */
 void ws_live_from_client(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m,
 			 const struct request_facts *facts);
 /* Is it part of an answer? Else it is passed over. */

@@ -142,7 +142,7 @@ void mcp_session_release(struct mcp *t, struct mcp_session *s); /* one reference
 
 char *mcp_copy(struct mcp *t, struct sv text, size_t max); /* NULL: empty, or no memory, which is counted */
 
-/* --- mcp_http.c */
+/* --- mcp_http.c -------------------------------------------------------------------------------------------------- */
 void mcp_exchanges_free(struct mcp_flow *f);
 enum end_reason mcp_end_of_abort(enum http_abort why);
 

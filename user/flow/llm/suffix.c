@@ -38,8 +38,7 @@ static bool is_list(const struct jsonscan_value *v)
 	       jsonscan_key_is(v, 0, SV("contents"));
 }
 
-/* --- results --------------------------------------------------------------------------------------------------------
- */
+/* --- results ----------------------------------------------------------------------------------------------------- */
 
 /* The result at hand: the block's, else the item's; made when there is none yet. NULL: too many, or no memory. */
 static struct tool_result *result_at_hand(struct suffix *s, bool of_block)
@@ -83,8 +82,7 @@ static void set_error(struct suffix *s, bool is_error)
 		r->is_error = is_error;
 }
 
-/* --- text -----------------------------------------------------------------------------------------------------------
- */
+/* --- text -------------------------------------------------------------------------------------------------------- */
 
 /* What clients write in the person's place begins with one of these. */
 static bool is_notice(struct sv text)
@@ -117,8 +115,7 @@ static void item_text(struct suffix *s, const struct jsonscan_value *v)
 		s->item.text_hash = hash_of(v->text);
 }
 
-/* --- an item's own members: messages[i].KEY -------------------------------------------------------------------------
- */
+/* --- an item's own members: messages[i].KEY ---------------------------------------------------------------------- */
 
 static enum suffix_role role_of(struct sv role)
 {
@@ -158,8 +155,7 @@ static void item_string(struct suffix *s, const struct jsonscan_value *v)
 	}
 }
 
-/* --- a block's members: messages[i].content[j].KEY, contents[i].parts[j].KEY ----------------------------------------
- */
+/* --- a block's members: messages[i].content[j].KEY, contents[i].parts[j].KEY ------------------------------------- */
 
 static void block_type(struct suffix *s, struct sv type)
 {
@@ -224,8 +220,7 @@ static void list_value(struct suffix *s, const struct jsonscan_value *v)
 	}
 }
 
-/* --- the whole ------------------------------------------------------------------------------------------------------
- */
+/* --- the whole --------------------------------------------------------------------------------------------------- */
 
 static void hash_system(struct suffix *s, uint64_t hash)
 {

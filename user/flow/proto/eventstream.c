@@ -60,8 +60,7 @@ static void drop_message(struct eventstream *e)
 	e->skip = false;
 }
 
-/* --- headers --------------------------------------------------------------------------------------------------------
- */
+/* --- headers ----------------------------------------------------------------------------------------------------- */
 
 /* Two's complement, big-endian. */
 static int64_t get_number(const uint8_t *p, size_t len)
@@ -146,8 +145,7 @@ static bool read_headers(struct sv text, struct eventstream_event *event, struct
 	return true;
 }
 
-/* --- messages -------------------------------------------------------------------------------------------------------
- */
+/* --- messages ---------------------------------------------------------------------------------------------------- */
 
 static void deliver(struct eventstream *e, const struct stamp *at)
 {

@@ -49,7 +49,7 @@ struct builder {
 	bool fields;  /* one was seen: no size update may follow */
 };
 
-/* --- the grammar of instructions (RFC 7541 sections 5 and 6) ------------------------------------------------------ */
+/* --- the grammar of instructions (RFC 7541 sections 5 and 6) ----------------------------------------------------- */
 
 /* Bytes of the integer whose first byte shares `bits` bits; 0: cut short or too large. */
 static size_t read_integer(const uint8_t *ptr, size_t len, unsigned bits, uint32_t *value)
@@ -111,7 +111,7 @@ static bool read_instruction(const uint8_t *ptr, size_t len, struct instruction 
 	return used != 0;
 }
 
-/* --- fields ------------------------------------------------------------------------------------------------------- */
+/* --- fields ------------------------------------------------------------------------------------------------------ */
 
 static bool is_clean(struct sv value)
 {
@@ -193,7 +193,7 @@ static void build(struct builder *b)
 	head->header_count = b->count;
 }
 
-/* --- the inflater ------------------------------------------------------------------------------------------------- */
+/* --- the inflater ------------------------------------------------------------------------------------------------ */
 
 /* Bytes of one instruction, or its first part. A field that comes out is added; b NULL: none is expected. */
 static int feed(struct hpack *p, const uint8_t *ptr, size_t len, bool final, struct builder *b)

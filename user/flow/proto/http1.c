@@ -99,8 +99,7 @@ struct http1 {
 	int (*h2c)(void *ctx, uint64_t xid);
 };
 
-/* --- exchanges ------------------------------------------------------------------------------------------------------
- */
+/* --- exchanges --------------------------------------------------------------------------------------------------- */
 
 static struct exchange *exchange_new(struct http1 *h, uint64_t since_ns)
 {
@@ -214,8 +213,7 @@ static void give_up(struct http1 *h)
 	stop(h);
 }
 
-/* --- bytes at the front of a connection met in the middle
- * ------------------------------------------------------------- */
+/* --- bytes at the front of a connection met in the middle -------------------------------------------------------- */
 
 /* A message proves that this is HTTP, so what came before it was an exchange too. */
 static void before_tell(struct http1 *h)
@@ -233,8 +231,7 @@ static void before_tell(struct http1 *h)
 	}
 }
 
-/* --- pairing --------------------------------------------------------------------------------------------------------
- */
+/* --- pairing ----------------------------------------------------------------------------------------------------- */
 
 /*
  * The response at hand lost its framing, or was found again by a guess, and a request that came after it is old enough:
@@ -415,8 +412,7 @@ static enum message_next on_response_head(void *ctx, struct message *m, uint64_t
 	return pair(h, length, false);
 }
 
-/* --- parked response bytes
- * -------------------------------------------------------------------------------------------- */
+/* --- parked response bytes --------------------------------------------------------------------------------------- */
 
 static void park_release(struct park *p)
 {
@@ -521,8 +517,7 @@ static int unpark(struct http1 *h, bool force)
 	return h->err;
 }
 
-/* --- responses ------------------------------------------------------------------------------------------------------
- */
+/* --- responses --------------------------------------------------------------------------------------------------- */
 
 static void on_response_body(void *ctx, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
@@ -676,8 +671,7 @@ static void on_response_raw(void *ctx, const uint8_t *ptr, size_t len, const str
 		h->raw(h->raw_ctx, h->client_dir == DIR_TX ? DIR_RX : DIR_TX, ptr, len, at);
 }
 
-/* --- requests -------------------------------------------------------------------------------------------------------
- */
+/* --- requests ---------------------------------------------------------------------------------------------------- */
 
 static enum message_next request_body(struct exchange *x, const struct head_info *info, uint64_t *length)
 {
@@ -862,8 +856,7 @@ static void on_request_raw(void *ctx, const uint8_t *ptr, size_t len, const stru
 		h->raw(h->raw_ctx, h->client_dir, ptr, len, at);
 }
 
-/* --- the connection
- * --------------------------------------------------------------------------------------------------- */
+/* --- the connection ---------------------------------------------------------------------------------------------- */
 
 struct http1 *http1_new(bool fresh, enum dir client_dir, const struct http_sink *sink)
 {

@@ -137,8 +137,7 @@ void message_begin(struct message *m, enum message_next next, uint64_t length, c
 						  : MESSAGE_UNTIL_CLOSE;
 }
 
-/* --- heads ----------------------------------------------------------------------------------------------------------
- */
+/* --- heads ------------------------------------------------------------------------------------------------------- */
 
 /*
  * What is in `head` is no start line, but one may begin further on in it. Each byte is looked at a bounded number of
@@ -273,8 +272,7 @@ static long step_head(struct message *m, const uint8_t *ptr, size_t len, const s
 	return (long)n;
 }
 
-/* --- bodies ---------------------------------------------------------------------------------------------------------
- */
+/* --- bodies ------------------------------------------------------------------------------------------------------ */
 
 static void chunk_bad(struct message *m, const struct stamp *at)
 {
@@ -408,8 +406,7 @@ static long step_trailer(struct message *m, const uint8_t *ptr, size_t len, cons
 	return (long)n;
 }
 
-/* --- out of step ----------------------------------------------------------------------------------------------------
- */
+/* --- out of step ------------------------------------------------------------------------------------------------- */
 
 static bool chunk_found(struct message *m, const struct stamp *at)
 {
@@ -551,8 +548,7 @@ long message_push(struct message *m, const uint8_t *ptr, size_t len, const struc
 	return (long)done;
 }
 
-/* --- gaps -----------------------------------------------------------------------------------------------------------
- */
+/* --- gaps -------------------------------------------------------------------------------------------------------- */
 
 static void gap_kept(struct message *m, uint64_t len, enum http_gap why, const struct stamp *at)
 {

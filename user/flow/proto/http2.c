@@ -6,7 +6,7 @@
 
 #include "http2_state.h"
 
-/* --- data --------------------------------------------------------------------------------------------------------- */
+/* --- data -------------------------------------------------------------------------------------------------------- */
 
 /* The stream whose DATA frame is at hand, if it is told. */
 static struct http2_stream *data_stream(struct http2_side *s)
@@ -98,7 +98,7 @@ static void data_end(struct http2_side *s, const struct stamp *at)
 		http2_response_end(s->h, x, at);
 }
 
-/* --- the other frames --------------------------------------------------------------------------------------------- */
+/* --- the other frames -------------------------------------------------------------------------------------------- */
 
 static enum http_abort abort_by(const struct http2_side *s)
 {
@@ -149,7 +149,7 @@ static void fixed_add(struct http2_side *s, const uint8_t *ptr, size_t len)
 		s->fixed[s->fixed_len++] = ptr[i];
 }
 
-/* --- from the frames ---------------------------------------------------------------------------------------------- */
+/* --- from the frames --------------------------------------------------------------------------------------------- */
 
 static void on_preface(void *ctx)
 {
@@ -292,7 +292,7 @@ static void on_lost(void *ctx, enum frames_loss loss, enum http_gap why, const s
 		responses_lost(s->h, why, at);
 }
 
-/* --- the connection ----------------------------------------------------------------------------------------------- */
+/* --- the connection ---------------------------------------------------------------------------------------------- */
 
 static bool side_init(struct http2 *h, enum dir dir, bool fresh)
 {

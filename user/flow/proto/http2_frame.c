@@ -13,7 +13,7 @@
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 #define PREFACE_BYTES (sizeof(preface) - 1)
 
-/* --- headers ------------------------------------------------------------------------------------------------------ */
+/* --- headers ----------------------------------------------------------------------------------------------------- */
 
 static void read_header(const uint8_t h[HEADER_BYTES], struct frame *f)
 {
@@ -156,7 +156,7 @@ static uint32_t block_after(const struct frame *f, uint32_t block)
 	return block;
 }
 
-/* --- in step ------------------------------------------------------------------------------------------------------ */
+/* --- in step ----------------------------------------------------------------------------------------------------- */
 
 static void search(struct frames *f)
 {
@@ -349,7 +349,7 @@ static void gap_now(struct frames *f, uint64_t len, enum http_gap why, const str
 		lose(f, FRAMES_LOSS_GAP, why, at);
 }
 
-/* --- out of step -------------------------------------------------------------------------------------------------- */
+/* --- out of step ------------------------------------------------------------------------------------------------- */
 
 enum verdict { CHAIN_NO, CHAIN_MORE, CHAIN_YES };
 
@@ -485,7 +485,7 @@ static void run_queue(struct frames *f, bool settled)
 		queue_release(q);
 }
 
-/* --- the direction ------------------------------------------------------------------------------------------------ */
+/* --- the direction ----------------------------------------------------------------------------------------------- */
 
 void frames_init(struct frames *f, enum frames_start start, const struct frames_sink *sink)
 {

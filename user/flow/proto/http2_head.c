@@ -6,7 +6,7 @@
 
 #define CONTINUATIONS_MAX 1024 /* of one header block */
 
-/* --- roles -------------------------------------------------------------------------------------------------------- */
+/* --- roles ------------------------------------------------------------------------------------------------------- */
 
 /* What was told with the roles assumed the wrong way round was no response. */
 void http2_set_client(struct http2 *h, enum dir dir)
@@ -20,7 +20,7 @@ void http2_set_client(struct http2 *h, enum dir dir)
 	h->client_known = true;
 }
 
-/* --- responses ---------------------------------------------------------------------------------------------------- */
+/* --- responses --------------------------------------------------------------------------------------------------- */
 
 static void head_of(const struct hpack_head *in, struct http_head *out)
 {
@@ -153,7 +153,7 @@ static void response_block(struct http2 *h, const struct http2_block *b, struct 
 	http2_response_end(h, x, at);
 }
 
-/* --- requests ----------------------------------------------------------------------------------------------------- */
+/* --- requests ---------------------------------------------------------------------------------------------------- */
 
 static void fill_request(struct hpack_head *in, struct http_head *head)
 {
@@ -199,7 +199,7 @@ static void request_block(struct http2 *h, const struct http2_block *b, struct h
 		http2_request_end(h, x, at);
 }
 
-/* --- header blocks ------------------------------------------------------------------------------------------------ */
+/* --- header blocks ----------------------------------------------------------------------------------------------- */
 
 void http2_block_begin(struct http2_side *s, const struct frame *f)
 {

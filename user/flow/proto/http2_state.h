@@ -104,7 +104,7 @@ static inline bool http2_must_wait(const struct http2 *h, uint32_t id)
 	return !h->force && id >= h->ids.next && !h->ids.lossy;
 }
 
-/* --- http2_stream.c */
+/* --- http2_stream.c ---------------------------------------------------------------------------------------------- */
 /* No memory: nothing more is read; what is outstanding is ended by http2_finish(). */
 void http2_fail(struct http2 *h, int err);
 struct http2_stream *http2_stream_find(struct http2 *h, uint32_t id);
@@ -129,7 +129,7 @@ void http2_body(struct http2 *h, struct http2_stream *x, enum http_side side, co
 void http2_body_gap(struct http2 *h, struct http2_stream *x, enum http_side side, uint64_t len, enum http_gap why,
 		    const struct stamp *at);
 
-/* --- http2_head.c */
+/* --- http2_head.c ------------------------------------------------------------------------------------------------ */
 void http2_block_begin(struct http2_side *s, const struct frame *f); /* HEADERS, PUSH_PROMISE */
 void http2_block_continue(struct http2_side *s, const struct frame *f);
 void http2_block_add(struct http2_side *s, const uint8_t *ptr, size_t len);

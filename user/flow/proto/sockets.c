@@ -64,7 +64,7 @@ static void socket_remove(struct sockets *s, struct socket *x)
 	free(x);
 }
 
-/* --- messages -------------------------------------------------------------------------------------------------- */
+/* --- messages ---------------------------------------------------------------------------------------------------- */
 
 static enum http_side side_of(const struct socket *x, enum dir dir)
 {
@@ -111,7 +111,7 @@ static void on_close(void *ctx, enum dir dir, int code, const struct stamp *at)
 		sink->on_close(sink->ctx, x->xid, side_of(x, dir), at);
 }
 
-/* --- handshakes ------------------------------------------------------------------------------------------------ */
+/* --- handshakes -------------------------------------------------------------------------------------------------- */
 
 static void note_agreement(struct sockets *s, uint64_t xid, const struct http_head *h)
 {
@@ -211,7 +211,7 @@ struct http_sink sockets_http_sink(struct sockets *s)
 	};
 }
 
-/* --- the stage ------------------------------------------------------------------------------------------------- */
+/* --- the stage --------------------------------------------------------------------------------------------------- */
 
 struct sockets *sockets_new(const struct http_sink *http)
 {

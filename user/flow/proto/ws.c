@@ -54,8 +54,7 @@ struct ws {
 	struct side sides[2];
 };
 
-/* --- handshake ------------------------------------------------------------------------------------------------------
- */
+/* --- handshake --------------------------------------------------------------------------------------------------- */
 
 static int window_bits(struct sv value)
 {
@@ -100,8 +99,7 @@ void ws_params_add(struct ws_params *p, struct sv extensions)
 	}
 }
 
-/* --- life -----------------------------------------------------------------------------------------------------------
- */
+/* --- life -------------------------------------------------------------------------------------------------------- */
 
 struct ws *ws_new(enum dir client_dir, const struct ws_params *params, const struct ws_sink *sink)
 {
@@ -151,8 +149,7 @@ const struct ws_counts *ws_counts(const struct ws *w, enum dir dir)
 	return &w->sides[dir].counts;
 }
 
-/* --- messages -------------------------------------------------------------------------------------------------------
- */
+/* --- messages ---------------------------------------------------------------------------------------------------- */
 
 static void undecoded(struct ws *w, struct side *s, const char *reason, const struct stamp *at)
 {
@@ -305,8 +302,7 @@ static int end_message(struct ws *w, struct side *s, const struct stamp *at)
 	return 0;
 }
 
-/* --- frames ---------------------------------------------------------------------------------------------------------
- */
+/* --- frames ------------------------------------------------------------------------------------------------------ */
 
 static void give_up(struct ws *w, struct side *s, const char *reason, const struct stamp *at)
 {
@@ -458,8 +454,7 @@ int ws_push(struct ws *w, enum dir dir, const uint8_t *ptr, size_t len, const st
 	return 0;
 }
 
-/* --- gaps and the end -----------------------------------------------------------------------------------------------
- */
+/* --- gaps and the end -------------------------------------------------------------------------------------------- */
 
 void ws_gap(struct ws *w, enum dir dir, uint64_t len, const struct stamp *at)
 {
@@ -497,8 +492,7 @@ void ws_finish(struct ws *w)
 			close_message(w, &w->sides[i], false);
 }
 
-/* --- a handshake that was missed ------------------------------------------------------------------------------------
- */
+/* --- a handshake that was missed --------------------------------------------------------------------------------- */
 
 /* The beginning of a UTF-8 character. */
 static bool is_cut(const uint8_t *ptr, size_t len)
