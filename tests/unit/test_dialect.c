@@ -850,6 +850,15 @@ static void test_compatible_servers(void **state)
 		{"",
 		 "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"time_to_first_token\":0.25,\"total_latency\":1.5}}",
 		 "usage:i9 server: first250000us total1500000us"},
+		/* xAI: reasoning beside the answer's tokens; the others: inside */
+		{"",
+		 "{\"choices\":[],\"usage\":{\"prompt_tokens\":32,\"completion_tokens\":9,\"total_tokens\":135,"
+		 "\"completion_tokens_details\":{\"reasoning_tokens\":94}}}",
+		 "usage:i32o103t94"},
+		{"",
+		 "{\"choices\":[],\"usage\":{\"prompt_tokens\":32,\"completion_tokens\":103,\"total_tokens\":135,"
+		 "\"completion_tokens_details\":{\"reasoning_tokens\":94}}}",
+		 "usage:i32o103t94"},
 	};
 
 	(void)state;

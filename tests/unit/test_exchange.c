@@ -590,6 +590,40 @@ static void test_unreadable_usage(void **state)
 	}
 }
 
+/* A part that is larger than its whole: neither is known, and what does not depend on them is. */
+static void test_contradictory_usage(void **state)
+{
+	static const struct {
+		const char *usage, *want;
+	} rows[] = {
+		{"\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":50}",
+		 "  usage=partial output=2\n"},
+		{"\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":6,"
+		 "\"cache_write_tokens\":5}",
+		 "  usage=partial output=2\n"},
+		{"\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":10}",
+		 "  usage=reported uncached=0 read=10 write=0 input=10 output=2\n"},
+		{"\"prompt_tokens\":10,\"completion_tokens\":5,\"completion_tokens_details\":{\"reasoning_tokens\":6}",
+		 "  usage=partial write=0 input=10\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char event[512];
+		struct rig r;
+
+		rig_open(&r);
+		req(&r, 1, "/v1/chat/completions", HOST, CHAT, 0);
+		resp_head(&r, 1, 200, STREAM, 1);
+		snprintf(event, sizeof(event), "data: {\"choices\":[],\"usage\":{%s}}\n\ndata: [DONE]\n\n",
+			 rows[i].usage);
+		resp(&r, 1, event, 2);
+		resp_end(&r, 1, 9, 4);
+		expect(&r, rows[i].want);
+		rig_close(&r);
+	}
+}
+
 /* What was carried is not known where the length of a hole is not. */
 static void test_holes(void **state)
 {
@@ -1680,6 +1714,7 @@ int main(void)
 		cmocka_unit_test(test_stale_usage),
 		cmocka_unit_test(test_unreadable_head),
 		cmocka_unit_test(test_unreadable_usage),
+		cmocka_unit_test(test_contradictory_usage),
 		cmocka_unit_test(test_mid_attach),
 		cmocka_unit_test(test_identity),
 		cmocka_unit_test(test_reset_in_doubt),

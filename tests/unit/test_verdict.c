@@ -67,6 +67,25 @@ static void test_nothing(void **state)
 	assert_verdict(&f, "100 % of 800 ms was generation; confidence high");
 }
 
+/* Where no time went by there is nothing to say, and no member says so. */
+static void test_nothing_to_say(void **state)
+{
+	struct walltime_report wall = {0};
+	struct verdict_facts f = {.wall = &wall};
+	struct buf text;
+	struct json j;
+
+	(void)state;
+	buf_init(&text, 0);
+	json_init(&j, &text);
+	json_object(&j, NULL);
+	verdict_json(&j, &f);
+	json_end_object(&j);
+	assert_int_equal(j.err, 0);
+	assert_string_equal(buf_cstr(&text), "{}");
+	buf_release(&text);
+}
+
 /* Every part has words of its own, and a name in the JSON. */
 static void test_every_part(void **state)
 {
@@ -105,6 +124,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sentence),
 		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_nothing_to_say),
 		cmocka_unit_test(test_every_part),
 	};
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "base/err.h"
 #include "base/json.h"
 #include "base/lost.h"
 #include "make_call.h"
@@ -383,6 +384,40 @@ static void an_empty_summary(void **state)
 	free(text);
 	summary_free(s);
 	coverage_free(coverage);
+}
+
+/* Counts that a call does not state are not 0, and that they are missing is said. */
+static void counts_that_are_missing(void **state)
+{
+	static const struct {
+		int64_t input, output;
+		const char *operation, *want;
+	} rows[] = {
+		{-1, 7, "chat", "  tokens         in - (- cached)  out 7  (1 call without a count)\n"},
+		{9, -1, "chat", "  tokens         in 9 (- cached)  out -  (1 call without a count)\n"},
+		{9, -1, "embeddings", "  tokens         in 9 (- cached)  out -\n"},
+		{0, 0, "chat", "  tokens         in 0 (- cached)  out 0\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct lost lost = {0};
+		struct coverage *coverage = coverage_new(&lost);
+		struct summary *s = summary_new();
+		struct call c;
+		char *text;
+
+		make_call(&c, 1, 42, START);
+		c.usage = (struct usage){USAGE_REPORTED, -1, -1, -1, rows[i].input, rows[i].output, -1};
+		c.operation = rows[i].operation;
+		summary_push(s, &c);
+		call_release(&c);
+		text = summary_text(s, &lost, coverage);
+		assert_non_null(strstr(text, rows[i].want));
+		free(text);
+		summary_free(s);
+		coverage_free(coverage);
+	}
 }
 
 /* TTFT 1..200 ms: numpy.percentile gives 100.5, 180.1, 190.05, 198.01. */
@@ -805,6 +840,7 @@ int main(void)
 		cmocka_unit_test(a_line_for_a_turn),
 		cmocka_unit_test(no_control_bytes_reach_the_terminal),
 		cmocka_unit_test(formats),
+		cmocka_unit_test(counts_that_are_missing),
 		cmocka_unit_test(an_empty_summary),
 		cmocka_unit_test(percentiles_leave_out_what_failed),
 		cmocka_unit_test(few_calls_are_interpolated),

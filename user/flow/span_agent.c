@@ -29,8 +29,7 @@ static int turn_args(struct span *s, const struct turn *t)
 	span_put_count(&j, "output_tokens", t->output_tokens);
 	span_put_true(&j, "partial", t->partial);
 	span_put_true(&j, "unfinished", !t->complete);
-	if (t->wall.total_ns)
-		verdict_json(&j, &facts);
+	verdict_json(&j, &facts);
 	json_end_object(&j);
 	return span_take_args(s, &j, &text);
 }

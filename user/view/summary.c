@@ -24,7 +24,7 @@ enum { CLASSES = CALL_COUNT + 1 };
 struct summary {
 	uint64_t calls[CLASSES];
 	uint64_t failed, incomplete, lossy, mid_attach, undecoded, evicted;
-	uint64_t input, output, reasoning, with_usage, without_usage;
+	uint64_t input, output, reasoning, with_input, with_output, without_usage;
 	uint64_t cache_read, cache_of; /* sums over the calls that report both */
 	uint64_t random;	       /* state of the sampler: the same calls give the same summary */
 	struct quantity ttft_ms, decode_tok_s, total_ms;
@@ -96,13 +96,16 @@ static bool counts_for_percentiles(const struct call *c)
 	       (c->class == CALL_MAIN || c->class == CALL_SUBAGENT);
 }
 
-static void add_tokens(struct summary *s, const struct usage *u)
+/* Embeddings have no output, so that theirs is not missing. */
+static void add_tokens(struct summary *s, const struct usage *u, bool embeddings)
 {
 	if (u->source == USAGE_NONE) {
 		s->without_usage++;
 		return;
 	}
-	s->with_usage++;
+	s->with_input += u->input_total >= 0;
+	s->with_output += u->output_total >= 0;
+	s->without_usage += u->input_total < 0 || (u->output_total < 0 && !embeddings);
 	if (u->input_total > 0)
 		s->input += (uint64_t)u->input_total;
 	if (u->output_total > 0)
@@ -124,7 +127,7 @@ void summary_push(struct summary *s, const struct call *c)
 	s->lossy += c->lossy;
 	s->mid_attach += c->mid_attach;
 	s->undecoded += c->undecoded != NULL;
-	add_tokens(s, &c->usage);
+	add_tokens(s, &c->usage, sv_eq(sv_of(c->operation), SV("embeddings")));
 	if (!counts_for_percentiles(c))
 		return;
 	add(s, &s->ttft_ms, call_ms(c, c->first_token_ns));
@@ -255,8 +258,8 @@ static int render_tokens(const struct summary *s, struct buf *out)
 	char in[FORMAT_BYTES], output[FORMAT_BYTES], hit[FORMAT_BYTES], reasoning[FORMAT_BYTES];
 	int err;
 
-	format_count(in, s->with_usage ? (int64_t)s->input : UNKNOWN_COUNT);
-	format_count(output, s->with_usage ? (int64_t)s->output : UNKNOWN_COUNT);
+	format_count(in, s->with_input ? (int64_t)s->input : UNKNOWN_COUNT);
+	format_count(output, s->with_output ? (int64_t)s->output : UNKNOWN_COUNT);
 	format_count(reasoning, (int64_t)s->reasoning);
 	format_percent(hit, s->cache_of ? (double)s->cache_read / (double)s->cache_of : NAN);
 	err = buf_printf(out, "  %-14s in %s (%s cached)  out %s", "tokens", in, hit, output);

@@ -120,6 +120,8 @@ void verdict_json(struct json *j, const struct verdict_facts *f)
 {
 	struct buf text;
 
+	if (!f->wall->total_ns)
+		return;
 	buf_init(&text, 0); /* bounded by the texts' limits */
 	if (verdict_text(&text, f) && !j->err)
 		j->err = -ENOMEM;

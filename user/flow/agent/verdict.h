@@ -31,7 +31,7 @@ enum verdict_confidence verdict_confidence(const struct verdict_facts *f);
  * it is: names are captured text. */
 int verdict_text(struct buf *out, const struct verdict_facts *f);
 /* Members "verdict", "confidence", "wall_ms", "parts_ms" {… what is not 0} and "overlap_ms" of the object that is open
- * in j. */
+ * in j; none of them when no time went by. */
 void verdict_json(struct json *j, const struct verdict_facts *f);
 
 #endif

@@ -520,9 +520,22 @@ static bool is_unreadable(int64_t n)
 	return n == USAGE_UNREADABLE;
 }
 
+/* A part cannot be more than the whole that it is said to be inside of: a server that says so counts otherwise, and
+ * which of the two means something else is not known. */
+static struct usage_part without_contradictions(const struct usage_part *from)
+{
+	struct usage_part u = *from;
+
+	if (u.input_total >= 0 && known(u.cache_read) + known(u.cache_write) > u.input_total)
+		u.input_total = u.cache_read = u.cache_write = USAGE_UNREADABLE;
+	if (u.output_total >= 0 && u.reasoning > u.output_total)
+		u.output_total = u.reasoning = USAGE_UNREADABLE;
+	return u;
+}
+
 static void report_usage(const struct answer *a, struct usage *out)
 {
-	const struct usage_part *u = &a->usage;
+	const struct usage_part normal = without_contradictions(&a->usage), *u = &normal;
 
 	if (!any_count(u, is_known))
 		return;

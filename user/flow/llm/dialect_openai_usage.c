@@ -43,6 +43,16 @@ static void say_server(const struct llm_sink *out, const cJSON *usage, const cJS
 	dialect_say_server(out, &s);
 }
 
+/* Reasoning is inside completion_tokens; with xAI it is beside them, which the total shows. */
+static int64_t output_total(const cJSON *usage, int64_t prompt, int64_t reasoning)
+{
+	int64_t n = dialect_count(usage, "completion_tokens"), total = json_get_count(usage, "total_tokens");
+
+	if (n >= 0 && prompt >= 0 && reasoning > 0 && total == prompt + n + reasoning)
+		n += reasoning;
+	return n;
+}
+
 void dialect_say_openai_usage(const struct llm_sink *out, const cJSON *doc)
 {
 	const cJSON *usage = json_get(doc, "usage"), *timings = json_get(doc, "timings");
@@ -56,8 +66,8 @@ void dialect_say_openai_usage(const struct llm_sink *out, const cJSON *doc)
 	u.cache_read = cache_read(usage);
 	u.cache_write = dialect_detail(usage, "prompt_tokens_details", "cache_write_tokens");
 	u.no_cache_write = true;
-	u.output_total = dialect_count(usage, "completion_tokens");
 	u.reasoning = dialect_detail(usage, "completion_tokens_details", "reasoning_tokens");
+	u.output_total = output_total(usage, u.input_total, u.reasoning);
 	dialect_add_timings(&u, timings);
 	out->on_usage(out->ctx, &u);
 	say_server(out, usage, json_get(doc, "stats"));
