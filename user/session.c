@@ -357,6 +357,8 @@ static int finish(struct session *s)
 	if (s->symbols)
 		symbols_finish(s->symbols, now_ns);
 	privilege_write();
+	now_ns = clock_boot_ns();
+	capture_make_tick(now_ns, session_keep, s); /* a replay ends then, too */
 	pipeline_finish(s->pipeline, now_ns);
 	pipeline_count_lost(s->pipeline, LOST_TARGETS, s->untraced);
 	session_write(s);

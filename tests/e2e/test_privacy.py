@@ -142,6 +142,24 @@ def record_and_replay(kind):
 
 
 @case
+def replay_ends_alike():
+    """a call that is open when recording ends has the same end in the replay"""
+    server = Server()
+    argv, env = e2e.client_command("http", server, [e2e.request("anthropic", "open", "tokens=100&gap_ms=100")], wait=True)
+    client = Client(argv, env)
+    capture = os.path.join(e2e.directory(), "run.cap")
+    perfbpf = Perfbpf("--content", "--record", capture, "-d", "2", "-p", client.pid)
+    client.go()
+    assert perfbpf.end() == 0, perfbpf.err()
+    done = subprocess.run([PERFBPF, "replay", capture, "-q", "-c", "-"], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    live, again = perfbpf.calls(), [json.loads(line) for line in done.stdout.splitlines()]
+    assert [c["end_reason"] for c in live] == ["capture_end"] and len(again) == 1, (live, again)
+    same_call({**live[0], "text": None}, {**again[0], "text": None})
+    client.child.kill()
+
+
+@case
 def record_wants_content():
     """--record without --content is a usage error, and leaves no file"""
     path = os.path.join(e2e.directory(), "x.cap")
