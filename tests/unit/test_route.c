@@ -54,6 +54,8 @@ static void paths_have_shapes(void **state)
 		{"/customers/cus_NffrFeUfNV2Hib", "/customers/:id"},
 		{"/get-OAuth2Token/x_1/a-BCD", "/get-OAuth2Token/x_1/a-BCD"},
 		{"/verify/eyJhbGciOiJIUzI1NiJ9.e30.abc", "/verify/:id.abc"},
+		{"/sk-proj-abcdefgh/models", "/:id/models"},
+		{"/services/XbKmQ9zLrTnVw8YhJcFpDabc", "/services/:id"},
 		{"/tx/0x1f/0x/0xyz", "/tx/:id/0x/0xyz"},
 		{"/getUserByEmailAddress2", "/getUserByEmailAddress2"},
 		{"/v1beta/models/gemini-2.0-flash:generateContent", "/v1beta/models/gemini-2.0-flash:generateContent"},

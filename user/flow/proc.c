@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "base/buf.h"
+#include "base/credential.h"
 #include "base/err.h"
 #include "base/hash.h"
 #include "proc_args.h"
@@ -69,22 +70,6 @@ static bool is_secret_name(struct sv name)
 	for (size_t i = 0; i < ARRAY_SIZE(suffix); i++)
 		if (ends_word(name, suffix[i]))
 			return true;
-	return false;
-}
-
-/* Tokens that say themselves what they are. */
-static bool is_secret_token(struct sv s)
-{
-	static const char *const prefix[] = {"sk-",	    "sk_",    "pk-",   "ghp_",	"gho_",	 "ghs_", "ghu_",
-					     "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA",	 "AIza", "hf_",
-					     "gsk_",	    "eyJ",    "ya29.", "xai-",	"nvapi-"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(prefix); i++) {
-		size_t n = strlen(prefix[i]);
-
-		if (s.len >= n + 8 && memcmp(s.ptr, prefix[i], n) == 0)
-			return true;
-	}
 	return false;
 }
 
@@ -192,7 +177,7 @@ static bool secret_at(struct sv s, size_t i, size_t *next, struct cut *cut)
 		dashes++;
 	word = (struct sv){s.ptr + i, end - i};
 	name = (struct sv){s.ptr + dashes, end - dashes};
-	if (is_secret_token(name)) {
+	if (credential_is_token(name)) {
 		*cut = (struct cut){dashes, end};
 		return true;
 	}

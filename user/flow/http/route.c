@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "route.h"
 
+#include "base/credential.h"
+
 #define EXTENSION_MAX 5
 #define METHOD_MAX    32
 #define REST	      "/..."
@@ -90,12 +92,6 @@ static bool is_prefixed_id(struct sv s)
 	return s.len - from >= ROUTE_TAIL && digits && small && digits + small < s.len - from;
 }
 
-/* RFC 7519: '{"' in base64url, and parts with "." between them. */
-static bool is_web_token(struct sv s)
-{
-	return sv_starts(s, SV("eyJ")) && memchr(s.ptr, '.', s.len);
-}
-
 static bool is_number_of_hex(struct sv s)
 {
 	if (s.len < 3 || s.ptr[0] != '0' || s.ptr[1] != 'x')
@@ -110,7 +106,7 @@ static bool is_value(struct sv s)
 {
 	struct tally t = tally_of(s);
 
-	if (is_odd(s) || is_uuid(s) || is_prefixed_id(s) || is_web_token(s) || is_number_of_hex(s))
+	if (is_odd(s) || is_uuid(s) || is_prefixed_id(s) || is_number_of_hex(s) || credential_is_segment(s))
 		return true;
 	if (!t.digits || t.others)
 		return t.run >= ROUTE_DIGITS;

@@ -11,7 +11,7 @@
  *   - is a UUID, or ROUTE_HEX or more hexadecimal digits with a decimal one among them
  *   - has ROUTE_TOKEN or more letters and digits, a fifth of which are digits: keys and tokens
  *   - is a word of small letters, "_" or "-", and ROUTE_TAIL or more letters of both cases and digits behind it
- *     (msg_01XFDUDYJgAACzvnptvVoYEL), the beginning of a JSON web token, or 0x and hexadecimal digits
+ *     (msg_01XFDUDYJgAACzvnptvVoYEL), what looks like a credential (base/credential.h), or 0x and hexadecimal digits
  *   - is longer than ROUTE_SEGMENT_MAX, percent-coded, holds "@" behind its first byte, or is no printable ASCII
  * An ending of up to five letters (42.json) and a method behind a colon (42:cancel) stay. Parameters of a segment (from
  * ";" on) are dropped.

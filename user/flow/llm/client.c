@@ -2,6 +2,7 @@
 #include "client.h"
 
 #include "base/buf.h"
+#include "base/credential.h"
 #include "base/err.h"
 #include "text.h"
 
@@ -226,24 +227,10 @@ static int push_parameter(struct buf *out, struct sv parameter)
 	return show_key && shows_value(key, value) ? buf_push(out, value.ptr, value.len) : buf_putc(out, '*');
 }
 
-/* What stands in a path itself and is a credential: a bot's token, a JSON web token, a session's id behind ";". */
-static bool is_secret_segment(struct sv s)
-{
-	size_t i = 3;
-
-	if (sv_starts(s, SV("eyJ")))
-		return memchr(s.ptr, '.', s.len) != NULL;
-	if (!sv_starts(s, SV("bot")))
-		return false;
-	while (i < s.len && s.ptr[i] >= '0' && s.ptr[i] <= '9')
-		i++;
-	return i > 3 && i < s.len && (s.ptr[i] == ':' || s.ptr[i] == '%');
-}
-
 static int push_segment(struct buf *out, struct sv segment)
 {
 	struct sv parameters, name = sv_cut(segment, ';', &parameters);
-	int err = is_secret_segment(name) ? buf_putc(out, '*') : buf_push(out, name.ptr, name.len);
+	int err = credential_is_segment(name) ? buf_putc(out, '*') : buf_push(out, name.ptr, name.len);
 
 	while (!err && parameters.ptr) {
 		struct sv parameter = sv_cut(parameters, ';', &parameters);

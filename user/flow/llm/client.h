@@ -35,7 +35,7 @@ bool client_class_of_kind(struct sv kind, enum call_class *class);
 /*
  * A request target as it may be shown: no scheme and authority, no fragment, query values only where they cannot be a
  * secret: those of known keys, and numbers of up to 4 digits; else "*". So are values of parameters in the path
- * (;jsessionid=), and segments that are a bot's token or a JSON web token. Owned. NULL: ENOMEM.
+ * (;jsessionid=), and segments that look like a credential (base/credential.h). Owned. NULL: ENOMEM.
  */
 char *client_path(struct sv target);
 /* A target without scheme, authority and fragment, borrowed. */
