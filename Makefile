@@ -284,7 +284,7 @@ check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (6: two minutes for all o
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
 
 # --- test programs ----------------------------------------------------------------------------------------------------
-TEST_TOOLS = $(STATIC_CLIENTS) $(HOTSPOTS) $(FUNCTARGETS) $(ALLOCLOADS) $(O)/tests/planted $(O)/tests/bpftest $(O)/tests/sampletest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench
+TEST_TOOLS = $(STATIC_CLIENTS) $(HOTSPOTS) $(FUNCTARGETS) $(ALLOCLOADS) $(O)/tests/planted $(O)/tests/bpftest $(O)/tests/sampletest $(O)/tests/modelserver $(O)/tests/modelclient $(O)/tests/strangerclient $(O)/tests/jsonl2cap $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/tlsbench $(O)/tests/sockbench $(O)/tests/floorbench
 
 MODELSERVER_SRCS := $(sort $(wildcard tests/tools/modelserver/*.c))
 $(O)/tests/modelserver: $(MODELSERVER_SRCS:%.c=$(O)/%.o) $(O)/tests/tools/testcert.o $(BASE_SRCS:%.c=$(O)/%.o)
@@ -349,6 +349,17 @@ $(O)/tests/countalloc.so: tests/tools/countalloc.c $(STAMP)
 $(O)/tests/sockbench: $(O)/tests/bench/sockbench.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^
+# The floor that perfbpf is compared with: an object of its own.
+$(O)/tests/bench/floor.bpf.o: tests/bench/floor.bpf.c $(STAMP)
+	@mkdir -p $(@D)
+	$(call say,CLANG,$@)$(CLANG) $(BPF_CFLAGS) -Wno-unused-parameter -D__TARGET_ARCH_$(BPF_ARCH) -idirafter $(SYSROOT)/usr/include/$(MULTIARCH) -MMD -MP -c $< -o $@
+$(O)/gen/floor.skel.h: $(O)/tests/bench/floor.bpf.o
+	@mkdir -p $(@D)
+	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $< name floor_bpf > $@
+$(O)/tests/bench/floorbench.o: $(O)/gen/floor.skel.h
+$(O)/tests/floorbench: $(O)/tests/bench/floorbench.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -Wl,-Bstatic -lbpf -Wl,-Bdynamic -lelf -lz
 $(O)/tests/tlsbench: $(O)/tests/bench/tlsbench.o $(O)/tests/tools/testcert.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto -lpthread

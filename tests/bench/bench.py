@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What tracing costs. bench.py --build DIR [--rounds N] [--out bench.json]
 
-A client and a server do nothing but TLS over loopback (tlsbench): 512-byte ping-pong, and 16 KiB records in bulk. Each round
-runs them untraced, with empty programs at entry and return of the places that perfbpf probes, and with perfbpf, in random
-order; the ratios are of runs of the same round. A ratio is the median of the rounds with a 95 % bootstrap interval. Then:
-a program that only downloads (its server is on this machine, and traced too by system-wide tracing); an untraced one that
-shares its library with a traced one; model calls that stream; memory, processor time and start-up of perfbpf itself."""
+A client and a server do nothing but TLS over loopback (tlsbench): 512-byte ping-pong, and 16 KiB records in bulk, each on a
+connection that is no HTTP (which is soon ignored) and as calls of a model, which are decoded and told. Each round runs them
+untraced, with the floors of floorbench at the places that perfbpf probes (empty programs; a record of each call; the same with
+empty programs at the socket), and with perfbpf, in random order; the ratios are of runs of the same round. A ratio is the median
+of the rounds with a 95 % bootstrap interval. Then: a program that only downloads (its server is on this machine, and traced too
+by system-wide tracing); an untraced one that shares its library with a traced one; model calls that stream; memory, processor
+time and start-up of perfbpf itself."""
 import argparse
 import json
 import math
@@ -22,10 +24,18 @@ import tempfile
 import time
 
 SHAPES = {"ping 512 B": ("ping", 512, 6000), "bulk 16 KiB": ("bulk", 16384, 12000)}
+DECODED = {"decoded ping 512 B": ("call", 512, 4000), "decoded bulk 16 KiB": ("stream", 16384, 3200)}
+ALL_SHAPES = {**SHAPES, **DECODED}
 # The last one: perfbpf's own process is stopped while the client runs. What is left is what its programs in the kernel cost; with
 # two processors, and client and server on one each, perfbpf itself takes its time from one of them.
-STATES = ("untraced", "bare", "perfbpf", "programs")
-STOPPED_SHAPES = ("ping 512 B",)  # as much as the ring holds
+STATES = ("untraced", "empty", "record", "socket", "perfbpf", "programs")
+# What is told of each call is a floor where perfbpf tells it, too; a stopped perfbpf is measured with what the ring holds.
+STATE_SHAPES = {
+    "record": ("ping 512 B", *DECODED),
+    "socket": ("ping 512 B", *DECODED),
+    "programs": ("ping 512 B", "decoded ping 512 B"),
+}
+DRAINED_S = 0.2  # after a stop
 # Model calls that stream: connections at once, calls one after the other, each on a connection of its own, milliseconds
 # between the events of a call, events of a call.
 IDLE_STREAM = (1, 1, 4000, 1)  # a call that does nothing for 4 s: what perfbpf costs all the same
@@ -110,24 +120,28 @@ class Tracer:
             return json.load(f)["metadata"]
 
 
-class Bare:
-    def __init__(self, program, path, offsets):
+class Floor:
+    """floorbench: kind is empty, record or socket."""
+
+    def __init__(self, program, kind, pid, path, places):
         self.child = subprocess.Popen(
-            [program, "bare", "0", path, *offsets], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [program, kind, str(pid), path, *places], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         line = self.child.stdout.readline().split()
         if line[:1] != ["attached"]:
-            sys.exit("bench: cannot attach bare probes")
+            sys.exit("bench: cannot attach the floor's probes")
         self.how = line[1]
 
     def stop(self):
+        """Records that were told, and lost."""
         self.child.stdin.close()
+        told = self.child.stdout.readline().split()
         self.child.wait(30)
-        return None
+        return {"call_count": int(told[1]), "lost": {"floor_records": int(told[3])}}
 
 
 def sites(perfbpf, pid):
-    """The file and the places of its read and write functions, as perfbpf chose them."""
+    """The file and the places of its read and write functions, as perfbpf chose them. ":memory": the length is there."""
     text = subprocess.run([perfbpf, "check", "-p", str(pid)], stdout=subprocess.PIPE, text=True, check=False).stdout
     path, offsets, classes = None, [], []
     for line in text.splitlines():
@@ -135,7 +149,7 @@ def sites(perfbpf, pid):
         path = head.group(1) if head else path
         place = re.match(r"    (.*\S)\s+at (0x[0-9a-f]+)\s+(\S+)", line)
         if place and path and re.search(r"read|write", place.group(1), re.I):
-            offsets.append(place.group(2))
+            offsets.append(place.group(2) + (":memory" if re.search(r"^\S*(internal|_ex)\b", place.group(1)) else ""))
             classes.append(f"{place.group(1)}: {place.group(3)}")
     if not offsets:
         sys.exit(f"bench: no read and write functions in:\n{text}")
@@ -149,52 +163,64 @@ def interval(values, seed=1):
     return statistics.median(values), medians[50], medians[1949]
 
 
+def one_run(peer, tracer, state, shape, times):
+    mode, size, count = ALL_SHAPES[shape]
+    peer.run(mode, size, count // 10)
+    if state == "programs":
+        tracer.child.send_signal(signal.SIGSTOP)
+    before = tracer.cpu_s() if state == "perfbpf" else 0
+    begin = time.monotonic()
+    us, calls = peer.run(mode, size, count)
+    if state == "perfbpf":
+        times["cpu"][shape].append((tracer.cpu_s() - before) / (time.monotonic() - begin))
+    if state == "programs":
+        tracer.child.send_signal(signal.SIGCONT)
+        time.sleep(DRAINED_S)
+    times[state][shape].append(us / count)
+    times["calls"][shape] = calls / count
+
+
 def one_round(peer, make, order, times):
     for state in order:
         tracer = make[state]()
-        for shape, (mode, size, count) in SHAPES.items():
-            if state == "programs" and shape not in STOPPED_SHAPES:
-                continue
-            peer.run(mode, size, count // 10)
-            if state == "programs":
-                tracer.child.send_signal(signal.SIGSTOP)
-            before = tracer.cpu_s() if state == "perfbpf" else 0
-            us, calls = peer.run(mode, size, count)
-            if state == "perfbpf":
-                times["cpu"][shape].append((tracer.cpu_s() - before) / (us / 1e6))
-            if state == "programs":
-                tracer.child.send_signal(signal.SIGCONT)
-            times[state][shape].append(us / count)
-            times["calls"][shape] = calls / count
+        for shape in STATE_SHAPES.get(state, ALL_SHAPES):
+            one_run(peer, tracer, state, shape, times)
         if state == "perfbpf":
             times["rss_kib"].append(tracer.status("RssAnon"))
-        metadata = tracer.stop() if tracer else None
-        if metadata:
-            lost = {k: v for k, v in metadata["lost"].items() if v}
-            times["lost"].append(lost)
+        if tracer:
+            metadata = tracer.stop()
+            for name, value in (*metadata["lost"].items(), ("calls told", metadata["call_count"])):
+                sums = times["lost"].setdefault(state, {})
+                if value:
+                    sums[name] = sums.get(name, 0) + value
+
+
+def against(values, base):
+    """The ratio's median and interval over the rounds."""
+    return [round(math.exp(v), 3) for v in interval([math.log(a / b) for a, b in zip(values, base)])]
 
 
 def summarise(times):
     result = {}
-    for shape in SHAPES:
+    for shape in ALL_SHAPES:
         base = times["untraced"][shape]
         row = {"us_untraced": round(statistics.median(base), 3), "tls_calls": times["calls"][shape]}
         for state in STATES[1:]:
-            if not times[state][shape]:
+            values = times[state][shape]
+            if not values:
                 continue
-            logs = [math.log(a / b) for a, b in zip(times[state][shape], base)]
-            middle, low, high = (math.exp(v) for v in interval(logs))
-            added = [(a - b) / times["calls"][shape] for a, b in zip(times[state][shape], base)]
-            a_middle, a_low, a_high = interval(added)
+            middle, low, high = against(values, base)
+            a_middle, a_low, a_high = interval([(a - b) / times["calls"][shape] for a, b in zip(values, base)])
             row[state] = {
-                "us": round(statistics.median(times[state][shape]), 3),
-                "ratio": round(middle, 3),
-                "ratio_95": [round(low, 3), round(high, 3)],
+                "us": round(statistics.median(values), 3),
+                "ratio": middle,
+                "ratio_95": [low, high],
                 "added_us_per_tls_call": round(a_middle, 3),
                 "added_us_95": [round(a_low, 3), round(a_high, 3)],
             }
-        logs = [math.log(a / b) for a, b in zip(times["perfbpf"][shape], times["bare"][shape])]
-        row["perfbpf"]["against_bare"] = [round(math.exp(v), 3) for v in interval(logs)]
+        row["perfbpf"]["against"] = {
+            state: against(times["perfbpf"][shape], times[state][shape]) for state in STATES[1:4] if times[state][shape]
+        }
         row["perfbpf"]["cpu_share"] = round(statistics.median(times["cpu"][shape]), 3)
         result[shape] = row
     return result
@@ -388,26 +414,24 @@ def starts(perfbpf, folder, rounds=9):
 
 
 def table(report):
-    print(f"{'':14} {'untraced':>10} {'bare entry+return':>26} {'perfbpf':>26} {'its programs':>26} {'added a TLS call':>20} {'CPU':>6}")
     for shape, row in report["shapes"].items():
-        cells = []
+        print(f"{shape}: {row['us_untraced']:.2f} us untraced, {row['tls_calls']:g} TLS calls; perfbpf's process {100 * row['perfbpf']['cpu_share']:.0f} % of a CPU")
         for state in STATES[1:]:
-            r = row.get(state)
-            if not r:
-                cells.append("-")
+            if state not in row:
                 continue
-            cells.append(f"{r['ratio']:.3f} ({r['ratio_95'][0]:.3f}..{r['ratio_95'][1]:.3f})")
-        added = row["perfbpf"]["added_us_per_tls_call"]
-        print(
-            f"{shape:14} {row['us_untraced']:>7.2f} us {cells[0]:>26} {cells[1]:>26} {cells[2]:>26} {added:>17.3f} us"
-            f" {100 * row['perfbpf']['cpu_share']:>5.0f}%"
-        )
-        print(f"{'':14} against bare {row['perfbpf']['against_bare']}, added us {row['perfbpf']['added_us_95']}")
+            r = row[state]
+            (low, high), (a_low, a_high) = r["ratio_95"], r["added_us_95"]
+            more = "".join(f"; of {name} {m:.3f} ({l:.3f}..{h:.3f})" for name, (m, l, h) in r.get("against", {}).items())
+            print(
+                f"  {state:9} {r['ratio']:.3f} ({low:.3f}..{high:.3f}), added {r['added_us_per_tls_call']:.2f} us"
+                f" ({a_low:.2f}..{a_high:.2f}) a TLS call{more}"
+            )
+    print(f"told and lost in the runs above, summed over {report['rounds']} rounds: {report['lost']}")
     if "download" not in report:
         return
     d = report["download"]
     print(f"download of {d['gib']:g} GiB that calls no model, {d['mib_s_untraced']:.0f} MiB/s untraced; of that:")
-    for state in ("bare", "one process", "system-wide"):
+    for state in ("empty", "one process", "system-wide"):
         r = d[state]
         (low, high), (w_low, w_high) = r["throughput_95"], r["work_per_cpu_95"]
         print(
@@ -432,12 +456,10 @@ def table(report):
     for kind, r in report["starts"].items():
         cells = [f"{r[k]:.0f} ms ({r[k + '_range'][0]:.0f}..{r[k + '_range'][1]:.0f})" for k in ("attach_ms", "start_cpu_ms", "stop_ms")]
         print(f"  {kind:12} attached after {cells[0]}, of processor time {cells[1]}; stopped after {cells[2]}")
-    if report["lost"]:
-        print(f"lost in the bulk runs (summed over {report['rounds']} rounds): {report['lost']}")
 
 
 def measure(args, folder):
-    perfbpf, tlsbench = (os.path.join(args.build, p) for p in ("perfbpf", "tests/tlsbench"))
+    perfbpf, tlsbench, floorbench = (os.path.join(args.build, p) for p in ("perfbpf", "tests/tlsbench", "tests/floorbench"))
     pinned = (os.cpu_count() or 1) > 1
     env = {**os.environ, **({"TLSBENCH_CPU": "1"} if pinned else {})}
     server = subprocess.Popen([tlsbench, "server"], stdout=subprocess.PIPE, text=True, env=env)
@@ -449,21 +471,17 @@ def measure(args, folder):
         path, offsets, classes = sites(perfbpf, peer.pid)
         make = {
             "untraced": lambda: None,
-            "bare": lambda: Bare(tlsbench, path, offsets),
+            **{kind: lambda kind=kind: Floor(floorbench, kind, peer.pid, path, offsets) for kind in STATES[1:4]},
             "perfbpf": lambda: Tracer(perfbpf, ["-p", str(peer.pid)], folder),
             "programs": lambda: Tracer(perfbpf, ["-p", str(peer.pid)], folder),
         }
-        times = {s: {shape: [] for shape in SHAPES} for s in (*STATES, "cpu")}
-        times.update(calls={}, lost=[], rss_kib=[])
+        times = {s: {shape: [] for shape in ALL_SHAPES} for s in (*STATES, "cpu")}
+        times.update(calls={}, lost={}, rss_kib=[])
         order = list(STATES)
         chooser = random.Random(7)
         for _ in range(args.rounds):
             chooser.shuffle(order)
             one_round(peer, make, order, times)
-        lost = {}
-        for one in times["lost"]:
-            for name, value in one.items():
-                lost[name] = lost.get(name, 0) + value
         report = {
             "kernel": os.uname().release,
             "machine": os.uname().machine,
@@ -473,7 +491,7 @@ def measure(args, folder):
             "sites": classes,
             "shapes": summarise(times),
             "rss_anon_kib_loaded": statistics.median(times["rss_kib"]),
-            "lost": lost,
+            "lost": times["lost"],
         }
         if args.calls_only:
             return report
@@ -483,7 +501,7 @@ def measure(args, folder):
                 peer,
                 {
                     "untraced": make["untraced"],
-                    "bare": make["bare"],
+                    "empty": make["empty"],
                     "one process": make["perfbpf"],
                     "system-wide": lambda: Tracer(perfbpf, ["-a"], folder),
                 },

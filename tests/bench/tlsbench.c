@@ -2,15 +2,14 @@
 /*
  * tlsbench: what a tracer costs a program that does nothing but TLS.
  *   tlsbench server            serves on loopback, prints "listening PORT"
- *   tlsbench client PORT       one connection; prints "pid N"; each line "ping|bulk|get|call COUNT SIZE [ex]" on stdin
- * is one timed run: "MODE NANOSECONDS CALLS" (wall time, and the TLS calls that the client made) tlsbench bare PID PATH
- * OFFSET... empty programs at entry and return of these places of a file, as a floor to compare with; prints "attached
- * session|perf", detaches at the end of stdin. PID 0: every process TLSBENCH_CPU=N pins server and client.
+ *   tlsbench client PORT       prints "pid N"; each line "ping|bulk|get|call|stream COUNT SIZE [ex]" on stdin is one timed
+ *                              run: "MODE NANOSECONDS CALLS" (wall time, and the TLS calls that the client made)
+ * ping, bulk, get: on one connection, which calls no model. call, stream: on another one, which does nothing else. stream:
+ * COUNT records of answers, each answer of BURST_RECORDS of them; the pauses between answers are not timed.
+ * TLSBENCH_CPU=N pins server and client.
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/bpf.h>
-#include <linux/perf_event.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -21,19 +20,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/tools/testcert.h"
 
 #define SIZE_MAX_BYTES	  65536u
-#define OFFSETS_MAX	  32
 #define REQUEST_MAX_BYTES 256
 #define CALL_MIN_BYTES	  256
 #define ANSWER_BYTES	  512 /* of a model's call: head and body */
+#define BURST_RECORDS	  64
+#define BURST_PAUSE_NS	  15000000 /* perfbpf tells all of one meanwhile: nothing is lost */
+
+#define STREAM "\r\nRecords: "
 
 struct order {
 	uint32_t bulk, size, count, zero;
@@ -165,6 +165,36 @@ static int answer_call(SSL *s, char *buf)
 	return write_all(s, buf, ANSWER_BYTES, 0, &calls);
 }
 
+/* A model's answer that streams: records of one event each, and one that says it is the last. STREAM COUNT/SIZE is a
+ * header of the request. */
+static int stream_answer(SSL *s, const char *order, char *buf)
+{
+	static const char begin[] = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"", end[] = "\"}}]}\n\n",
+			  last[] = "data: [DONE]\n\n";
+	struct order o = {.bulk = 1};
+	unsigned long calls = 0;
+	int n;
+
+	if (sscanf(order, STREAM "%u/%u", &o.count, &o.size) != 2 || o.size < CALL_MIN_BYTES || o.size > SIZE_MAX_BYTES)
+		return -1;
+	n = snprintf(buf, REQUEST_MAX_BYTES,
+		     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %llu\r\n\r\n",
+		     (unsigned long long)o.count * o.size + sizeof(last) - 1);
+	if (write_all(s, buf, (size_t)n, 0, &calls))
+		return -1;
+	memset(buf, 'x', o.size);
+	memcpy(buf, begin, sizeof(begin) - 1);
+	memcpy(buf + o.size - (sizeof(end) - 1), end, sizeof(end) - 1);
+	return serve_order(s, &o, buf) || write_all(s, last, sizeof(last) - 1, 0, &calls) ? -1 : 0;
+}
+
+static int serve_call(SSL *s, char *buf)
+{
+	const char *order = strstr(buf, STREAM);
+
+	return order ? stream_answer(s, order, buf) : answer_call(s, buf);
+}
+
 /* The client sends each in one record. */
 static int serve_next(SSL *s, char *buf)
 {
@@ -177,7 +207,7 @@ static int serve_next(SSL *s, char *buf)
 	if (memcmp(buf, "GET ", 4) == 0)
 		return serve_get(s, buf);
 	if (memcmp(buf, "POST", 4) == 0)
-		return answer_call(s, buf);
+		return serve_call(s, buf);
 	memcpy(&o, buf, sizeof(o));
 	return o.size > SIZE_MAX_BYTES ? -1 : serve_order(s, &o, buf);
 }
@@ -254,6 +284,7 @@ static void run_order(SSL *s, const struct order *o, int get, int ex, char *buf)
 		ask(s, o, ex);
 	else if (write_all(s, o, sizeof(*o), ex, &calls))
 		die("write");
+	memset(buf, 'y', o->size); /* no call's text, which would be one here too */
 	calls = 0;
 	start = now_ns();
 	for (i = 0; i < o->count; i++) {
@@ -280,6 +311,47 @@ static void run_calls(SSL *s, uint32_t count, uint32_t size, int ex, char *buf)
 	fflush(stdout);
 }
 
+/* The timed part of one answer: from its head, which comes in a record of its own, to its last record but one. */
+static uint64_t read_burst(SSL *s, uint32_t count, uint32_t size, int ex, char *buf, unsigned long *calls)
+{
+	uint64_t took;
+
+	if (SSL_read(s, buf, REQUEST_MAX_BYTES) <= 0)
+		die("head");
+	took = now_ns();
+	while (count--)
+		if (read_all(s, buf, size, ex, calls))
+			die("stream");
+	took = now_ns() - took;
+	if (SSL_read(s, buf, REQUEST_MAX_BYTES) <= 0)
+		die("end");
+	return took;
+}
+
+static void run_stream(SSL *s, uint32_t count, uint32_t size, int ex, char *buf)
+{
+	static const char body[] = "{\"model\":\"bench\",\"stream\":true,\"messages\":[]}";
+	const struct timespec pause = {.tv_nsec = BURST_PAUSE_NS};
+	unsigned long calls = 0, others = 0;
+	uint64_t took = 0;
+
+	while (count) {
+		uint32_t burst = count < BURST_RECORDS ? count : BURST_RECORDS;
+		int n = snprintf(buf, REQUEST_MAX_BYTES,
+				 "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost" STREAM "%u/%u\r\n"
+				 "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+				 burst, size, sizeof(body) - 1, body);
+
+		if (write_all(s, buf, (size_t)n, ex, &others))
+			die("write");
+		took += read_burst(s, burst, size, ex, buf, &calls);
+		count -= burst;
+		nanosleep(&pause, NULL);
+	}
+	printf("stream %llu %lu\n", (unsigned long long)took, calls);
+	fflush(stdout);
+}
+
 static SSL *connect_tls(unsigned port)
 {
 	struct sockaddr_in at = {
@@ -287,7 +359,6 @@ static SSL *connect_tls(unsigned port)
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	SSL *s;
 
-	ctx = SSL_CTX_new(TLS_client_method());
 	if (connect(fd, (struct sockaddr *)&at, sizeof(at)))
 		die("connect");
 	no_delay(fd);
@@ -299,12 +370,14 @@ static SSL *connect_tls(unsigned port)
 
 static int run_client(unsigned port)
 {
-	SSL *s = connect_tls(port);
 	char *buf = malloc(SIZE_MAX_BYTES), line[128], mode[8], ex[8];
+	SSL *s, *model;
 
+	ctx = SSL_CTX_new(TLS_client_method());
+	s = connect_tls(port);
+	model = connect_tls(port);
 	if (!buf)
 		die("memory");
-	memset(buf, 'y', SIZE_MAX_BYTES);
 	printf("pid %d\n", getpid());
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
@@ -315,112 +388,15 @@ static int run_client(unsigned port)
 			return 2;
 		o.bulk = strcmp(mode, "ping") != 0;
 		if (!strcmp(mode, "call") && o.size >= CALL_MIN_BYTES && o.size <= SIZE_MAX_BYTES / 4)
-			run_calls(s, o.count, o.size, n == 4, buf);
+			run_calls(model, o.count, o.size, n == 4, buf);
+		else if (!strcmp(mode, "stream") && o.size >= CALL_MIN_BYTES)
+			run_stream(model, o.count, o.size, n == 4, buf);
 		else
 			run_order(s, &o, !strcmp(mode, "get"), n == 4, buf);
 	}
+	SSL_free(model);
 	SSL_free(s);
 	free(buf);
-	return 0;
-}
-
-/* --- bare probes: the cheapest thing that a tracer could do at the same place ------------------------------------ */
-
-/* From the kernel's uapi; distributions' headers are older than the kernels this runs on. */
-#define ATTACH_UPROBE_SESSION 57
-struct multi_link {
-	uint32_t prog_fd, target_fd, attach_type, flags;
-	uint64_t path, offsets, ref_offsets, cookies;
-	uint32_t count, multi_flags, pid, zero;
-};
-
-static int sys_bpf(int cmd, void *attr, unsigned size)
-{
-	return (int)syscall(SYS_bpf, cmd, attr, size);
-}
-
-/* "return 0": in a session that also means that the return is wanted. */
-static int load_empty(uint32_t attach_type)
-{
-	const struct bpf_insn code[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K}, {.code = BPF_JMP | BPF_EXIT}};
-	union bpf_attr attr;
-
-	memset(&attr, 0, sizeof(attr));
-	attr.prog_type = BPF_PROG_TYPE_KPROBE;
-	attr.insns = (uintptr_t)code;
-	attr.insn_cnt = 2;
-	attr.license = (uintptr_t) "Dual BSD/GPL";
-	attr.expected_attach_type = attach_type;
-	return sys_bpf(BPF_PROG_LOAD, &attr, sizeof(attr));
-}
-
-static int attach_session(uint32_t pid, const char *path, const uint64_t *offsets, uint32_t count)
-{
-	int prog = load_empty(ATTACH_UPROBE_SESSION);
-	struct multi_link link = {.attach_type = ATTACH_UPROBE_SESSION,
-				  .path = (uintptr_t)path,
-				  .offsets = (uintptr_t)offsets,
-				  .count = count,
-				  .pid = pid};
-
-	if (prog < 0)
-		return -1;
-	link.prog_fd = (uint32_t)prog;
-	return sys_bpf(BPF_LINK_CREATE, &link, sizeof(link));
-}
-
-static int uprobe_type(void)
-{
-	FILE *f = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
-	int type = -1;
-
-	if (f && fscanf(f, "%d", &type) != 1)
-		type = -1;
-	if (f)
-		fclose(f);
-	return type;
-}
-
-static int attach_perf(int prog, int pid, const char *path, uint64_t offset, int is_return)
-{
-	struct perf_event_attr attr = {.type = (uint32_t)uprobe_type(),
-				       .size = sizeof(attr),
-				       .config = (uint64_t)is_return,
-				       .config1 = (uintptr_t)path,
-				       .config2 = offset};
-	int fd = (int)syscall(SYS_perf_event_open, &attr, pid ? pid : -1, pid ? -1 : 0, -1, PERF_FLAG_FD_CLOEXEC);
-
-	if (fd < 0 || ioctl(fd, PERF_EVENT_IOC_SET_BPF, prog) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0))
-		return -1;
-	return fd;
-}
-
-static int run_bare(int argc, char **argv)
-{
-	uint64_t offsets[OFFSETS_MAX];
-	uint32_t count = 0;
-	int i, prog, pid = atoi(argv[0]);
-	const char *path = argv[1], *how = "session";
-	char byte[64];
-
-	for (i = 2; i < argc && count < OFFSETS_MAX; i++)
-		offsets[count++] = strtoull(argv[i], NULL, 0);
-	if (!count)
-		return 2;
-	if (attach_session((uint32_t)pid, path, offsets, count) < 0) {
-		how = "perf";
-		prog = load_empty(0);
-		if (prog < 0)
-			die("load");
-		for (i = 0; i < (int)count; i++)
-			if (attach_perf(prog, pid, path, offsets[i], 0) < 0 ||
-			    attach_perf(prog, pid, path, offsets[i], 1) < 0)
-				die("attach");
-	}
-	printf("attached %s\n", how);
-	fflush(stdout);
-	while (read(0, byte, sizeof(byte)) > 0)
-		;
 	return 0;
 }
 
@@ -432,8 +408,6 @@ int main(int argc, char **argv)
 		run_server();
 	if (argc == 3 && !strcmp(argv[1], "client"))
 		return run_client((unsigned)atoi(argv[2]));
-	if (argc >= 5 && !strcmp(argv[1], "bare"))
-		return run_bare(argc - 2, argv + 2);
-	fprintf(stderr, "usage: tlsbench server | client PORT | bare PID PATH OFFSET...\n");
+	fprintf(stderr, "usage: tlsbench server | client PORT\n");
 	return 2;
 }
