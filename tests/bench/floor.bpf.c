@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The least that a tracer can do at the places that perfbpf probes: nothing (empty_*); or what it takes to tell of a
+ * The least that a tracer can do at the places that perfbpf probes: nothing (empty_*, but for whose call it is); or what it takes to tell of a
  * call and nothing else (record_*): which thread it is, what the call was given, how long the returned bytes are, the
  * time, and a record with the bytes in a ring; and with it two empty programs at a socket's sends and receives
  * (socket_*). Not part of perfbpf: these follow no nested calls, no connections, and prove nothing.
@@ -40,15 +40,19 @@ struct {
 
 extern bool bpf_session_is_return(void) __ksym __weak;
 
+static __always_inline bool is_target(void)
+{
+	return (__u32)bpf_get_current_task_btf()->tgid == target;
+}
+
 /* 1: the return is not wanted. */
 static __always_inline int record_enter(struct pt_regs *ctx)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct open_call *call;
 
-	if ((__u32)task->tgid != target)
+	if (!is_target())
 		return 1;
-	call = bpf_task_storage_get(&calls, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	call = bpf_task_storage_get(&calls, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!call)
 		return 1;
 	call->obj = PT_REGS_PARM1(ctx);
@@ -100,11 +104,11 @@ static __always_inline void record_leave(struct pt_regs *ctx)
 		record_put_16384(call, length);
 }
 
-/* Entry and return in one. In a session 0 also means that the return is wanted. */
+/* Entry and return in one. 1 at the entry spares processes that are not looked at the return. */
 SEC("uprobe")
 int empty_session(struct pt_regs *ctx)
 {
-	return 0;
+	return !is_target();
 }
 
 SEC("uprobe")
