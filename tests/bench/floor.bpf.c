@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The least that a tracer can do at the places that perfbpf probes: nothing (empty_*, but for whose call it is); or what it takes to tell of a
- * call and nothing else (record_*): which thread it is, what the call was given, how long the returned bytes are, the
- * time, and a record with the bytes in a ring; and with it two empty programs at a socket's sends and receives
- * (socket_*). Not part of perfbpf: these follow no nested calls, no connections, and prove nothing.
+ * The least that a tracer can do at the places that perfbpf probes: nothing (empty_*, but for whose call it is); or
+ * what it takes to tell of a call and nothing else (record_*): which thread it is, what the call was given, how long
+ * the returned bytes are, the time, and a record with the bytes in a ring; and with it two empty programs at a socket's
+ * sends and receives (socket_*). Not part of perfbpf: these follow no nested calls, no connections, and prove nothing.
  */
 #include "vmlinux.h"
 

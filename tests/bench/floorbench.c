@@ -134,7 +134,8 @@ int main(int argc, char **argv)
 		attach_perf(empty ? skel->progs.empty_entry : skel->progs.record_entry, &at, false);
 		attach_perf(empty ? skel->progs.empty_return : skel->progs.record_return, &at, true);
 	}
-	if (sockets && (!bpf_program__attach(skel->progs.socket_sent) || !bpf_program__attach(skel->progs.socket_received)))
+	if (sockets &&
+	    (!bpf_program__attach(skel->progs.socket_sent) || !bpf_program__attach(skel->progs.socket_received)))
 		die("attach to sockets");
 	printf("attached %s\n", session ? "session" : "perf");
 	fflush(stdout);

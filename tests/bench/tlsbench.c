@@ -2,11 +2,11 @@
 /*
  * tlsbench: what a tracer costs a program that does nothing but TLS.
  *   tlsbench server            serves on loopback, prints "listening PORT"
- *   tlsbench client PORT       prints "pid N"; each line "ping|bulk|get|call|stream COUNT SIZE [ex]" on stdin is one timed
- *                              run: "MODE NANOSECONDS CALLS" (wall time, and the TLS calls that the client made)
- * ping, bulk, get: on one connection, which calls no model. call, stream: on another one, which does nothing else. stream:
- * COUNT records of answers, each answer of BURST_RECORDS of them; the pauses between answers are not timed.
- * TLSBENCH_CPU=N pins server and client.
+ *   tlsbench client PORT       prints "pid N"; each line "ping|bulk|get|call|stream COUNT SIZE [ex]" on stdin is one
+ * timed run: "MODE NANOSECONDS CALLS" (wall time, and the TLS calls that the client made) ping, bulk, get: on one
+ * connection, which calls no model. call, stream: on another one, which does nothing else. stream: COUNT records of
+ * answers, each answer of BURST_RECORDS of them; the pauses between answers are not timed. TLSBENCH_CPU=N pins server
+ * and client.
  */
 #include <arpa/inet.h>
 #include <errno.h>
