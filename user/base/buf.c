@@ -2,6 +2,7 @@
 #include "buf.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,18 +26,24 @@ void buf_clear(struct buf *b)
 	b->len = 0;
 }
 
+/* No more is to be asked for: most often. A terminator's room may lie past the cap. */
+static bool has_room(const struct buf *b, size_t more)
+{
+	return more <= b->size - b->len && (!b->cap || more <= b->cap - b->len);
+}
+
 int buf_reserve(struct buf *b, size_t more)
 {
 	size_t need, size;
 	char *p;
 
+	if (has_room(b, more))
+		return 0;
 	if (more > SIZE_MAX / 4 - b->len)
 		return -ENOMEM;
 	need = b->len + more;
 	if (b->cap && need > b->cap)
 		return -ENOSPC;
-	if (need <= b->size)
-		return 0;
 	size = b->size ? b->size : 64;
 	while (size < need)
 		size *= 2;
@@ -52,7 +59,7 @@ int buf_reserve(struct buf *b, size_t more)
 
 int buf_push(struct buf *b, const void *ptr, size_t len)
 {
-	int err = buf_reserve(b, len);
+	int err = has_room(b, len) ? 0 : buf_reserve(b, len);
 
 	if (err)
 		return err;
