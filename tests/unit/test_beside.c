@@ -203,6 +203,40 @@ static void test_order(void **state)
 	house_close(&h);
 }
 
+static void push(struct house *h, uint64_t id, uint32_t pid, uint64_t open_ms)
+{
+	struct call c;
+
+	make(&c, id, pid, open_ms);
+	beside_push(h->beside, &c);
+	call_release(&c);
+}
+
+/* Each is told when its own time is up, or that of one of its process before it, whichever came first. */
+static void test_times(void **state)
+{
+	struct house h;
+
+	(void)state;
+	house_open(&h);
+	push(&h, 1, 7, 300);
+	push(&h, 2, 8, 100);
+	beside_tick(h.beside, AT(99).ts_ns);
+	expect_log(&h, "");
+	beside_tick(h.beside, AT(100).ts_ns);
+	expect_log(&h, "even main\n");
+	push(&h, 4, 9, 200);
+	push(&h, 3, 7, 250); /* behind the first of its process */
+	beside_tick(h.beside, AT(299).ts_ns);
+	expect_log(&h, "even main\neven main\n");
+	beside_tick(h.beside, AT(300).ts_ns);
+	expect_log(&h, "even main\neven main\nodd main\nodd main\n");
+	push(&h, 5, 7, 400);
+	beside_tick(h.beside, AT(400).ts_ns);
+	expect_log(&h, "even main\neven main\nodd main\nodd main\nodd main\n");
+	house_close(&h);
+}
+
 static void test_too_many(void **state)
 {
 	struct house h;
@@ -267,7 +301,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_order), cmocka_unit_test(test_no_session), cmocka_unit_test(test_order),
-		cmocka_unit_test(test_too_many),    cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_times),	    cmocka_unit_test(test_too_many),   cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

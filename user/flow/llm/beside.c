@@ -20,6 +20,7 @@ struct beside {
 	struct beside_sink sink;
 	struct waiting *first; /* in the order of their ends */
 	size_t count;
+	uint64_t next_ns; /* nobody's time is up before; it may be that of one who is gone */
 };
 
 struct beside *beside_new(struct lost *lost, const struct beside_sink *sink)
@@ -30,6 +31,7 @@ struct beside *beside_new(struct lost *lost, const struct beside_sink *sink)
 		return NULL;
 	b->lost = lost;
 	b->sink = *sink;
+	b->next_ns = UNKNOWN_NS;
 	return b;
 }
 
@@ -60,20 +62,22 @@ static void tell(struct beside *b, struct waiting *w)
 	drop(b, w);
 }
 
-/* The last of a process that waits; NULL: none does. */
+/* The last of a process that waits; NULL: none does. From the end: a process that has many there has the latest, too.
+ */
 static const struct waiting *before(const struct beside *b, const struct proc_key *process)
 {
-	const struct waiting *w, *found = NULL;
+	const struct waiting *w = b->first ? b->first->prev : NULL; /* the last */
 
-	DL_FOREACH (b->first, w)
-		if (proc_key_same_process(&w->process, process))
-			found = w;
-	return found;
+	while (w && !proc_key_same_process(&w->process, process))
+		w = w == b->first ? NULL : w->prev;
+	return w;
 }
 
 static void wait_behind(struct beside *b, struct waiting *w, const struct waiting *last, uint64_t until_ns)
 {
 	w->until_ns = last && until_ns < last->until_ns ? last->until_ns : until_ns;
+	if (w->until_ns < b->next_ns)
+		b->next_ns = w->until_ns;
 	DL_APPEND(b->first, w);
 	if (++b->count > BESIDE_MAX)
 		tell(b, b->first);
@@ -142,9 +146,14 @@ void beside_tick(struct beside *b, uint64_t now_ns)
 {
 	struct waiting *w, *next;
 
+	if (now_ns < b->next_ns)
+		return;
+	b->next_ns = UNKNOWN_NS;
 	DL_FOREACH_SAFE (b->first, w, next)
 		if (w->until_ns <= now_ns)
 			tell(b, w);
+		else if (w->until_ns < b->next_ns)
+			b->next_ns = w->until_ns;
 }
 
 void beside_finish(struct beside *b)
