@@ -193,7 +193,8 @@ def one_round(peer, make, order, times):
     for state in order:
         tracer = make[state]()
         for shape in STATE_SHAPES.get(state, ALL_SHAPES):
-            one_run(peer, tracer, state, shape, times)
+            if shape in times["shapes"]:
+                one_run(peer, tracer, state, shape, times)
         if state == "perfbpf":
             times["rss_kib"].append(tracer.status("RssAnon"))
         if tracer:
@@ -211,7 +212,7 @@ def against(values, base):
 
 def summarise(times):
     result, cpu = {}, times["client_cpu"]
-    for shape in ALL_SHAPES:
+    for shape in times["shapes"]:
         base = times["untraced"][shape]
         row = {"us_untraced": round(statistics.median(base), 3), "tls_calls": times["calls"][shape]}
         for state in STATES[1:]:
@@ -486,7 +487,7 @@ def measure(args, folder):
             "programs": lambda: Tracer(perfbpf, ["-p", str(peer.pid)], folder),
         }
         times = {s: {shape: [] for shape in ALL_SHAPES} for s in (*STATES, "cpu")}
-        times.update(calls={}, lost={}, rss_kib=[], client_cpu={s: {} for s in STATES})
+        times.update(shapes=[s for s in ALL_SHAPES if re.search(args.only, s)], calls={}, lost={}, rss_kib=[], client_cpu={s: {} for s in STATES})
         order = list(STATES)
         chooser = random.Random(7)
         for _ in range(args.rounds):
@@ -503,7 +504,7 @@ def measure(args, folder):
             "rss_anon_kib_loaded": statistics.median(times["rss_kib"]),
             "lost": times["lost"],
         }
-        if args.calls_only:
+        if args.calls_only or args.only:
             return report
         return {
             **report,
@@ -558,6 +559,7 @@ def main():
     parser.add_argument("--download-gib", type=float, default=2)
     parser.add_argument("--stream-rounds", type=int, default=3)
     parser.add_argument("--calls-only", action="store_true", help="only the TLS calls")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only TLS calls, of shapes that match: more rounds in the same time")
     parser.add_argument("--out", default="bench.json")
     run(parser.parse_args(), measure, table)
 
