@@ -11,17 +11,17 @@
 #include "report.h"
 #include "session.h"
 
-/* A closed standard descriptor would become the next file that we open, and diagnostics would go into it. */
+/* A closed standard descriptor would become the next file that we open, and diagnostics would go into it. What is
+ * written to a closed standard output fails, as it would without this. */
 static int open_standard_descriptors(void)
 {
-	int fd;
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		int how = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
 
-	do
-		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	while (fd >= 0 && fd <= 2);
-	if (fd > 2)
-		close(fd);
-	return fd;
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", how | O_CLOEXEC) != fd)
+			return -1;
+	}
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 	struct options o;
 	int status;
 
-	if (open_standard_descriptors() < 0)
+	if (open_standard_descriptors())
 		return 1;
 	/* A reader that went away shows as EPIPE, a file size limit as EFBIG, where it matters. */
 	signal(SIGPIPE, SIG_IGN);

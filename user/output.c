@@ -47,7 +47,7 @@ int output_check(const struct options *o, const char *trace_path)
 	int err = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(paths) && !err; i++) {
-		if (!paths[i] || !strcmp(paths[i], "-"))
+		if (!paths[i])
 			continue;
 		err = open_writer(&w[open], paths[i]);
 		open += !err;

@@ -134,6 +134,15 @@ def interval():
 
 
 @case
+def closed_output():
+    """standard output that is closed is refused before anything is traced"""
+    for options in (("-o", "-"), ("-c", "-", "-o", os.path.join(e2e.directory(), "t.json"))):
+        done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", PERFBPF, "-p", str(os.getpid()), *options], stderr=subprocess.PIPE,
+                              text=True, timeout=30, check=False)
+        assert done.returncode == 1 and "standard output" in done.stderr, (options, done.returncode, done.stderr)
+
+
+@case
 def closed_pipe():
     """standard output that nobody reads does not kill it"""
     server = Server()

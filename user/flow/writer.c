@@ -259,6 +259,12 @@ int writer_open(struct writer *w, const char *path, uid_t uid, gid_t gid, const 
 	if (!w->buf)
 		return fail(-ENOMEM, "out of memory", why);
 	if (is_stdout(path)) {
+		int flags = fcntl(STDOUT_FILENO, F_GETFL);
+
+		if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
+			writer_abort(w);
+			return fail(-EBADF, "standard output is not open for writing", why);
+		}
 		w->fd = STDOUT_FILENO;
 		return 0;
 	}
