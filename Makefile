@@ -87,7 +87,8 @@ $(O)/%.o: %.c $(STAMP)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
-$(O)/user/attach/probes.o: $(SKEL)
+PROBES_OBJS := $(patsubst %.c,$(O)/%.o,$(wildcard user/attach/probes*.c))
+$(PROBES_OBJS): $(SKEL)
 
 $(O)/perfbpf: $(USER_OBJS)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -367,7 +368,7 @@ $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/jsonl2cap: $(O)/tests/%: $(O)/
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lcjson -lm
 
-BPFTEST_OBJS = $(O)/user/attach/probes.o $(O)/user/attach/ourplace.o $(O)/user/attach/aside.o $(O)/user/attach/allocfind.o $(O)/user/attach/allocwatch.o $(O)/user/attach/allocwindow.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/ringahead.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
+BPFTEST_OBJS = $(PROBES_OBJS) $(O)/user/attach/ourplace.o $(O)/user/attach/aside.o $(O)/user/attach/allocfind.o $(O)/user/attach/allocwatch.o $(O)/user/attach/allocwindow.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/ringahead.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o \
 		$(UNIT_tlsfind:%.c=$(O)/%.o) $(BASE_SRCS:%.c=$(O)/%.o)
 $(O)/tests/bpftest $(O)/tests/sampletest: $(O)/tests/%: $(O)/tests/bpf/%.o $(BPFTEST_OBJS)
 	@mkdir -p $(@D)

@@ -4,7 +4,7 @@
 
 /*
  * THE ABI: every record that leaves the kernel, and every record of a capture file. Included by the BPF programs (after
- * vmlinux.h) and by user/flow/record.c, user/attach/probes.c and tests (after <linux/types.h>).
+ * vmlinux.h) and by user/flow/record.c, user/attach/probes_parts.h and tests (after <linux/types.h>).
  *
  * Rules. Numbers are explicit and append-only; 0 is invalid; a reader skips and counts kinds it does not know. No
  * packed structs: holes are named and zero. Records are 8-aligned, `size` is a multiple of 8 and covers the variable

@@ -2,7 +2,7 @@
 #ifndef ATTACH_FILEID_H
 #define ATTACH_FILEID_H
 
-/* The inode that probes on a file end up on. Private child of probes.c. */
+/* The inode that probes on a file end up on. Private child of probes. */
 
 #include <stdint.h>
 

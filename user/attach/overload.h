@@ -11,7 +11,7 @@
  *      newest goes last
  * A step is taken when the ring is OVERLOAD_FULL full again, or still, OVERLOAD_FULL_NS after it was, each time that it
  * is about to be drained; and taken back when it was nearly empty for OVERLOAD_CALM_NS. What was not copied is a hole
- * in its stream, and counted (ST_OVERLOAD). Private child of probes.c; no BPF in here.
+ * in its stream, and counted (ST_OVERLOAD). Private child of probes; no BPF in here.
  */
 
 #include <stdbool.h>

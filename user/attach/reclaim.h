@@ -4,7 +4,7 @@
 
 /*
  * Deletes kernel state of connections that nobody uses any more: the kernel cannot know, because SSL_free fires before
- * the last reference drops. Watches the records that pass by. Private child of probes.c.
+ * the last reference drops. Watches the records that pass by. Private child of probes.
  */
 
 #include <stddef.h>

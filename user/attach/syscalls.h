@@ -11,7 +11,7 @@
  *     that carries plain HTTP or has not shown what it carries, and for a while after a start, an exec, a connect,
  *     bytes over such a socket, or TLS of Go or of ciphers, whose connections only sockets tell apart. What moved
  *     before is not seen.
- * Private child of probes.c.
+ * Private child of probes.
  */
 
 #include <stdbool.h>

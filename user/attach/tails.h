@@ -4,7 +4,7 @@
 
 /*
  * Bytes that the ring refused and that nothing came after: takes them out of the kernel's map `tails` and tells them as
- * EV_CONN_POS records. Private child of probes.c.
+ * EV_CONN_POS records. Private child of probes.
  */
 
 #include <stddef.h>
