@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "conn.h"
+#include "conn_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,118 +7,12 @@
 
 #include <utlist.h>
 
-#include "base/err.h"
 #include "base/hash.h"
 #include "base/warm.h"
-#include "hello.h"
 
 /* The key up to `obj` names the object, whichever its generation; `gen` and a hole follow. */
 #define OBJ_KEY_BYTES offsetof(struct conn_key, gen)
 _Static_assert(OBJ_KEY_BYTES == 24 && sizeof(struct conn_key) == 32, "conn_key has no holes");
-
-struct candidate {
-	uint64_t cookie;
-	struct sock_addr local, remote;
-	unsigned confirmed;
-	bool single; /* one of them is a large enough write */
-};
-
-/* What is known of a TCP socket, whether or not a connection is bound to it yet. */
-struct sock {
-	uint64_t cookie;
-	uint64_t connect_begin_ns, connect_end_ns;
-	uint32_t connect_tid;
-	struct sock_addr local, remote;
-	uint32_t srtt_us, rtt_min_us, retransmits;
-	char session[HELLO_SESSION_MAX]; /* that the client would go on with */
-	size_t session_len;
-	int tls_resumed; /* -1 unknown */
-	uint64_t reset_ns;
-	bool reset_sent;
-	struct conn_delays late, network; /* owned */
-	enum conn_end closer;		  /* LOCAL or REMOTE: who closed first; UNKNOWN: nobody did */
-	uint64_t closer_ns;
-	uint64_t closed_ns;	  /* UNKNOWN_NS: lives */
-	struct entry *owner;	  /* the connection that is bound to it */
-	struct sock *prev, *next; /* longest silent first */
-	UT_hash_handle hh;
-};
-
-/* The connections of one process, all its execs. */
-struct group {
-	struct {
-		uint64_t start_ns;
-		uint32_t tgid, zero;
-	} key;
-	struct entry *entries;
-	UT_hash_handle hh;
-};
-
-/* A connection that ended: late records of it must not make a new one. */
-struct ended {
-	struct conn_key key;
-	uint64_t pos[2];
-	bool final; /* process or generation gone; else the object lives, and bytes from pos on are the connection's */
-	UT_hash_handle hh;
-};
-
-struct way { /* sink context of one stream */
-	struct entry *entry;
-	enum dir dir;
-};
-
-struct entry {
-	struct conn c; /* first: what downstream sees */
-	/* Then what each piece of bytes looks at. */
-	UT_hash_handle hh; /* by key */
-	struct conns *table;
-	struct entry *lru_prev, *lru_next;
-	uint64_t last_ns; /* latest bytes */
-	bool waiting;	  /* in table->waiting: closing, or a stream holds records */
-	bool closing;	  /* ends at linger_ns: */
-	enum conn_end why;
-	uint64_t hint_ns, linger_ns;
-	uint64_t ahead[2]; /* bytes of this direction since the other one began to hold records */
-	struct way way[2];
-	struct stream stream[2];
-	uint64_t
-		gone_ns; /* the program ended (EXIT, EXEC): what happens to its sockets from then on is not its doing */
-	enum conn_end closer; /* as in sock, but of the close record */
-	uint64_t closer_ns;
-	uint64_t final_pos[2];
-
-	struct candidate candidates[CONN_CANDIDATES_MAX];
-	unsigned candidate_count;
-	bool sent;	/* a send after a write was seen */
-	bool proven;	/* bound from inside */
-	bool contested; /* proof for two sockets: never bound again */
-	struct sock *sock;
-
-	struct group *group;
-	struct entry *wait_prev, *wait_next;
-	struct entry *group_prev, *group_next;
-	UT_hash_handle hh_obj; /* the newest generation of an object */
-};
-
-struct failed_connect {
-	uint32_t tgid;
-	uint16_t port;
-	uint64_t begin_ns, end_ns;
-};
-
-struct conns {
-	struct lost *lost;
-	struct conn_sink sink;
-	struct entry *by_key, *by_obj;
-	struct entry *lru;     /* longest silent first */
-	struct entry *waiting; /* looked at by expire() */
-	struct group *groups;
-	struct sock *socks, *sock_lru;
-	struct ended *ended;
-	uint64_t last_id, now_ns, check_ns;
-	struct failed_connect failed[CONN_FAILED_MAX]; /* a ring; begin_ns 0: none */
-	unsigned failed_count;
-};
 
 /* --- streams to downstream --------------------------------------------------------------------------------------- */
 
@@ -147,83 +41,13 @@ static void on_gap(void *ctx, uint64_t len, enum gap_why why, const struct stamp
 		e->table->sink.on_conn_gap(e->table->sink.ctx, &e->c, w->dir, len, why, at);
 }
 
-static void changed(struct entry *e)
+void conn_changed(struct entry *e)
 {
 	if (e->table->sink.on_conn_change)
 		e->table->sink.on_conn_change(e->table->sink.ctx, &e->c);
 }
 
-/* --- sockets ----------------------------------------------------------------------------------------------------- */
-
-/* The connection keeps what it knows of the socket, but hears no more of it. */
-static void detach(struct sock *s)
-{
-	if (s->owner) {
-		s->owner->sock = NULL;
-		s->owner->c.late = s->owner->c.network = (struct conn_delays){0};
-		changed(s->owner);
-	}
-	s->owner = NULL;
-}
-
-static void sock_free(struct conns *t, struct sock *s)
-{
-	detach(s);
-	HASH_DEL(t->socks, s);
-	DL_DELETE(t->sock_lru, s);
-	free(s->late.at);
-	free(s->network.at);
-	free(s);
-}
-
-static struct sock *sock_find(struct conns *t, uint64_t cookie)
-{
-	struct sock *s;
-
-	HASH_FIND(hh, t->socks, &cookie, sizeof(cookie), s);
-	return s;
-}
-
-/* The longest silent one goes; one that a connection is bound to gets a few reprieves. */
-static void sock_forget_one(struct conns *t)
-{
-	for (int i = 0; i < 64 && t->sock_lru->owner; i++) {
-		struct sock *s = t->sock_lru;
-
-		DL_DELETE(t->sock_lru, s);
-		DL_APPEND(t->sock_lru, s);
-	}
-	sock_free(t, t->sock_lru);
-}
-
-static struct sock *sock_get(struct conns *t, uint64_t cookie)
-{
-	struct sock *s = sock_find(t, cookie);
-
-	if (s) {
-		DL_DELETE(t->sock_lru, s);
-		DL_APPEND(t->sock_lru, s);
-		return s;
-	}
-	if (HASH_COUNT(t->socks) >= CONN_SOCKS_MAX)
-		sock_forget_one(t);
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		goto no_memory;
-	s->cookie = cookie;
-	s->tls_resumed = -1;
-	s->connect_begin_ns = s->connect_end_ns = s->closer_ns = s->closed_ns = s->reset_ns = UNKNOWN_NS;
-	HASH_ADD(hh, t->socks, cookie, sizeof(s->cookie), s);
-	if (!s->hh.tbl) {
-		free(s);
-		goto no_memory;
-	}
-	DL_APPEND(t->sock_lru, s);
-	return s;
-no_memory:
-	t->lost->n[LOST_NO_MEMORY]++;
-	return NULL;
-}
+/* --- life of an entry -------------------------------------------------------------------------------------------- */
 
 static void wait_for(struct entry *e)
 {
@@ -233,9 +57,7 @@ static void wait_for(struct entry *e)
 	DL_APPEND2(e->table->waiting, e, wait_prev, wait_next);
 }
 
-/* The connection is about to end: because of `why` (unless a closer is known by then), at `ts_ns`. The first hint
- * stays. */
-static void begin_close(struct entry *e, enum conn_end why, uint64_t ts_ns, uint64_t linger)
+void conn_begin_close(struct entry *e, enum conn_end why, uint64_t ts_ns, uint64_t linger)
 {
 	uint64_t until = ts_ns > UINT64_MAX - linger ? UINT64_MAX : ts_ns + linger;
 	bool gone = why == CONN_END_EXIT || why == CONN_END_EXEC;
@@ -257,169 +79,6 @@ static void begin_close(struct entry *e, enum conn_end why, uint64_t ts_ns, uint
 	e->linger_ns = until;
 	wait_for(e);
 }
-
-static void unbind(struct entry *e)
-{
-	if (e->sock)
-		detach(e->sock);
-	e->c.bound = false;
-	e->c.cookie = 0;
-	e->c.local = e->c.remote = (struct sock_addr){0};
-	e->c.srtt_us = e->c.rtt_min_us = e->c.retransmits = 0;
-	e->c.setup.connect_begin_ns = e->c.setup.connect_end_ns = UNKNOWN_NS;
-	e->c.setup.tls_resumed = -1;
-	e->c.setup.tid = 0;
-	e->c.reset_ns = UNKNOWN_NS;
-	changed(e);
-}
-
-/* What the socket has gone through so far becomes the connection's. */
-static void take_sock(struct entry *e)
-{
-	const struct sock *s = e->sock;
-
-	e->c.srtt_us = s->srtt_us;
-	e->c.rtt_min_us = s->rtt_min_us;
-	e->c.retransmits = s->retransmits;
-	e->c.reset_ns = s->reset_ns;
-	e->c.reset_sent = s->reset_sent;
-	e->c.late = s->late;
-	e->c.network = s->network;
-	e->c.setup.connect_begin_ns = s->connect_begin_ns;
-	e->c.setup.connect_end_ns = s->connect_end_ns;
-	e->c.setup.tls_resumed = s->tls_resumed;
-	e->c.setup.tid = s->connect_tid;
-	changed(e);
-	if (s->closed_ns != UNKNOWN_NS)
-		begin_close(e, CONN_END_UNKNOWN, s->closed_ns, CONN_SOCK_LINGER_NS);
-}
-
-static void bind_to(struct entry *e, uint64_t cookie, const struct sock_addr *local, const struct sock_addr *remote,
-		    bool proven)
-{
-	struct sock *s = sock_get(e->table, cookie);
-
-	e->proven = proven;
-	e->c.bound = true;
-	e->c.cookie = cookie;
-	e->c.local = *local;
-	e->c.remote = *remote;
-	changed(e);
-	if (!s)
-		return;
-	detach(s);
-	s->owner = e;
-	e->sock = s;
-	take_sock(e);
-}
-
-static bool owned_by_other(const struct entry *e, uint64_t cookie)
-{
-	const struct sock *s = sock_find(e->table, cookie);
-
-	return s && s->owner && s->owner != e && !s->owner->closing;
-}
-
-static struct candidate *candidate_get(struct entry *e, const struct rec_conn_sock *r)
-{
-	struct candidate *c;
-
-	for (unsigned i = 0; i < e->candidate_count; i++)
-		if (e->candidates[i].cookie == r->cookie)
-			return &e->candidates[i];
-	if (e->candidate_count == CONN_CANDIDATES_MAX)
-		return NULL;
-	c = &e->candidates[e->candidate_count++];
-	*c = (struct candidate){.cookie = r->cookie, .local = r->local, .remote = r->remote};
-	return c;
-}
-
-/* `more` is the overhead of so many records as may carry the plaintext. */
-static bool is_overhead(uint32_t more, uint32_t of_one, uint32_t plain)
-{
-	uint32_t least = plain / 16384 + (plain % 16384 != 0), n = more / of_one;
-
-	return more % of_one == 0 && n >= least && n - least <= CONN_VOTE_MORE_RECORDS;
-}
-
-/* wire = plain + n records' overhead, after a handshake + its end: see conn.h. */
-static bool sizes_match(uint32_t wire, uint32_t plain, bool after_handshake)
-{
-	static const uint32_t overhead[] = {21, 22, 29}, finished[] = {58, 74, 64, 80};
-	uint32_t more = wire - plain;
-
-	if (!plain || wire <= plain)
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(overhead); i++)
-		if (is_overhead(more, overhead[i], plain))
-			return true;
-	for (size_t i = 0; after_handshake && i < ARRAY_SIZE(finished); i++)
-		if (more > finished[i] && is_overhead(more - finished[i], 22, plain))
-			return true;
-	return false;
-}
-
-/* Counts the votes: the socket that they elect, NULL: none. */
-static const struct candidate *elect(const struct entry *e)
-{
-	const struct candidate *best = NULL;
-
-	for (unsigned i = 0; i < e->candidate_count; i++) {
-		const struct candidate *c = &e->candidates[i];
-
-		if (!c->confirmed)
-			continue;
-		if (best)
-			return NULL;
-		best = c;
-	}
-	if (!best || owned_by_other(e, best->cookie))
-		return NULL;
-	return best->confirmed >= 2 || (e->candidate_count == 1 && best->single) ? best : NULL;
-}
-
-static void vote(struct entry *e, const struct rec_conn_sock *r)
-{
-	bool first = e->c.fresh && !e->sent && r->how == SOCK_AFTER_WRITE;
-	const struct candidate *winner;
-	struct candidate *c;
-
-	e->sent = e->sent || r->how == SOCK_AFTER_WRITE;
-	if (e->proven || e->contested)
-		return;
-	c = candidate_get(e, r);
-	if (c && sizes_match(r->wire_len, r->plain_len, first)) {
-		c->confirmed++;
-		c->single = c->single || (r->how == SOCK_AFTER_WRITE && r->plain_len >= CONN_VOTE_SINGLE_BYTES);
-	}
-	winner = elect(e);
-	if (e->c.bound && (!winner || winner->cookie != e->c.cookie))
-		unbind(e);
-	if (winner && !e->c.bound)
-		bind_to(e, winner->cookie, &winner->local, &winner->remote, false);
-}
-
-static void prove(struct entry *e, const struct rec_conn_sock *r)
-{
-	struct sock *s;
-
-	if (e->contested || (e->proven && e->c.cookie == r->cookie))
-		return;
-	if (e->proven) {
-		unbind(e);
-		e->proven = false;
-		e->contested = true;
-		return;
-	}
-	if (e->c.bound)
-		unbind(e);
-	s = sock_find(e->table, r->cookie);
-	if (s && s->owner && !s->owner->proven) /* its votes were wrong */
-		unbind(s->owner);
-	bind_to(e, r->cookie, &r->local, &r->remote, true);
-}
-
-/* --- life of an entry -------------------------------------------------------------------------------------------- */
 
 static struct entry *find(struct conns *t, const struct conn_key *k)
 {
@@ -490,9 +149,9 @@ static void entry_free(struct entry *e)
 	struct conns *t = e->table;
 
 	if (e->sock && e->sock->closed_ns != UNKNOWN_NS)
-		sock_free(t, e->sock);
+		conn_sock_free(t, e->sock);
 	else if (e->sock)
-		detach(e->sock);
+		conn_sock_detach(e->sock);
 	if (e->waiting)
 		DL_DELETE2(t->waiting, e, wait_prev, wait_next);
 	DL_DELETE2(t->lru, e, lru_prev, lru_next);
@@ -540,7 +199,7 @@ static void end(struct entry *e, enum conn_end why, uint64_t ts_ns)
 		ts_ns = e->last_ns;
 	if (why != CONN_END_EXIT)
 		e->c.exit_code = e->c.exit_signal = 0;
-	changed(e);
+	conn_changed(e);
 	if (t->sink.on_conn_end)
 		t->sink.on_conn_end(t->sink.ctx, &e->c, why, ts_ns);
 	if (why != CONN_END_CAPTURE)
@@ -556,13 +215,13 @@ static void take_object(struct entry *e, uint64_t ts_ns)
 
 	HASH_FIND(hh_obj, t->by_obj, &e->c.key, OBJ_KEY_BYTES, old);
 	if (old && old->c.key.gen > e->c.key.gen) { /* late news of an earlier generation */
-		begin_close(e, CONN_END_REPLACED, ts_ns, CONN_CLOSE_LINGER_NS);
+		conn_begin_close(e, CONN_END_REPLACED, ts_ns, CONN_CLOSE_LINGER_NS);
 		return;
 	}
 	if (old) {
 		HASH_DELETE(hh_obj, t->by_obj, old);
 		old->hh_obj.tbl = NULL;
-		begin_close(old, CONN_END_REPLACED, ts_ns, CONN_CLOSE_LINGER_NS);
+		conn_begin_close(old, CONN_END_REPLACED, ts_ns, CONN_CLOSE_LINGER_NS);
 	}
 	HASH_ADD(hh_obj, t->by_obj, c.key, OBJ_KEY_BYTES, e);
 }
@@ -664,8 +323,7 @@ static void expire(struct conns *t, uint64_t now_ns)
 	}
 }
 
-/* True: connections may have ended. */
-static bool advance(struct conns *t, uint64_t now_ns)
+bool conn_advance(struct conns *t, uint64_t now_ns)
 {
 	if (now_ns > t->now_ns)
 		t->now_ns = now_ns;
@@ -689,7 +347,7 @@ static struct entry *enter_found(struct conns *t, struct entry *e, const struct 
 		if (linger > e->linger_ns && e->why == CONN_END_UNKNOWN)
 			e->linger_ns = linger;
 	}
-	if (advance(t, ts_ns))
+	if (conn_advance(t, ts_ns))
 		e = find(t, k);
 	if (!e && !speaks && find_ended(t, k))
 		return NULL;
@@ -730,7 +388,7 @@ void conns_free(struct conns *t)
 	while (t->lru)
 		entry_free(t->lru);
 	while (t->sock_lru)
-		sock_free(t, t->sock_lru);
+		conn_sock_free(t, t->sock_lru);
 	HASH_ITER (hh, t->ended, d, dtmp) {
 		HASH_DEL(t->ended, d);
 		free(d);
@@ -816,7 +474,7 @@ void conns_push_data(struct conns *t, const struct rec_data *r)
 	struct stream *s;
 
 	if (!e && already_told(t, r)) { /* none that lives has ended */
-		advance(t, r->at.ts_ns);
+		conn_advance(t, r->at.ts_ns);
 		return;
 	}
 	e = enter_found(t, e, &r->conn, r->at.ts_ns, true, r->fresh);
@@ -827,7 +485,7 @@ void conns_push_data(struct conns *t, const struct rec_data *r)
 	}
 	if (r->fresh && !e->c.fresh && !e->last_ns && !find_ended(t, &r->conn)) {
 		begin_fresh(e);
-		changed(e);
+		conn_changed(e);
 	}
 	if (r->at.entry_ns && r->at.entry_ns < e->c.open_ns)
 		e->c.open_ns = r->at.entry_ns;
@@ -871,7 +529,7 @@ void conns_push_open(struct conns *t, const struct rec_open *r)
 	e->c.plain = r->plain;
 	e->c.halves = r->half;
 	e->c.stdio = r->stdio;
-	changed(e);
+	conn_changed(e);
 }
 
 void conns_push_close(struct conns *t, const struct rec_close *r)
@@ -880,7 +538,7 @@ void conns_push_close(struct conns *t, const struct rec_close *r)
 
 	/* Nothing was ever seen of it and it carried nothing: there is nothing to say. */
 	if (!find(t, &r->conn) && !r->pos[DIR_TX] && !r->pos[DIR_RX]) {
-		advance(t, r->ts_ns);
+		conn_advance(t, r->ts_ns);
 		return;
 	}
 	e = enter(t, &r->conn, r->ts_ns, false, false);
@@ -893,7 +551,7 @@ void conns_push_close(struct conns *t, const struct rec_close *r)
 		e->closer = CONN_END_LOCAL;
 		e->closer_ns = r->ts_ns;
 	}
-	begin_close(e, CONN_END_UNKNOWN, r->ts_ns, CONN_CLOSE_LINGER_NS);
+	conn_begin_close(e, CONN_END_UNKNOWN, r->ts_ns, CONN_CLOSE_LINGER_NS);
 }
 
 /* Of one that has ended: it is too late to tell whose bytes they were, but not that they were lost. */
@@ -934,7 +592,7 @@ void conns_push_handshake(struct conns *t, const struct rec_handshake *r)
 		e->c.setup.tls_begin_ns = r->begin_ns;
 		e->c.setup.tls_end_ns = r->end_ns;
 		e->c.setup.tls_approximate = r->approximate;
-		changed(e);
+		conn_changed(e);
 	}
 	if (r->begin_ns < e->c.open_ns)
 		e->c.open_ns = r->begin_ns;
@@ -947,155 +605,9 @@ void conns_push_conn_sock(struct conns *t, const struct rec_conn_sock *r)
 	if (!e || !r->cookie)
 		return;
 	if (r->how == SOCK_INSIDE || r->how == SOCK_ITSELF)
-		prove(e, r);
+		conn_sock_prove(e, r);
 	else
-		vote(e, r);
-}
-
-static void first_to_close(struct sock *s, enum conn_end who, uint64_t ts_ns)
-{
-	if (s->closer != CONN_END_UNKNOWN && s->closer_ns <= ts_ns)
-		return;
-	s->closer = who;
-	s->closer_ns = ts_ns;
-}
-
-static void add_delay(struct conns *t, struct conn_delays *d, const struct rec_sock *r)
-{
-	struct interval *at;
-
-	if (!r->begin_ns || r->begin_ns > r->ts_ns)
-		return;
-	if (d->count == CONN_DELAYS_MAX) {
-		memmove(d->at, d->at + 1, (CONN_DELAYS_MAX - 1) * sizeof(*d->at));
-		d->count--;
-	} else if (!(d->count & (d->count - 1))) { /* 0, or a power of two: it is full */
-		at = realloc(d->at, (d->count ? 2 * d->count : 1) * sizeof(*at));
-		if (!at) {
-			t->lost->n[LOST_NO_MEMORY]++;
-			return;
-		}
-		d->at = at;
-	}
-	d->at[d->count++] = (struct interval){r->begin_ns, r->ts_ns};
-}
-
-static void note_failed(struct conns *t, const struct rec_sock *r)
-{
-	if (r->begin_ns && r->begin_ns <= r->ts_ns)
-		t->failed[t->failed_count++ % CONN_FAILED_MAX] =
-			(struct failed_connect){r->tgid, r->remote.port, r->begin_ns, r->ts_ns};
-}
-
-/* A program that connects right after an attempt of its own failed tries the next address of the same name. When the
- * first of them began; each failure is taken once. */
-static uint64_t first_attempt(struct conns *t, const struct rec_sock *r)
-{
-	uint64_t begin_ns = r->begin_ns;
-
-	for (unsigned i = 0; i < CONN_FAILED_MAX; i++) { /* the latest first */
-		struct failed_connect *f = &t->failed[(t->failed_count - 1 - i) % CONN_FAILED_MAX];
-
-		if (!f->begin_ns || f->tgid != r->tgid || f->port != r->remote.port)
-			continue;
-		if (f->end_ns > begin_ns || begin_ns - f->end_ns > CONN_NEXT_ADDRESS_NS)
-			continue;
-		begin_ns = f->begin_ns;
-		f->begin_ns = 0;
-	}
-	return begin_ns;
-}
-
-static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
-{
-	if (r->remote.family) {
-		s->local = r->local;
-		s->remote = r->remote;
-	}
-	if (r->srtt_us && r->what != SOCK_RTT_MIN)
-		s->srtt_us = r->srtt_us;
-	if ((r->what == SOCK_RESET_SENT || r->what == SOCK_RESET_RECEIVED) && s->reset_ns == UNKNOWN_NS) {
-		s->reset_ns = r->ts_ns;
-		s->reset_sent = r->what == SOCK_RESET_SENT;
-	}
-	switch (r->what) {
-	case SOCK_CONNECTED:
-		if (r->begin_ns && r->begin_ns <= r->ts_ns) {
-			s->connect_begin_ns = first_attempt(t, r);
-			s->connect_end_ns = r->ts_ns;
-			s->connect_tid = r->tid;
-		}
-		s->rtt_min_us = r->srtt_us;
-		break;
-	case SOCK_CLOSE_LOCAL:
-	case SOCK_RESET_SENT:
-		first_to_close(s, CONN_END_LOCAL, r->ts_ns);
-		break;
-	case SOCK_CLOSE_REMOTE:
-	case SOCK_RESET_RECEIVED:
-		first_to_close(s, CONN_END_REMOTE, r->ts_ns);
-		break;
-	case SOCK_CONNECT_FAILED:
-		note_failed(t, r);
-		/* fall through */
-	case SOCK_CLOSED:
-		if (s->closed_ns == UNKNOWN_NS)
-			s->closed_ns = r->ts_ns;
-		break;
-	case SOCK_RETRANSMIT:
-		s->retransmits++;
-		break;
-	case SOCK_LATE:
-		add_delay(t, &s->late, r);
-		break;
-	case SOCK_RESENT:
-	case SOCK_HOLE:
-		add_delay(t, &s->network, r);
-		break;
-	case SOCK_RTT:
-		break;
-	case SOCK_RTT_MIN:
-		s->rtt_min_us = r->srtt_us;
-		break;
-	}
-}
-
-void conns_push_sock(struct conns *t, const struct rec_sock *r)
-{
-	struct sock *s;
-
-	advance(t, r->ts_ns);
-	if (!r->cookie)
-		return;
-	s = sock_get(t, r->cookie);
-	if (!s)
-		return;
-	sock_note(t, s, r);
-	if (!s->owner)
-		return;
-	take_sock(s->owner);
-	if (t->sink.on_conn_sock)
-		t->sink.on_conn_sock(t->sink.ctx, &s->owner->c, r);
-}
-
-void conns_push_hello(struct conns *t, const struct rec_hello *r)
-{
-	struct sv session = r->dir == DIR_TX ? hello_session(r->bytes) : SV_NONE;
-	struct sock *s;
-
-	advance(t, r->ts_ns);
-	s = r->cookie ? sock_get(t, r->cookie) : NULL;
-	if (!s)
-		return;
-	if (r->dir == DIR_RX) {
-		s->tls_resumed = hello_resumed(r->bytes, (struct sv){s->session, s->session_len});
-	} else {
-		s->session_len = session.len;
-		if (session.len)
-			memcpy(s->session, session.ptr, session.len);
-	}
-	if (s->owner)
-		take_sock(s->owner);
+		conn_sock_vote(e, r);
 }
 
 void conns_push_exec(struct conns *t, const struct rec_exec *r)
@@ -1103,13 +615,13 @@ void conns_push_exec(struct conns *t, const struct rec_exec *r)
 	struct group *g;
 	struct entry *e;
 
-	advance(t, r->ts_ns);
+	conn_advance(t, r->ts_ns);
 	g = r->already_running ? NULL : group_get(t, r->proc.tgid, r->proc.start_ns, false);
 	if (!g)
 		return;
 	DL_FOREACH2(g->entries, e, group_next)
 	if (e->c.key.exec_id < r->proc.exec_id)
-		begin_close(e, CONN_END_EXEC, r->ts_ns, CONN_CLOSE_LINGER_NS);
+		conn_begin_close(e, CONN_END_EXEC, r->ts_ns, CONN_CLOSE_LINGER_NS);
 }
 
 void conns_push_exit(struct conns *t, const struct rec_exit *r)
@@ -1117,7 +629,7 @@ void conns_push_exit(struct conns *t, const struct rec_exit *r)
 	struct group *g;
 	struct entry *e;
 
-	advance(t, r->ts_ns);
+	conn_advance(t, r->ts_ns);
 	g = group_get(t, r->proc.tgid, r->proc.start_ns, false);
 	if (!g)
 		return;
@@ -1125,14 +637,14 @@ void conns_push_exit(struct conns *t, const struct rec_exit *r)
 	{
 		e->c.exit_code = r->code;
 		e->c.exit_signal = r->signal;
-		changed(e);
-		begin_close(e, CONN_END_EXIT, r->ts_ns, CONN_CLOSE_LINGER_NS);
+		conn_changed(e);
+		conn_begin_close(e, CONN_END_EXIT, r->ts_ns, CONN_CLOSE_LINGER_NS);
 	}
 }
 
 void conns_tick(struct conns *t, uint64_t now_ns)
 {
-	advance(t, now_ns);
+	conn_advance(t, now_ns);
 }
 
 void conns_finish(struct conns *t, uint64_t now_ns)

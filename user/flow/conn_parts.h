@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef FLOW_CONN_PARTS_H
+#define FLOW_CONN_PARTS_H
+
+/*
+ * What the files of the connection stage share. Private to them: conn.c joins the records of a connection and knows
+ * when it ended, conn_sock.c which socket it belongs to and what that went through.
+ */
+
+#include "conn.h"
+
+#include "base/hash.h"
+#include "hello.h"
+
+struct candidate {
+	uint64_t cookie;
+	struct sock_addr local, remote;
+	unsigned confirmed;
+	bool single; /* one of them is a large enough write */
+};
+
+/* What is known of a TCP socket, whether or not a connection is bound to it yet. */
+struct sock {
+	uint64_t cookie;
+	uint64_t connect_begin_ns, connect_end_ns;
+	uint32_t connect_tid;
+	struct sock_addr local, remote;
+	uint32_t srtt_us, rtt_min_us, retransmits;
+	char session[HELLO_SESSION_MAX]; /* that the client would go on with */
+	size_t session_len;
+	int tls_resumed; /* -1 unknown */
+	uint64_t reset_ns;
+	bool reset_sent;
+	struct conn_delays late, network; /* owned */
+	enum conn_end closer;		  /* LOCAL or REMOTE: who closed first; UNKNOWN: nobody did */
+	uint64_t closer_ns;
+	uint64_t closed_ns;	  /* UNKNOWN_NS: lives */
+	struct entry *owner;	  /* the connection that is bound to it */
+	struct sock *prev, *next; /* longest silent first */
+	UT_hash_handle hh;
+};
+
+/* The connections of one process, all its execs. */
+struct group {
+	struct {
+		uint64_t start_ns;
+		uint32_t tgid, zero;
+	} key;
+	struct entry *entries;
+	UT_hash_handle hh;
+};
+
+/* A connection that ended: late records of it must not make a new one. */
+struct ended {
+	struct conn_key key;
+	uint64_t pos[2];
+	bool final; /* process or generation gone; else the object lives, and bytes from pos on are the connection's */
+	UT_hash_handle hh;
+};
+
+struct way { /* sink context of one stream */
+	struct entry *entry;
+	enum dir dir;
+};
+
+struct entry {
+	struct conn c; /* first: what downstream sees */
+	/* Then what each piece of bytes looks at. */
+	UT_hash_handle hh; /* by key */
+	struct conns *table;
+	struct entry *lru_prev, *lru_next;
+	uint64_t last_ns; /* latest bytes */
+	bool waiting;	  /* in table->waiting: closing, or a stream holds records */
+	bool closing;	  /* ends at linger_ns: */
+	enum conn_end why;
+	uint64_t hint_ns, linger_ns;
+	uint64_t ahead[2]; /* bytes of this direction since the other one began to hold records */
+	struct way way[2];
+	struct stream stream[2];
+	uint64_t
+		gone_ns; /* the program ended (EXIT, EXEC): what happens to its sockets from then on is not its doing */
+	enum conn_end closer; /* as in sock, but of the close record */
+	uint64_t closer_ns;
+	uint64_t final_pos[2];
+
+	struct candidate candidates[CONN_CANDIDATES_MAX];
+	unsigned candidate_count;
+	bool sent;	/* a send after a write was seen */
+	bool proven;	/* bound from inside */
+	bool contested; /* proof for two sockets: never bound again */
+	struct sock *sock;
+
+	struct group *group;
+	struct entry *wait_prev, *wait_next;
+	struct entry *group_prev, *group_next;
+	UT_hash_handle hh_obj; /* the newest generation of an object */
+};
+
+struct failed_connect {
+	uint32_t tgid;
+	uint16_t port;
+	uint64_t begin_ns, end_ns;
+};
+
+struct conns {
+	struct lost *lost;
+	struct conn_sink sink;
+	struct entry *by_key, *by_obj;
+	struct entry *lru;     /* longest silent first */
+	struct entry *waiting; /* looked at by expire() */
+	struct group *groups;
+	struct sock *socks, *sock_lru;
+	struct ended *ended;
+	uint64_t last_id, now_ns, check_ns;
+	struct failed_connect failed[CONN_FAILED_MAX]; /* a ring; begin_ns 0: none */
+	unsigned failed_count;
+};
+
+/* conn.c */
+void conn_changed(struct entry *e);
+/* The connection is about to end: because of `why` (unless a closer is known by then), at `ts_ns`. The first hint
+ * stays. */
+void conn_begin_close(struct entry *e, enum conn_end why, uint64_t ts_ns, uint64_t linger);
+/* Time passes. True: connections may have ended. */
+bool conn_advance(struct conns *t, uint64_t now_ns);
+
+/* conn_sock.c: the connection keeps what it knows of the socket, but hears no more of it; */
+void conn_sock_detach(struct sock *s);
+void conn_sock_free(struct conns *t, struct sock *s); /* detached */
+/* ... a socket call inside the TLS call, and one beside it. */
+void conn_sock_prove(struct entry *e, const struct rec_conn_sock *r);
+void conn_sock_vote(struct entry *e, const struct rec_conn_sock *r);
+
+#endif
