@@ -3,7 +3,7 @@
 #define FLOW_PROTO_HTTP1_MESSAGE_H
 
 /*
- * Private to http1.c: the messages of one direction, one after the other. Knows framing and how to get back into step;
+ * Private to http1: the messages of one direction, one after the other. Knows framing and how to get back into step;
  * knows nothing of the other direction. What a head means for the body is asked of the owner, since a response's body
  * depends on its request.
  */
