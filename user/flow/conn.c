@@ -7,7 +7,6 @@
 
 #include <utlist.h>
 
-#include "base/hash.h"
 #include "base/warm.h"
 
 /* The key up to `obj` names the object, whichever its generation; `gen` and a hole follow. */
