@@ -2,10 +2,8 @@
 /* Connections as the kernel keeps them: which are of no interest, where they stand, which are over. */
 #include "probes_parts.h"
 
-#include <unistd.h>
-
-#include <bpf/bpf.h>
-
+#include "base/array.h"
+#include "iterator.h"
 #include "perfbpf.skel.h"
 #include "syscalls.h"
 
@@ -46,44 +44,26 @@ void probes_pass(struct probes *p, uint32_t gen, enum dir dir, uint64_t until)
 
 /* --- the wire ---------------------------------------------------------------------------------------------------- */
 
-/* Reads what wire_list writes. */
-static void read_wires(struct probes *p, int fd)
+static bool push_wire(void *ctx, const void *record)
 {
-	struct ev_wire wires[16];
-	size_t have = 0;
-	ssize_t got;
+	const struct ev_wire *wire = record;
+	struct probes *p = ctx;
 
-	while ((got = read(fd, (char *)wires + have, sizeof(wires) - have)) > 0) {
-		size_t n = (have + (size_t)got) / sizeof(wires[0]);
-
-		for (size_t i = 0; i < n; i++) {
-			if (wires[i].h.ts_ns > p->wires_ns)
-				p->wires_ns = wires[i].h.ts_ns;
-			if (wires[i].turn)
-				p->cfg.on_record(p->cfg.ctx, &wires[i], sizeof(wires[i]));
-		}
-		have += (size_t)got - n * sizeof(wires[0]);
-		memmove(wires, wires + n, have);
-	}
+	if (wire->h.ts_ns > p->wires_ns)
+		p->wires_ns = wire->h.ts_ns;
+	if (wire->turn)
+		p->cfg.on_record(p->cfg.ctx, wire, sizeof(*wire));
+	return false;
 }
 
 void probes_wires(struct probes *p)
 {
-	union bpf_iter_link_info info = {.map = {.map_fd = (uint32_t)bpf_map__fd(p->skel->maps.wires)}};
-	LIBBPF_OPTS(bpf_iter_attach_opts, opts, .link_info = &info, .link_info_len = sizeof(info));
-	struct bpf_link *link;
-	int fd;
+	union bpf_iter_link_info over = {.map = {.map_fd = (uint32_t)bpf_map__fd(p->skel->maps.wires)}};
 
 	if (!p->features.sock_length)
 		return;
 	p->skel->bss->wire_since_ns = p->wires_ns;
-	link = bpf_program__attach_iter(p->skel->progs.wire_list, &opts);
-	fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
-	if (fd >= 0) {
-		read_wires(p, fd);
-		close(fd);
-	}
-	bpf_link__destroy(link);
+	iterator_read(p->skel->progs.wire_list, &over, sizeof(struct ev_wire), push_wire, p);
 }
 
 /* --- what is over ------------------------------------------------------------------------------------------------ */
@@ -95,30 +75,30 @@ static int compare_u64(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* What plain_list writes: cookies, sorted. NULL: it cannot be read, or there is no memory. */
-static uint64_t *read_cookies(int fd, size_t *count)
-{
-	size_t size = 4096, len = 0;
-	char *bytes = malloc(size), *more;
-	ssize_t got = -1;
+struct cookies {
+	uint64_t *list;
+	size_t count, room;
+	bool no_memory;
+};
 
-	while (bytes && (got = read(fd, bytes + len, size - len)) > 0) {
-		len += (size_t)got;
-		if (len < size)
-			continue;
-		size *= 2;
-		more = realloc(bytes, size);
-		if (!more)
-			free(bytes);
-		bytes = more;
-	}
-	if (!bytes || got < 0) {
-		free(bytes);
-		return NULL;
-	}
-	*count = len / sizeof(uint64_t);
-	qsort(bytes, *count, sizeof(uint64_t), compare_u64);
-	return (uint64_t *)(void *)bytes;
+static bool add_cookie(void *ctx, const void *record)
+{
+	struct cookies *c = ctx;
+
+	c->no_memory = !array_grow(&c->list, c->count, &c->room, sizeof(*c->list));
+	if (!c->no_memory)
+		memcpy(&c->list[c->count++], record, sizeof(*c->list));
+	return c->no_memory;
+}
+
+/* What plain_list writes, sorted. False: it cannot be read, or there is no memory. */
+static bool read_cookies(const struct probes *p, struct cookies *c)
+{
+	if (!array_grow(&c->list, 0, &c->room, sizeof(*c->list)) ||
+	    iterator_read(p->skel->progs.plain_list, NULL, sizeof(*c->list), add_cookie, c) || c->no_memory)
+		return false;
+	qsort(c->list, c->count, sizeof(*c->list), compare_u64);
+	return true;
 }
 
 /* Closes those Unix sockets and pipes that no target holds any more. */
@@ -126,20 +106,14 @@ static void sweep_unix(struct probes *p, uint64_t now_ns)
 {
 	size_t pair_count; /* first: what comes later is none of the list's business */
 	uint64_t *pairs = syscalls_pairs(p->syscalls, &pair_count);
-	struct bpf_link *link = bpf_program__attach_iter(p->skel->progs.plain_list, NULL);
-	int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
-	size_t count = 0;
-	uint64_t *cookies = fd >= 0 ? read_cookies(fd, &count) : NULL;
+	struct cookies c = {0};
 
-	if (cookies)
-		reclaim_unix_sweep(p->reclaim, cookies, count, now_ns, p->cfg.on_record, p->cfg.ctx);
-	if (cookies)
-		syscalls_forget(p->syscalls, pairs, pair_count, cookies, count);
+	if (read_cookies(p, &c)) {
+		reclaim_unix_sweep(p->reclaim, c.list, c.count, now_ns, p->cfg.on_record, p->cfg.ctx);
+		syscalls_forget(p->syscalls, pairs, pair_count, c.list, c.count);
+	}
 	free(pairs);
-	free(cookies);
-	if (fd >= 0)
-		close(fd);
-	bpf_link__destroy(link);
+	free(c.list);
 }
 
 void probes_tick(struct probes *p, uint64_t now_ns)

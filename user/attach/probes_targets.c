@@ -7,35 +7,16 @@
 #include <bpf/bpf.h>
 
 #include "base/clock.h"
+#include "iterator.h"
 #include "perfbpf.skel.h"
 #include "syscalls.h"
 
 #define START_TOLERANCE_NS 20000000ull /* /proc tells start times in clock ticks */
 
-/* Reads what proc_list writes; fn returns true when it has enough. 0 or -errno. */
-static int read_identities(int fd, bool (*fn)(void *ctx, const struct proc_identity *id), void *ctx)
-{
-	struct proc_identity ids[64];
-	size_t have = 0;
-	ssize_t got;
-
-	while ((got = read(fd, (char *)ids + have, sizeof(ids) - have)) > 0) {
-		size_t i, n;
-
-		have += (size_t)got;
-		n = have / sizeof(ids[0]);
-		for (i = 0; i < n; i++)
-			if (fn(ctx, &ids[i]))
-				return 0;
-		have -= n * sizeof(ids[0]);
-		memmove(ids, ids + n, have);
-	}
-	return got < 0 ? -errno : 0;
-}
-
-static bool is_wanted(void *ctx, const struct proc_identity *id)
+static bool is_wanted(void *ctx, const void *record)
 {
 	struct proc_identity *wanted = ctx;
+	const struct proc_identity *id = record;
 
 	if (id->tgid != wanted->tgid)
 		return false;
@@ -45,23 +26,12 @@ static bool is_wanted(void *ctx, const struct proc_identity *id)
 
 int probes_identify(struct probes *p, pid_t tgid, uint64_t *start_ns, uint32_t *exec_id)
 {
-	union bpf_iter_link_info info = {.task = {.pid = (uint32_t)tgid}};
-	LIBBPF_OPTS(bpf_iter_attach_opts, opts, .link_info = &info, .link_info_len = sizeof(info));
-	struct bpf_link *link = bpf_program__attach_iter(p->skel->progs.proc_list, &opts);
+	union bpf_iter_link_info over = {.task = {.pid = (uint32_t)tgid}};
 	struct proc_identity found = {.tgid = (uint32_t)tgid};
-	int fd, err;
+	int err = iterator_read(p->skel->progs.proc_list, &over, sizeof(found), is_wanted, &found);
 
-	if (!link && errno == ESRCH)
-		return -ESRCH;
-	if (!link) /* before 6.1 there is no filter: all processes are listed */
-		link = bpf_program__attach_iter(p->skel->progs.proc_list, NULL);
-	if (!link)
-		return -errno;
-	fd = bpf_iter_create(bpf_link__fd(link));
-	err = fd < 0 ? -errno : read_identities(fd, is_wanted, &found);
-	if (fd >= 0)
-		close(fd);
-	bpf_link__destroy(link);
+	if (err && err != -ESRCH) /* before 6.1 there is no filter: all processes are listed */
+		err = iterator_read(p->skel->progs.proc_list, NULL, sizeof(found), is_wanted, &found);
 	*start_ns = found.start_ns;
 	*exec_id = found.exec_id;
 	return err ? err : found.start_ns ? 0 : -ESRCH;
@@ -101,8 +71,9 @@ struct adding {
 	int err;
 };
 
-static bool add_listed(void *ctx, const struct proc_identity *id)
+static bool add_listed(void *ctx, const void *record)
 {
+	const struct proc_identity *id = record;
 	struct adding *a = ctx;
 	struct target t = {.start_ns = id->start_ns};
 
@@ -120,16 +91,8 @@ static bool add_listed(void *ctx, const struct proc_identity *id)
 int probes_add_all(struct probes *p, void (*fn)(void *ctx, pid_t tgid, uint64_t start_ns, uint32_t exec_id), void *ctx)
 {
 	struct adding a = {.p = p, .fn = fn, .ctx = ctx};
-	struct bpf_link *link = bpf_program__attach_iter(p->skel->progs.proc_list, NULL);
-	int fd, err;
+	int err = iterator_read(p->skel->progs.proc_list, NULL, sizeof(struct proc_identity), add_listed, &a);
 
-	if (!link)
-		return -errno;
-	fd = bpf_iter_create(bpf_link__fd(link));
-	err = fd < 0 ? -errno : read_identities(fd, add_listed, &a);
-	if (fd >= 0)
-		close(fd);
-	bpf_link__destroy(link);
 	return err ? err : a.err;
 }
 
