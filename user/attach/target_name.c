@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/err.h"
 
 #define ANCESTORS_MAX	   64
@@ -247,21 +248,13 @@ void target_names_release(struct target_names *n)
 /* Room for one more; NULL with *err: 0 when it is there already, or -ENOMEM. */
 static struct target_named *add_named(struct target_names *n, pid_t pid, int *err)
 {
-	size_t room = n->room ? 2 * n->room : 16;
-	struct target_named *list;
-
 	*err = 0;
 	for (size_t i = 0; i < n->count; i++)
 		if (n->list[i].pid == pid)
 			return NULL;
-	if (n->count == n->room) {
-		list = realloc(n->list, room * sizeof(*list));
-		if (!list) {
-			*err = -ENOMEM;
-			return NULL;
-		}
-		n->list = list;
-		n->room = room;
+	if (!array_grow(&n->list, n->count, &n->room, sizeof(*n->list))) {
+		*err = -ENOMEM;
+		return NULL;
 	}
 	return &n->list[n->count++];
 }

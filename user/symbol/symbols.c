@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "attach/elf.h"
 #include "demangle.h"
@@ -301,15 +302,8 @@ static void add_mapping(struct process *p, const struct mapping *m)
 		;
 	if (p->map_count - (to - from) >= SYMBOLS_MAPPINGS_MAX)
 		return;
-	if (p->map_count == p->map_room) {
-		size_t room = p->map_room ? 2 * p->map_room : 64;
-		struct mapping *maps = realloc(p->maps, room * sizeof(*maps));
-
-		if (!maps)
-			return;
-		p->maps = maps;
-		p->map_room = room;
-	}
+	if (!array_grow(&p->maps, p->map_count, &p->map_room, sizeof(*p->maps)))
+		return;
 	memmove(p->maps + from + 1, p->maps + to, (p->map_count - to) * sizeof(*p->maps));
 	p->maps[from] = *m;
 	p->map_count -= to - from;
