@@ -90,6 +90,12 @@ static inline void db_expect(struct feed f, size_t full, const char *golden)
 	feed_release(&f);
 }
 
+static inline void db_no_memory(struct feed f)
+{
+	feed_no_memory(&f);
+	feed_release(&f);
+}
+
 /* The shapes that may be told at all, whatever is missing; each is a line's end. */
 static const char *const *db_feed_shapes;
 
@@ -110,6 +116,14 @@ static inline void db_feed_check(struct feed *f, const struct feed_run *r)
 			print_error("gap %zu..%zu%s: %s\n", r->gap_from, r->gap_to, r->unknown ? " unknown" : "", line);
 		assert_true(known);
 	}
+}
+
+/* step: see feed_gaps() */
+static inline void db_every_gap(struct feed f, size_t step, const char *const *shapes)
+{
+	db_feed_shapes = shapes;
+	feed_gaps(&f, step, db_feed_check);
+	feed_release(&f);
 }
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "flow/llm/exchange.h"
+#include "http_text.h"
 
 /* --- rig: scripted HTTP events in, call records as text out ------------------------------------------------------ */
 
@@ -238,23 +239,6 @@ static inline void rig_every_allocation(void (*play)(struct rig *r))
 		fail_nth(0);
 		rig_close(&r);
 		assert_true(n < 5000);
-	}
-}
-
-/* "name: value\n…" into a head. */
-static inline void head_of(struct http_head *h, struct http_header *headers, const char *text)
-{
-	struct sv rest = sv_of(text), line, value;
-
-	h->headers = headers;
-	h->protocol = "http/1.1";
-	while (rest.len) {
-		line = sv_cut(rest, '\n', &rest);
-		headers[h->header_count].name = sv_cut(line, ':', &value);
-		headers[h->header_count].value = sv_trim(value);
-		if (sv_ieq(headers[h->header_count].name, SV("host")))
-			h->host = headers[h->header_count].value;
-		h->header_count++;
 	}
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "feed.h"
+#include "http_text.h"
 
 #include "base/err.h"
 #include "flow/llm/mcp.h"
@@ -54,56 +55,11 @@ struct rig {
 	uint8_t zeros[65536];
 };
 
-static void pass_request(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
-{
-	(void)h, (void)first;
-	tlog_printf(ctx, "request %d\n", (int)xid);
-}
-
-static void pass_body(void *ctx, uint64_t xid, enum http_side side, const uint8_t *ptr, size_t len,
-		      const struct stamp *at)
-{
-	(void)ptr, (void)at;
-	tlog_printf(ctx, "body %d %d %d\n", (int)xid, (int)side, (int)len);
-}
-
-static void pass_gap(void *ctx, uint64_t xid, enum http_side side, uint64_t len, enum http_gap why,
-		     const struct stamp *at)
-{
-	(void)why, (void)at;
-	tlog_printf(ctx, "gap %d %d %d\n", (int)xid, (int)side, (int)len);
-}
-
-static void pass_request_end(void *ctx, uint64_t xid, uint64_t carried, const struct stamp *at)
-{
-	(void)at;
-	tlog_printf(ctx, "request end %d %d\n", (int)xid, (int)carried);
-}
-
-static void pass_response(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
-{
-	(void)first;
-	tlog_printf(ctx, "response %d %d\n", (int)xid, h ? h->status : 0);
-}
-
-static void pass_response_end(void *ctx, uint64_t xid, uint64_t carried, const struct stamp *at)
-{
-	(void)at;
-	tlog_printf(ctx, "response end %d %d\n", (int)xid, (int)carried);
-}
-
-static void pass_abort(void *ctx, uint64_t xid, enum http_abort why, uint64_t carried, uint64_t ts_ns)
-{
-	(void)carried, (void)ts_ns;
-	tlog_printf(ctx, "abort %d %d\n", (int)xid, (int)why);
-}
-
 static bool rig_try(struct rig *r, bool content)
 {
 	const struct mcp_config cfg = {.stale_ns = STALE, .sweep_ns = 1000 * MS, .content = content};
 	const struct mcp_sink sink = {.ctx = &r->log, .on_mcp = on_mcp};
-	const struct http_sink next = {&r->passed,	 pass_request,	pass_body,	   pass_gap,
-				       pass_request_end, pass_response, pass_response_end, pass_abort};
+	const struct http_sink next = pass_sink(&r->passed);
 
 	*r = (struct rig){0};
 	r->table = mcp_new(&cfg, &r->lost, &sink);
@@ -486,22 +442,6 @@ static void test_bounds(void **state)
 #define ACCEPT "host: tools.test\ncontent-type: application/json\naccept: application/json, text/event-stream\n"
 #define JSON   "content-type: application/json\n"
 #define EVENTS "content-type: text/event-stream\n"
-
-static void head_of(struct http_head *h, struct http_header *headers, const char *text)
-{
-	struct sv rest = sv_of(text), line, value;
-
-	h->headers = headers;
-	h->protocol = "http/1.1";
-	while (rest.len) {
-		line = sv_cut(rest, '\n', &rest);
-		headers[h->header_count].name = sv_cut(line, ':', &value);
-		headers[h->header_count].value = sv_trim(value);
-		if (sv_ieq(headers[h->header_count].name, SV("host")))
-			h->host = headers[h->header_count].value;
-		h->header_count++;
-	}
-}
 
 static void ask(struct rig *r, unsigned conn, uint64_t xid, const char *method, const char *target, const char *headers,
 		const char *body, uint64_t ms)

@@ -118,21 +118,15 @@ static void test_lost(void **state)
 static void test_every_gap(void **state)
 {
 	static const char *const shapes[] = {" SELECT ?", " SELECT ?, ?", " -", NULL};
-	struct feed f = FEED(fresh, SESSION);
 
 	(void)state;
-	db_feed_shapes = shapes;
-	feed_gaps(&f, 9, db_feed_check);
-	feed_release(&f);
+	db_every_gap((struct feed)FEED(fresh, SESSION), 9, shapes);
 }
 
 static void test_no_memory(void **state)
 {
-	struct feed f = FEED(fresh, SESSION);
-
 	(void)state;
-	feed_no_memory(&f);
-	feed_release(&f);
+	db_no_memory((struct feed)FEED(fresh, SESSION));
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "feed.h"
+#include "http_text.h"
 
 #include "base/err.h"
 #include "flow/http/operations.h"
@@ -61,56 +62,11 @@ static bool is_call(void *ctx, uint64_t conn_id, uint64_t xid)
 	return xid == ((struct rig *)ctx)->call;
 }
 
-static void pass_request(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
-{
-	(void)h, (void)first;
-	tlog_printf(ctx, "request %d\n", (int)xid);
-}
-
-static void pass_body(void *ctx, uint64_t xid, enum http_side side, const uint8_t *ptr, size_t len,
-		      const struct stamp *at)
-{
-	(void)ptr, (void)at;
-	tlog_printf(ctx, "body %d %d %d\n", (int)xid, (int)side, (int)len);
-}
-
-static void pass_gap(void *ctx, uint64_t xid, enum http_side side, uint64_t len, enum http_gap why,
-		     const struct stamp *at)
-{
-	(void)why, (void)at;
-	tlog_printf(ctx, "gap %d %d %d\n", (int)xid, (int)side, (int)len);
-}
-
-static void pass_request_end(void *ctx, uint64_t xid, uint64_t carried, const struct stamp *at)
-{
-	(void)at;
-	tlog_printf(ctx, "request end %d %d\n", (int)xid, (int)carried);
-}
-
-static void pass_response(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
-{
-	(void)first;
-	tlog_printf(ctx, "response %d %d\n", (int)xid, h->status);
-}
-
-static void pass_response_end(void *ctx, uint64_t xid, uint64_t carried, const struct stamp *at)
-{
-	(void)at;
-	tlog_printf(ctx, "response end %d %d\n", (int)xid, (int)carried);
-}
-
-static void pass_abort(void *ctx, uint64_t xid, enum http_abort why, uint64_t carried, uint64_t ts_ns)
-{
-	(void)ts_ns;
-	tlog_printf(ctx, "abort %d %d %d\n", (int)xid, (int)why, (int)carried);
-}
-
 static bool rig_open(struct rig *r, struct tlog *log, bool server)
 {
 	const struct operations_config cfg = {.stale_ns = STALE, .sweep_ns = 1000 * MS};
 	const struct operations_sink sink = {r, on_operation, is_call};
-	const struct http_sink next = {&r->passed,	 pass_request,	pass_body,	   pass_gap,
-				       pass_request_end, pass_response, pass_response_end, pass_abort};
+	const struct http_sink next = pass_sink(&r->passed);
 
 	*r = (struct rig){.log = log, .conn = {.key = {.tgid = 1}, .conn_id = 5, .server = server}};
 	r->table = operations_new(&cfg, &r->lost, &sink);

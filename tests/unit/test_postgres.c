@@ -174,21 +174,15 @@ static void test_lost(void **state)
 static void test_every_gap(void **state)
 {
 	static const char *const shapes[] = {" SELECT ?", " SELECT ?+$1", " -", NULL};
-	struct feed f = FEED(fresh, SESSION);
 
 	(void)state;
-	db_feed_shapes = shapes;
-	feed_gaps(&f, 15, db_feed_check);
-	feed_release(&f);
+	db_every_gap((struct feed)FEED(fresh, SESSION), 15, shapes);
 }
 
 static void test_no_memory(void **state)
 {
-	struct feed f = FEED(fresh, SESSION);
-
 	(void)state;
-	feed_no_memory(&f);
-	feed_release(&f);
+	db_no_memory((struct feed)FEED(fresh, SESSION));
 }
 
 int main(void)
