@@ -10,6 +10,7 @@
 #include "replay.h"
 #include "report.h"
 #include "session.h"
+#include "spawn.h"
 
 /* A closed standard descriptor would become the next file that we open, and diagnostics would go into it. What is
  * written to a closed standard output fails, as it would without this. */
@@ -31,6 +32,7 @@ int main(int argc, char **argv)
 
 	if (open_standard_descriptors())
 		return 1;
+	spawn_note_descriptors();
 	/* A reader that went away shows as EPIPE, a file size limit as EFBIG, where it matters. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);

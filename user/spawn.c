@@ -41,6 +41,33 @@ static int drop_environment(void)
 	return 0;
 }
 
+#define GIVEN_MAX 1024 /* descriptors from here on are not handed on */
+static bool given[GIVEN_MAX];
+
+void spawn_note_descriptors(void)
+{
+	for (int fd = STDERR_FILENO + 1; fd < GIVEN_MAX; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+
+		given[fd] = flags >= 0 && !(flags & FD_CLOEXEC);
+	}
+}
+
+/* All of ours are O_CLOEXEC; this is for what a library forgot. */
+static void close_at_exec(bool all)
+{
+	unsigned from = STDERR_FILENO + 1;
+
+	for (unsigned fd = from; fd < GIVEN_MAX && !all; fd++) {
+		if (!given[fd])
+			continue;
+		if (from < fd)
+			syscall(SYS_close_range, from, fd - 1, 4u /* CLOSE_RANGE_CLOEXEC */);
+		from = fd + 1;
+	}
+	syscall(SYS_close_range, from, ~0u, 4u);
+}
+
 static struct rlimit own_files; /* RLIMIT_NOFILE as it was given to us; rlim_max 0: never changed */
 
 void spawn_raise_limits(void)
@@ -75,6 +102,7 @@ static int become(uid_t uid, gid_t gid)
 /* In the child. Never returns. */
 static void child(char **argv, int hold_fd, int err_fd)
 {
+	bool same_user;
 	sigset_t none;
 	uid_t uid;
 	gid_t gid;
@@ -84,6 +112,7 @@ static void child(char **argv, int hold_fd, int err_fd)
 	if (read(hold_fd, &go, 1) != 1)
 		_exit(0);
 	privilege_user(&uid, &gid);
+	same_user = uid == getuid() && gid == getgid();
 	err = privilege_own();
 	if (!err)
 		err = become(uid, gid);
@@ -96,8 +125,7 @@ static void child(char **argv, int hold_fd, int err_fd)
 		signal(SIGXFSZ, SIG_DFL);
 		if (own_files.rlim_max)
 			setrlimit(RLIMIT_NOFILE, &own_files);
-		/* All of ours are O_CLOEXEC; this is for what a library forgot. */
-		syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
+		close_at_exec(!same_user);
 		execvp(argv[0], argv);
 		err = -errno;
 	}

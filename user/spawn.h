@@ -4,7 +4,8 @@
 
 /*
  * CMD of `-- CMD`: started as the invoking user (SUDO_UID, SUDO_GID, with that user's groups, HOME and USER), in
- * perfbpf's environment less PERFBPF_*, with none of its descriptors or capabilities. Held before its exec until
+ * perfbpf's environment less PERFBPF_*, with none of its descriptors or capabilities (but those descriptors that it was
+ * given itself, where the user stays the same: <(…) of a shell, a jobserver's). Held before its exec until
  * spawn_go(), and once more in its exec until spawn_let_go(): there its files are those that the kernel mapped, and it
  * has not run an instruction yet. That hold is a ptrace(2) stop of this one process at this one exec: no option follows
  * its children, and nothing traces it afterwards, so that debuggers may be CMD or anywhere below it.
@@ -40,6 +41,9 @@ void spawn_let_go(struct spawn *s);
 /* Collects it. true: it has ended, *status as by waitpid(). */
 bool spawn_reap(struct spawn *s, int *status);
 void spawn_release(struct spawn *s); /* a held child is let down, a running one left alone */
+
+/* What is open now was given to us. Before anything is opened. */
+void spawn_note_descriptors(void);
 
 /* As many descriptors as we may have; CMD gets the limit back that was given to us. */
 void spawn_raise_limits(void);

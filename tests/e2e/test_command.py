@@ -49,6 +49,20 @@ def strict_status():
 
 
 @case
+def given_descriptors():
+    """CMD gets the descriptors that perfbpf was given, and none that it was not; under another user it gets none"""
+    for env, want in (({}, {"0", "1", "2", "9", "40"}), ({"SUDO_UID": "65534", "SUDO_GID": "65534"}, {"0", "1", "2"})):
+        folder, owner = e2e.directory(), int(env.get("SUDO_UID", 0))
+        os.chown(folder, owner, owner)
+        done = subprocess.run(
+            ["bash", "-c", 'exec 9</dev/null 40</dev/null; exec "$@"', "bash", e2e.PERFBPF, "-q", "-o", os.path.join(folder, "t.json"),
+             "--", "sh", "-c", "ls /proc/$$/fd"],
+            env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert set(done.stdout.split()) == want, done.stdout
+
+
+@case
 def as_user():
     """CMD runs as the user behind sudo, without capabilities"""
     folder = e2e.directory()
