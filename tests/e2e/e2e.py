@@ -77,7 +77,10 @@ def note(*words):
 
 
 def diagnose(text):
-    for line in text.rstrip().split("\n")[-40:]:
+    lines = text.rstrip().split("\n")
+    if len(lines) > 46:  # what is wrong is said first, what perfbpf said last
+        lines[6:-40] = ["[...]"]
+    for line in lines:
         print("#", line[:2000])
 
 
