@@ -103,6 +103,22 @@ static void a_full_record(void **state)
 		"\"text\":\"h\xc3\xa9 \\\"ok\\\"\"}\n");
 }
 
+/* A request of one write of which the return alone was seen. */
+static void a_write_without_its_entry(void **state)
+{
+	struct call c;
+	struct buf out;
+
+	(void)state;
+	make_call(&c, 1, 42, START);
+	c.send_end_ns = c.start_ns;
+	buf_init(&out, 0);
+	assert_int_equal(view_call_json(&out, &c, NULL, &nowhere, START, 0, false), 0);
+	assert_non_null(strstr(buf_cstr(&out), "\"send_ms\":null,\"ttfb_ms\":"));
+	buf_release(&out);
+	call_release(&c);
+}
+
 /* Nothing known: every field is still there, and null; without --content there is no text. */
 static void an_empty_record(void **state)
 {
@@ -831,6 +847,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_full_record),
+		cmocka_unit_test(a_write_without_its_entry),
 		cmocka_unit_test(an_empty_record),
 		cmocka_unit_test(record_of_a_killed_program),
 		cmocka_unit_test(complete_without_tools_is_an_empty_list),

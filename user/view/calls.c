@@ -112,7 +112,8 @@ static void put_times(struct json *j, const struct call *c)
 	put_ms(j, "tls_ms", tls_ms);
 	json_bool(j, "tls_approximate", isfinite(tls_ms) && c->tls_approximate);
 	put_ms(j, "dns_ms", between_ms(c->dns_begin_ns, c->dns_end_ns));
-	put_ms(j, "send_ms", call_ms(c, c->send_end_ns));
+	/* Where a write is seen as it returns only (plain sockets), the one write of a request has no duration. */
+	put_ms(j, "send_ms", c->send_end_ns > c->start_ns ? call_ms(c, c->send_end_ns) : NAN);
 	put_ms(j, "ttfb_ms", call_ms(c, c->ttfb_ns));
 	put_ms(j, "ttft_ms", call_ms(c, c->first_token_ns));
 	put_ms(j, "ttft_visible_ms", call_ms(c, c->first_visible_ns));
