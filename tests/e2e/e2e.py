@@ -576,6 +576,21 @@ def check_calls(perfbpf, server, count, slack_ms=SLACK_MS, skip=()):
     return [(c, truth[key_of(c["path"])]) for c in calls]
 
 
+SETUP_WAIT_MS = 50  # from a connection that is ready to its first call: after more than that it was not opened for it
+
+
+def check_paid(call, plain=False):
+    """The first call of the latest run's connection paid for it; or its program got no turn (a crowded machine) until the
+    connection counts as opened earlier: then it is drawn by itself."""
+    if call["connect_ms"] is not None and (plain or call["tls_ms"] is not None):
+        return
+    events = _runs[-1].trace()["traceEvents"]
+    last = "connect" if plain else "tls"
+    ready = [(e["ts"] + e["dur"]) / 1e3 for e in events if e.get("cat") == "net,phase" and e["name"] == last]
+    assert call["connect_ms"] is None and call["tls_ms"] is None, call
+    assert any(call["start_ms"] - SETUP_WAIT_MS > ms for ms in ready), f"the first call pays for its connection: {call}"
+
+
 def check_nothing_lost(perfbpf):
     assert not perfbpf.lost(), f"lost: {perfbpf.lost()}"
 
