@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "json.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,6 @@
 
 #define JSON_INT_MAX 9007199254740991 /* 2^53 - 1: what a double holds exactly */
 #define DIGITS_MAX   20		      /* of a u64 */
-#define NUMBER_MAX   64		      /* sign, digits, point, decimals, NUL */
-#define FIXED_MAX    (1ull << 50)     /* below it a double's neighbour is 1/8 away: a product is off by 1/16 at most */
 
 void json_init(struct json *j, struct buf *out)
 {
@@ -151,78 +150,42 @@ void json_string(struct json *j, const char *key, struct sv value)
 	put_text(j, value);
 }
 
-static void number(struct json *j, const char *key, struct sv digits, bool quoted)
+static void number(struct json *j, const char *key, const char *digits, bool quoted)
 {
 	begin(j, key);
 	if (quoted)
 		put(j, "\"", 1);
-	put(j, digits.ptr, digits.len);
+	put(j, digits, strlen(digits));
 	if (quoted)
 		put(j, "\"", 1);
 }
 
-/* printf() of numbers was an eighth of what telling a call cost. Writes from the end of text[] on. */
-static struct sv decimal(char text[NUMBER_MAX], uint64_t value, bool negative, unsigned decimals)
-{
-	char *at = text + NUMBER_MAX;
-	unsigned digits = 0;
-
-	do {
-		if (digits && digits == decimals)
-			*--at = '.';
-		*--at = (char)('0' + value % 10);
-		value /= 10;
-		digits++;
-	} while (value || digits <= decimals);
-	if (negative)
-		*--at = '-';
-	return (struct sv){at, (size_t)(text + NUMBER_MAX - at)};
-}
-
 void json_int(struct json *j, const char *key, int64_t value)
 {
-	uint64_t size = value < 0 ? -(uint64_t)value : (uint64_t)value;
-	char text[NUMBER_MAX];
+	char text[32];
 
-	number(j, key, decimal(text, size, value < 0, 0), size > JSON_INT_MAX);
+	snprintf(text, sizeof(text), "%" PRId64, value);
+	number(j, key, text, value > JSON_INT_MAX || value < -JSON_INT_MAX);
 }
 
 void json_uint(struct json *j, const char *key, uint64_t value)
 {
-	char text[NUMBER_MAX];
+	char text[32];
 
-	number(j, key, decimal(text, value, false, 0), value > JSON_INT_MAX);
-}
-
-/* The same as "%.*f", or false: too large, or so near the middle between two that the product does not tell. */
-static bool fixed(double value, int decimals, uint64_t *out)
-{
-	static const double powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000};
-	double scaled, off;
-
-	if (signbit(value) || decimals < 0 || decimals >= (int)(sizeof(powers) / sizeof(*powers)))
-		return false;
-	scaled = value * powers[decimals];
-	if (scaled >= (double)FIXED_MAX)
-		return false;
-	*out = (uint64_t)(scaled + 0.5);
-	off = scaled - (double)*out;
-	return off < 0.4375 && off > -0.4375; /* 1/2 - 1/16 */
+	snprintf(text, sizeof(text), "%" PRIu64, value);
+	number(j, key, text, value > JSON_INT_MAX);
 }
 
 void json_double(struct json *j, const char *key, double value, int decimals)
 {
-	char text[NUMBER_MAX];
-	uint64_t digits;
+	char text[64];
 
 	if (!isfinite(value) || fabs(value) > 1e18) {
 		json_null(j, key);
-	} else if (fixed(value, decimals, &digits)) {
-		number(j, key, decimal(text, digits, false, (unsigned)decimals), false);
-	} else {
-		snprintf(text, sizeof(text), "%.*f", decimals, value);
-		number(j, key, sv_of(text), false);
+		return;
 	}
+	snprintf(text, sizeof(text), "%.*f", decimals, value);
+	number(j, key, text, false);
 }
 
 void json_bool(struct json *j, const char *key, bool value)
