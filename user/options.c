@@ -443,10 +443,14 @@ static bool same(const char *a, const char *b)
 	return a && b && !strcmp(a, b);
 }
 
-static void check_outputs(const struct options *o, struct argp_state *state)
+static void check_outputs(struct options *o, struct argp_state *state)
 {
+	const char *usual = getenv("PERFBPF_TRACE");
+
 	if ((o->output && !*o->output) || (o->calls && !*o->calls) || (o->record && !*o->record))
 		argp_error(state, "an output wants a name");
+	if (o->command == COMMAND_RECORD && !o->output && usual && *usual)
+		o->output = usual;
 	if (same(o->output, "-") && same(o->calls, "-"))
 		argp_error(state, "only one of -o and -c can be standard output");
 	if (same(o->output, o->calls) || same(o->output, o->record) || same(o->calls, o->record))

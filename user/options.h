@@ -27,7 +27,7 @@ struct options {
 	bool all;			     /* -a, or record without a target */
 	const char *capture;		     /* replay's input */
 	const char *traces[2];		     /* report's input; diff's, before and after */
-	const char *output, *calls, *record; /* NULL: default or none */
+	const char *output, *calls, *record; /* NULL: default or none. PERFBPF_TRACE is an output */
 	uint32_t ring_bytes;
 	double duration_s; /* 0: none */
 	uint32_t cpu_hz;   /* --cpu; 0: off */

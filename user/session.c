@@ -48,11 +48,9 @@ static void default_trace_path(struct session *s, const char *program, pid_t pid
 /* The path that was asked for; else a name that is good enough to see whether the folder can be written to. */
 static void choose_trace_path(struct session *s)
 {
-	const char *fixed = s->o->output ? s->o->output : getenv("PERFBPF_TRACE");
-
-	s->path_fixed = fixed && *fixed;
+	s->path_fixed = s->o->output;
 	if (s->path_fixed)
-		snprintf(s->trace_path, sizeof(s->trace_path), "%s", fixed);
+		snprintf(s->trace_path, sizeof(s->trace_path), "%s", s->o->output);
 	else
 		default_trace_path(s,
 				   s->o->argv  ? s->o->argv[0]

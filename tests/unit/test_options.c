@@ -199,6 +199,31 @@ static void usage_errors(void **state)
 	}
 }
 
+/* PERFBPF_TRACE is the trace of what is traced, where nothing else is said, and no more than -o may it be another
+ * output. */
+static void trace_of_the_environment(void **state)
+{
+	struct options o;
+	char room[512];
+
+	(void)state;
+	setenv("PERFBPF_TRACE", "-", 1);
+	assert_int_equal(status_of("perfbpf -p 12 -c -"), 2);
+	assert_int_equal(status_of("perfbpf -p 12 -c x"), 100);
+	assert_int_equal(status_of("perfbpf replay x.cap -c -"), 100);
+	parse(&o, room, "perfbpf -p 12");
+	assert_string_equal(o.output, "-");
+	options_release(&o);
+	parse(&o, room, "perfbpf -p 12 -o x");
+	assert_string_equal(o.output, "x");
+	options_release(&o);
+	setenv("PERFBPF_TRACE", "", 1);
+	parse(&o, room, "perfbpf -p 12");
+	assert_null(o.output);
+	options_release(&o);
+	unsetenv("PERFBPF_TRACE");
+}
+
 static void help_and_version(void **state)
 {
 	(void)state;
@@ -223,6 +248,7 @@ int main(void)
 		cmocka_unit_test(program_behind_dashes),
 		cmocka_unit_test(other_commands),
 		cmocka_unit_test(usage_errors),
+		cmocka_unit_test(trace_of_the_environment),
 		cmocka_unit_test(help_and_version),
 	};
 
