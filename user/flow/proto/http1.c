@@ -389,7 +389,7 @@ struct http1 *http1_new(bool fresh, enum dir client_dir, const struct http_sink 
 						 on_response_raw};
 	message_init(&h->request, HTTP_REQUEST, fresh, &h->request_sink);
 	message_init(&h->response, HTTP_RESPONSE, fresh, &h->response_sink);
-	buf_init(&h->park.bytes, HTTP1_PARK_BYTES * 2);
+	queue_init(&h->park, HTTP1_PARK_BYTES, HTTP1_PARK_RUNS);
 	return h;
 }
 
@@ -404,7 +404,7 @@ void http1_free(struct http1 *h)
 	}
 	message_release(&h->request);
 	message_release(&h->response);
-	http1_park_release(&h->park);
+	queue_release(&h->park);
 	free(h);
 }
 
@@ -423,7 +423,7 @@ static int push_response(struct http1 *h, const uint8_t *ptr, size_t len, const 
 
 		if (h->response.state == MESSAGE_WAIT) {
 			if (!http1_park_full(h, len) && !waited_long(h, at->ts_ns))
-				return http1_park_add(&h->park, ptr, (struct park_run){*at, len, 0, HTTP_GAP_LOST});
+				return queue_add(&h->park, ptr, len, at, false);
 			err = http1_unpark(h, true);
 			if (err)
 				return err;
@@ -478,7 +478,7 @@ int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, co
 	if (err)
 		return failed(h, err);
 	if (h->response.state == MESSAGE_WAIT)
-		return failed(h, http1_park_add(&h->park, NULL, (struct park_run){*at, 0, len, why}));
+		return failed(h, queue_add_gap(&h->park, len, why, at));
 	message_gap(&h->response, len, why, at);
 	return failed(h, h->err);
 }

@@ -38,6 +38,7 @@
 #include "http.h"
 
 #define HTTP1_PARK_BYTES   65536
+#define HTTP1_PARK_RUNS	   1024 /* calls that they came with, and gaps */
 #define HTTP1_PARK_NS	   1000000000ull
 #define HTTP1_PROOF_NS	   30000000000ull
 #define HTTP1_PIPELINE_MAX 256 /* requests outstanding; more: the connection is given up */

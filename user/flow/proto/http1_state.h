@@ -9,6 +9,7 @@
 
 #include "http1.h"
 #include "http1_message.h"
+#include "queue.h"
 
 struct exchange {
 	struct exchange *prev, *next;
@@ -28,21 +29,6 @@ struct exchange {
 	struct stamp end;
 };
 
-/* Response bytes behind a head that waits for its request; a gap is a run with gap != 0. */
-struct park_run {
-	struct stamp at;
-	size_t len;
-	uint64_t gap;
-	enum http_gap why;
-};
-
-struct park {
-	struct buf bytes;
-	size_t used; /* bytes taken from the front */
-	struct park_run *runs;
-	size_t run_count, run_used, run_size;
-};
-
 struct http1 {
 	/* First what each piece of bytes looks at. */
 	struct exchange *list;	    /* oldest first */
@@ -55,7 +41,7 @@ struct http1 {
 	struct http_sink sink;
 	struct message response, request;
 	struct message_sink request_sink, response_sink;
-	struct park park;
+	struct queue park;	 /* response bytes behind a head that waits for its request */
 	unsigned count;		 /* in list */
 	struct exchange *asking; /* whose request is at hand */
 	bool middle;		 /* no response message was seen to begin yet, on a connection met in the middle */
@@ -121,9 +107,7 @@ void http1_give_up(struct http1 *h); /* ... and what is outstanding ends, by a p
 
 /* --- http1_park.c ------------------------------------------------------------------------------------------------ */
 
-/* ptr NULL: a gap. 0 or -ENOMEM. */
-int http1_park_add(struct park *p, const uint8_t *ptr, struct park_run run);
-void http1_park_release(struct park *p);
+/* So many bytes more are not parked. */
 bool http1_park_full(const struct http1 *h, size_t more);
 /* A head waits: tries again to pair it, now that there is a request, or by force. Heads behind it are not forced.
  * 0 or -ENOMEM. */

@@ -34,9 +34,10 @@
  */
 
 #include "http.h"
-#include "http2_queue.h"
 
-#define HTTP2_STREAMS_MAX 4096 /* open at once; beyond: an older one with losses goes, or the new one is not told */
+#define HTTP2_STREAMS_MAX 4096	/* open at once; beyond: an older one with losses goes, or the new one is not told */
+#define HTTP2_QUEUE_BYTES 65536 /* of a direction that wait */
+#define HTTP2_QUEUE_RUNS  512	/* calls that they came with, and gaps */
 #define HTTP2_PARK_NS	  1000000000ull
 #define HTTP2_SETTLE_NS	  50000000ull /* out of step: silence after which the last bytes are taken as a call's end */
 #define HTTP2_RANGES_MAX  64	      /* runs of stream numbers whose requests may have gone by unseen */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "http2_frame.h"
+#include "http2.h"
 
 #include "base/err.h"
 
@@ -491,7 +492,7 @@ void frames_init(struct frames *f, enum frames_start start, const struct frames_
 {
 	*f = (struct frames){.sink = sink, .start = start};
 	f->state = start == FRAMES_START_FRAME ? FRAMES_HEADER : FRAMES_PREFACE;
-	queue_init(&f->queue);
+	queue_init(&f->queue, HTTP2_QUEUE_BYTES, HTTP2_QUEUE_RUNS);
 }
 
 void frames_release(struct frames *f)

@@ -17,7 +17,7 @@
  * HTTP2_QUEUE_BYTES are looked at for one chain.
  */
 
-#include "http2_queue.h"
+#include "queue.h"
 
 enum frame_type {
 	FRAME_DATA,

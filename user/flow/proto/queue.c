@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "http2_queue.h"
+#include "queue.h"
 
 #include <stdlib.h>
 
 #include "base/err.h"
 
-void queue_init(struct queue *q)
+void queue_init(struct queue *q, size_t bytes_max, size_t runs_max)
 {
-	*q = (struct queue){.used = 0};
-	buf_init(&q->bytes, 2 * HTTP2_QUEUE_BYTES);
+	*q = (struct queue){.bytes_max = bytes_max, .runs_max = runs_max};
+	buf_init(&q->bytes, 2 * bytes_max);
 }
 
 void queue_release(struct queue *q)
 {
 	buf_release(&q->bytes);
 	free(q->runs);
-	queue_init(q);
+	queue_init(q, q->bytes_max, q->runs_max);
 }
 
 bool queue_is_empty(const struct queue *q)
@@ -25,9 +25,9 @@ bool queue_is_empty(const struct queue *q)
 
 size_t queue_room(const struct queue *q)
 {
-	if (q->run_count - q->run_used >= HTTP2_QUEUE_RUNS)
+	if (q->run_count - q->run_used >= q->runs_max)
 		return 0;
-	return HTTP2_QUEUE_BYTES - (q->bytes.len - q->used);
+	return q->bytes_max - (q->bytes.len - q->used);
 }
 
 /* Gives back what was taken from the front; seldom enough that all moves together are linear in the bytes. */
@@ -37,11 +37,11 @@ static void compact(struct queue *q)
 		q->bytes.len = q->used = 0;
 		q->run_count = q->run_used = 0;
 	}
-	if (q->used >= HTTP2_QUEUE_BYTES / 2) {
+	if (q->used >= q->bytes_max / 2) {
 		buf_drop_front(&q->bytes, q->used);
 		q->used = 0;
 	}
-	if (q->run_used >= HTTP2_QUEUE_RUNS / 2) {
+	if (q->run_used >= q->runs_max / 2) {
 		q->run_count -= q->run_used;
 		memmove(q->runs, q->runs + q->run_used, q->run_count * sizeof(q->runs[0]));
 		q->run_used = 0;

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef FLOW_PROTO_HTTP2_QUEUE_H
-#define FLOW_PROTO_HTTP2_QUEUE_H
+#ifndef FLOW_PROTO_QUEUE_H
+#define FLOW_PROTO_QUEUE_H
 
 /*
- * Private to http2: bytes of one direction, and gaps between them, that cannot be used yet, with the stamps they came
- * with. Bytes of one stamp are one run: one call of the program, however it was cut on its way here.
+ * Private to http1 and http2: bytes of one direction, and gaps between them, that cannot be used yet, with the stamps
+ * they came with. Bytes of one stamp are one run: one call of the program, however it was cut on its way here.
  */
 
 #include "base/buf.h"
 #include "http.h"
-
-#define HTTP2_QUEUE_BYTES 65536
-#define HTTP2_QUEUE_RUNS  512
 
 struct queue_run {
 	struct stamp at;
@@ -27,9 +24,11 @@ struct queue {
 	struct queue_run *runs;
 	size_t run_count, run_used, run_size;
 	unsigned gaps;
+	size_t bytes_max, runs_max;
 };
 
-void queue_init(struct queue *q);
+/* How much it holds. Gaps are runs too; whoever adds one looks at the room before. */
+void queue_init(struct queue *q, size_t bytes_max, size_t runs_max);
 void queue_release(struct queue *q); /* can be used again */
 
 bool queue_is_empty(const struct queue *q);
