@@ -441,6 +441,19 @@ static int push_response(struct http1 *h, const uint8_t *ptr, size_t len, const 
 	return 0;
 }
 
+static int push_request(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	while (len && !h->err) {
+		long n = message_push(&h->request, ptr, len, at);
+
+		if (n < 0)
+			return (int)n;
+		ptr += n;
+		len -= (size_t)n;
+	}
+	return h->err;
+}
+
 /* Out of memory: what is outstanding is ended by http1_finish(), nothing more is read. */
 static int failed(struct http1 *h, int err)
 {
@@ -453,14 +466,9 @@ static int failed(struct http1 *h, int err)
 
 int http1_push(struct http1 *h, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	long n;
-
 	if (h->finished || h->err || !len)
 		return h->err;
-	if (dir != h->client_dir)
-		return failed(h, push_response(h, ptr, len, at));
-	n = message_push(&h->request, ptr, len, at);
-	return failed(h, n < 0 ? (int)n : h->err);
+	return failed(h, dir == h->client_dir ? push_request(h, ptr, len, at) : push_response(h, ptr, len, at));
 }
 
 int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)

@@ -539,11 +539,14 @@ long message_push(struct message *m, const uint8_t *ptr, size_t len, const struc
 	size_t done = 0;
 
 	while (done < len && m->state != MESSAGE_WAIT) {
+		enum message_state before = m->state;
 		long n = step(m, ptr + done, len - done, at);
 
 		if (n < 0)
 			return n;
 		done += (size_t)n;
+		if (m->lost && m->state != before)
+			break;
 	}
 	return (long)done;
 }

@@ -100,7 +100,8 @@ struct message {
 
 void message_init(struct message *m, enum http_side side, bool in_step, const struct message_sink *sink);
 void message_release(struct message *m);
-/* Bytes taken: all unless it came to NEXT_WAIT; or -ENOMEM. */
+/* Bytes taken: all unless it came to NEXT_WAIT, or to another state while out of step, of which the owner may think
+ * something else than of the one before. Or -ENOMEM. */
 long message_push(struct message *m, const uint8_t *ptr, size_t len, const struct stamp *at);
 void message_gap(struct message *m, uint64_t len, enum http_gap why, const struct stamp *at);
 /* What on_head() left open with NEXT_WAIT. */
