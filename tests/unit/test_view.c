@@ -436,6 +436,28 @@ static void counts_that_are_missing(void **state)
 	}
 }
 
+/* What a call that was cut short had reported by then is not its output. */
+static void output_of_a_part(void **state)
+{
+	struct lost lost = {0};
+	struct coverage *coverage = coverage_new(&lost);
+	struct summary *s = summary_new();
+	struct call c;
+	char *text;
+
+	(void)state;
+	make_call(&c, 1, 42, START);
+	c.usage = (struct usage){USAGE_PARTIAL, -1, -1, -1, 9, 1, -1};
+	assert_int_equal(call_output_total(&c), UNKNOWN_COUNT);
+	summary_push(s, &c);
+	call_release(&c);
+	text = summary_text(s, &lost, coverage);
+	assert_non_null(strstr(text, "  tokens         in 9 (- cached)  out -  (1 call without a count)\n"));
+	free(text);
+	summary_free(s);
+	coverage_free(coverage);
+}
+
 /* TTFT 1..200 ms: numpy.percentile gives 100.5, 180.1, 190.05, 198.01. */
 static void push_ttfts(struct summary *s)
 {
@@ -858,6 +880,7 @@ int main(void)
 		cmocka_unit_test(no_control_bytes_reach_the_terminal),
 		cmocka_unit_test(formats),
 		cmocka_unit_test(counts_that_are_missing),
+		cmocka_unit_test(output_of_a_part),
 		cmocka_unit_test(an_empty_summary),
 		cmocka_unit_test(percentiles_leave_out_what_failed),
 		cmocka_unit_test(few_calls_are_interpolated),

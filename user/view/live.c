@@ -44,7 +44,7 @@ static int put_numbers(struct buf *out, const struct call *c)
 	format_ms(total, call_ms(c, c->end_ns));
 	format_count(in, usage ? c->usage.input_total : UNKNOWN_COUNT);
 	format_percent(cached, call_cache_hit_rate(c));
-	format_count(tokens, usage ? c->usage.output_total : UNKNOWN_COUNT);
+	format_count(tokens, call_output_total(c));
 	format_rate(rate, call_decode_tok_s(c));
 	return buf_printf(out, "  ttft %6s  total %6s  in %5s (%s cached)  out %5s  %4s tok/s", ttft, total, in, cached,
 			  tokens, rate);

@@ -208,6 +208,13 @@ static struct sv ending_of(const cJSON *args, char status[32])
 	return s.len ? s : SV_NONE;
 }
 
+/* As call_output_total(). */
+static double output_tokens(const cJSON *args)
+{
+	return sv_eq(text(json_get(args, "usage_source")), SV("partial")) ? NAN
+									  : report_member(args, "output_tokens", NAN);
+}
+
 static int add_call(struct report *r, const struct report_row *row, const cJSON *e, bool failed)
 {
 	const cJSON *args = json_get(e, "args");
@@ -221,7 +228,7 @@ static int add_call(struct report *r, const struct report_row *row, const cJSON 
 		.ttft_ms = report_member(args, "ttft_ms", NAN),
 		.in_tokens = report_member(args, "input_tokens", NAN),
 		.cached_tokens = report_member(args, "cache_read_tokens", NAN),
-		.out_tokens = report_member(args, "output_tokens", NAN),
+		.out_tokens = output_tokens(args),
 		.status = report_member(args, "status", NAN),
 		.row = row,
 		.failed = failed,
@@ -249,7 +256,7 @@ static int add_model(struct report *r, struct report_row *row, const cJSON *e, b
 {
 	const cJSON *args = json_get(e, "args"), *parts = json_get(args, "parts_ms");
 	double ttft = report_member(args, "ttft_ms", NAN), in = report_member(args, "input_tokens", NAN),
-	       out = report_member(args, "output_tokens", NAN);
+	       out = output_tokens(args);
 	struct report_process *p;
 	int err;
 

@@ -96,21 +96,25 @@ static bool counts_for_percentiles(const struct call *c)
 	       (c->class == CALL_MAIN || c->class == CALL_SUBAGENT);
 }
 
-/* Embeddings have no output, so that theirs is not missing. */
-static void add_tokens(struct summary *s, const struct usage *u, bool embeddings)
+static void add_tokens(struct summary *s, const struct call *c)
 {
+	/* Embeddings have no output, so that theirs is not missing. */
+	bool embeddings = sv_eq(sv_of(c->operation), SV("embeddings"));
+	const struct usage *u = &c->usage;
+	int64_t output = call_output_total(c);
+
 	if (u->source == USAGE_NONE) {
 		s->without_usage++;
 		return;
 	}
 	s->with_input += u->input_total >= 0;
-	s->with_output += u->output_total >= 0;
-	s->without_usage += u->input_total < 0 || (u->output_total < 0 && !embeddings);
+	s->with_output += output >= 0;
+	s->without_usage += u->input_total < 0 || (output < 0 && !embeddings);
 	if (u->input_total > 0)
 		s->input += (uint64_t)u->input_total;
-	if (u->output_total > 0)
-		s->output += (uint64_t)u->output_total;
-	if (u->reasoning > 0)
+	if (output > 0)
+		s->output += (uint64_t)output;
+	if (u->reasoning > 0 && output >= 0)
 		s->reasoning += (uint64_t)u->reasoning;
 	if (u->cache_read >= 0 && u->input_total > 0) {
 		s->cache_read += (uint64_t)u->cache_read;
@@ -127,7 +131,7 @@ void summary_push(struct summary *s, const struct call *c)
 	s->lossy += c->lossy;
 	s->mid_attach += c->mid_attach;
 	s->undecoded += c->undecoded != NULL;
-	add_tokens(s, &c->usage, sv_eq(sv_of(c->operation), SV("embeddings")));
+	add_tokens(s, c);
 	if (!counts_for_percentiles(c))
 		return;
 	add(s, &s->ttft_ms, call_ms(c, c->first_token_ns));

@@ -140,11 +140,13 @@ static void tell_idle(struct agents *t, struct lane *l, uint64_t until_ns)
 
 static void count_step(struct turn *turn, const struct call *c)
 {
+	int64_t output = call_output_total(c);
+
 	turn->steps++;
-	if (c->usage.source == USAGE_NONE || c->usage.output_total < 0)
+	if (output < 0)
 		turn->output_tokens = UNKNOWN_COUNT;
 	else if (turn->output_tokens >= 0)
-		turn->output_tokens += c->usage.output_total;
+		turn->output_tokens += output;
 }
 
 static struct model_waits *waits_of(struct agents *t, const char *model)

@@ -177,6 +177,12 @@ double call_cache_hit_rate(const struct call *c)
 	return (double)c->usage.cache_read / (double)c->usage.input_total;
 }
 
+int64_t call_output_total(const struct call *c)
+{
+	return c->usage.source == USAGE_NONE || c->usage.source == USAGE_PARTIAL ? UNKNOWN_COUNT
+										 : c->usage.output_total;
+}
+
 double call_itps(const struct call *c)
 {
 	if (!call_has_start(c) || c->usage.source == USAGE_NONE || c->usage.input_total < 0)

@@ -194,6 +194,9 @@ double call_ms(const struct call *c, uint64_t ns);
 /* From the earliest phase that the call paid for to its end: its slice. 0 and 0 when nothing is known. */
 void call_bounds(const struct call *c, uint64_t *begin_ns, uint64_t *end_ns);
 double call_cache_hit_rate(const struct call *c);
+/* Of the whole answer: UNKNOWN_COUNT where usage is partial, and the count of what there was by then (with Anthropic a
+ * placeholder of one token). */
+int64_t call_output_total(const struct call *c);
 double call_itps(const struct call *c);		/* input_total / ttft */
 double call_otps(const struct call *c);		/* output_total / (end - start) */
 double call_decode_tok_s(const struct call *c); /* (output_total - 1) / (last_token - first_token); see INTERFACE */
