@@ -203,6 +203,17 @@ static const struct scenario scenarios[] = {
 			  "1 abort exit 88 @9000\n",
 	},
 	{
+		.name = "userinfo in a Host header is nobody's to see",
+		.why = HTTP_ABORT_CLOSED,
+		.end_ms = 9000,
+		STEPS(TX(0, "GET /x HTTP/1.1\r\nHost: user:p@ss@h:80\r\n\r\n"), RX(5, OK(2) "hi")),
+		.golden = "1 GET /x host=h:80 n=1 @0/0\n"
+			  "1 > end 41 @0\n"
+			  "1 < 200 n=1 @5\n"
+			  "1 < @5 hi\n"
+			  "1 < end 40 @5\n",
+	},
+	{
 		.name = "bare LF, folded header, empty lines between",
 		.why = HTTP_ABORT_CLOSED,
 		.end_ms = 9000,

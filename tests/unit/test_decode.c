@@ -220,6 +220,38 @@ static void test_codings(void **state)
 	run_all("deflate", literal("\x03\x00", 2), DECODE_OK, "");
 }
 
+/* Lines of a head are one list; transfer codings are around it. */
+static void test_of_a_head(void **state)
+{
+	static const struct http_header headers[] = {{SV("Transfer-Encoding"), SV("deflate, chunked")},
+						     {SV("Content-Encoding"), SV("gzip")},
+						     {SV("content-encoding"), SV("identity, zstd-of-tomorrow")}};
+	static const struct {
+		size_t from, count;
+		enum decode_status want;
+	} rows[] = {{1, 1, DECODE_OK}, {0, 2, DECODE_OK}, {0, 3, DECODE_UNKNOWN}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct http_head h = {.headers = headers + rows[i].from, .header_count = rows[i].count};
+		struct run r = {.in = pack_text(GZIP), .golden = TEXT};
+		struct decode_sink sink = {&r, on_bytes};
+		struct decode *d = decode_new_of(&h, &sink);
+		struct stamp at = {0};
+
+		if (rows[i].count > 1)
+			r.in = repack(r.in, ZLIB);
+		assert_int_equal(decode_push(d, r.in.ptr, r.in.len, &at), rows[i].want);
+		if (rows[i].want == DECODE_OK)
+			assert_log(&r.log, TEXT);
+		else
+			assert_string_equal(decode_undecoded(d), "zstd-of-tomorrow");
+		decode_free(d);
+		free(r.in.ptr);
+		tlog_free(&r.log);
+	}
+}
+
 static void test_members_and_padding(void **state)
 {
 	(void)state;
@@ -613,12 +645,19 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_codings),	   cmocka_unit_test(test_members_and_padding),
-		cmocka_unit_test(test_corrupt),	   cmocka_unit_test(test_flushes_come_out_at_once),
-		cmocka_unit_test(test_unknown),	   cmocka_unit_test(test_gap),
-		cmocka_unit_test(test_bomb),	   cmocka_unit_test(test_stacked_bomb),
-		cmocka_unit_test(test_good_ratio), cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_damage),	   cmocka_unit_test(test_zstd_window),
+		cmocka_unit_test(test_codings),
+		cmocka_unit_test(test_of_a_head),
+		cmocka_unit_test(test_members_and_padding),
+		cmocka_unit_test(test_corrupt),
+		cmocka_unit_test(test_flushes_come_out_at_once),
+		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_gap),
+		cmocka_unit_test(test_bomb),
+		cmocka_unit_test(test_stacked_bomb),
+		cmocka_unit_test(test_good_ratio),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_zstd_window),
 		cmocka_unit_test(test_every_gap),
 	};
 

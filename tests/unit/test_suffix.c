@@ -7,7 +7,7 @@
 static void read_body(struct call *c, const char *body, size_t piece)
 {
 	struct lost lost = {0};
-	struct request *r = request_new(NULL, SV_NONE, &lost);
+	struct request *r = request_new(NULL, NULL, &lost);
 	struct request_facts facts;
 	struct stamp at = {0};
 

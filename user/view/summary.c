@@ -217,8 +217,9 @@ static int render_quantity(struct buf *out, const char *name, struct quantity *q
 
 	for (size_t i = 0; i < ARRAY_SIZE(at); i++)
 		format(text[i], percentile(q, at[i]));
-	return buf_printf(out, "  %-14s p50 %7s  p90 %7s  p95 %7s  p99 %7s  (%s%" PRIu64 " calls)\n", name, text[0],
-			  text[1], text[2], text[3], q->seen > SAMPLES_MAX ? "sampled from " : "", q->seen);
+	return buf_printf(out, "  %-14s p50 %7s  p90 %7s  p95 %7s  p99 %7s  (%s%" PRIu64 " call%s)\n", name, text[0],
+			  text[1], text[2], text[3], q->seen > SAMPLES_MAX ? "sampled from " : "", q->seen,
+			  q->seen == 1 ? "" : "s");
 }
 
 /* --- text -------------------------------------------------------------------------------------------------------- */

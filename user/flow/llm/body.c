@@ -361,7 +361,7 @@ struct body *body_new(const struct body_config *cfg, const struct http_head *h, 
 	b->ok = !h || !h->status || h->status < 300;
 	buf_init(&b->document, EXCHANGE_DOC_MAX);
 	decode_sink.ctx = b;
-	b->decode = decode_new(h ? http_header_get(h, "content-encoding") : SV_NONE, &decode_sink);
+	b->decode = decode_new_of(h, &decode_sink);
 	if (!b->decode) {
 		body_free(b);
 		return NULL;

@@ -68,7 +68,7 @@ static void fill_request(struct exchanges *t, struct pending *p, const struct ht
 			    : p->upgrade      ? query_model(h->target)
 					      : SV_NONE);
 	p->path.model = SV_NONE;
-	p->request = request_new(p->dialect, http_header_get(h, "content-encoding"), t->lost);
+	p->request = request_new(p->dialect, h, t->lost);
 	t->lost->n[LOST_NO_MEMORY] += !p->request;
 }
 

@@ -322,7 +322,7 @@ static void create(struct exchange_flow *f, struct ws_session *s, const struct w
 /* `whole`: the data is all of the message. */
 static void from_client(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, bool whole)
 {
-	struct request *r = request_new(s->dialect, SV_NONE, f->table->lost);
+	struct request *r = request_new(s->dialect, NULL, f->table->lost);
 	struct request_facts facts;
 
 	if (!r) {

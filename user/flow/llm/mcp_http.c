@@ -292,7 +292,7 @@ static void begin_exchange(struct mcp_flow *f, uint64_t xid, const struct http_h
 		const struct decode_sink decoded = {.ctx = e, .on_bytes = on_decoded};
 
 		e->scan = mcp_scan_new(&sink, f->table->lost);
-		e->decode = e->scan ? decode_new(http_header_get(h, "content-encoding"), &decoded) : NULL;
+		e->decode = e->scan ? decode_new_of(h, &decoded) : NULL;
 	}
 	if (post && !e->decode) {
 		f->table->lost->n[LOST_NO_MEMORY]++;

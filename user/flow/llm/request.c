@@ -23,7 +23,7 @@ static void on_decoded(void *ctx, const uint8_t *ptr, size_t len, const struct s
 	jsonscan_push(r->scan, ptr, len);
 }
 
-struct request *request_new(const struct dialect *d, struct sv content_encoding, struct lost *lost)
+struct request *request_new(const struct dialect *d, const struct http_head *h, struct lost *lost)
 {
 	struct decode_sink decode_sink = {.on_bytes = on_decoded};
 	struct request *r = calloc(1, sizeof(*r));
@@ -36,7 +36,7 @@ struct request *request_new(const struct dialect *d, struct sv content_encoding,
 	scan_sink = request_scan_sink(&r->scanned);
 	decode_sink.ctx = r;
 	r->scan = jsonscan_new(&scan_sink);
-	r->decode = r->scan ? decode_new(content_encoding, &decode_sink) : NULL;
+	r->decode = r->scan ? decode_new_of(h, &decode_sink) : NULL;
 	if (!r->decode) {
 		request_free(r);
 		return NULL;

@@ -33,8 +33,8 @@ struct request_facts {
 
 struct request;
 
-/* d NULL: not known yet, see request_set_dialect(). NULL: ENOMEM. */
-struct request *request_new(const struct dialect *d, struct sv content_encoding, struct lost *lost);
+/* d NULL: not known yet, see request_set_dialect(). h: of the request, NULL: its body is not coded. NULL: ENOMEM. */
+struct request *request_new(const struct dialect *d, const struct http_head *h, struct lost *lost);
 void request_set_dialect(struct request *r, const struct dialect *d);
 void request_free(struct request *r);
 void request_push(struct request *r, const uint8_t *ptr, size_t len, const struct stamp *at);

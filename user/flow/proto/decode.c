@@ -96,23 +96,55 @@ static bool stage_add(struct decode *d, struct sv name)
 	return coding == CODING_DEFLATE || stage_open(d, s, false) != DECODE_NO_MEMORY;
 }
 
-struct decode *decode_new(struct sv content_encoding, const struct decode_sink *sink)
+/* In the order in which they were applied. Return: false when out of memory. */
+static bool codings_add(struct decode *d, struct sv list)
+{
+	while (list.ptr) {
+		struct sv name = sv_trim(sv_cut(list, ',', &list));
+
+		if (!name.len || sv_ieq(name, SV("identity")) || sv_ieq(name, SV("chunked")))
+			continue;
+		if (!stage_add(d, name))
+			return false;
+	}
+	return true;
+}
+
+static struct decode *decode_make(const struct decode_sink *sink)
 {
 	struct decode *d = calloc(1, sizeof(*d));
-	struct sv rest = content_encoding;
 
-	if (!d)
+	if (d)
+		d->sink = *sink;
+	return d;
+}
+
+struct decode *decode_new(struct sv content_encoding, const struct decode_sink *sink)
+{
+	struct decode *d = decode_make(sink);
+
+	if (d && !codings_add(d, content_encoding)) {
+		decode_free(d);
 		return NULL;
-	d->sink = *sink;
-	while (rest.ptr) {
-		struct sv name = sv_trim(sv_cut(rest, ',', &rest));
+	}
+	return d;
+}
 
-		if (!name.len || sv_ieq(name, SV("identity")))
-			continue;
-		if (!stage_add(d, name)) {
-			decode_free(d);
-			return NULL;
-		}
+static bool headers_add(struct decode *d, const struct http_head *h, struct sv name)
+{
+	for (size_t i = 0; i < h->header_count; i++)
+		if (sv_ieq(h->headers[i].name, name) && !codings_add(d, h->headers[i].value))
+			return false;
+	return true;
+}
+
+struct decode *decode_new_of(const struct http_head *h, const struct decode_sink *sink)
+{
+	struct decode *d = decode_make(sink);
+
+	if (d && h && !(headers_add(d, h, SV("content-encoding")) && headers_add(d, h, SV("transfer-encoding")))) {
+		decode_free(d);
+		return NULL;
 	}
 	return d;
 }

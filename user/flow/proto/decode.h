@@ -15,6 +15,7 @@
 #include "base/sv.h"
 #include "base/types.h"
 #include "base/warm.h"
+#include "http.h"
 
 #define DECODE_OUT_MAX	     (256ull << 20) /* decoded bytes of one body, and of each coding of a stack */
 #define DECODE_RATIO_MAX     200	    /* output / input, looked at once DECODE_RATIO_MIN bytes came out */
@@ -33,6 +34,9 @@ struct decode;
 
 /* content_encoding: the header's value, absent or empty for identity. NULL: ENOMEM. */
 struct decode *decode_new(struct sv content_encoding, const struct decode_sink *sink);
+/* The same of a head, which may be NULL: its lines are one list in their order (RFC 9110 section 5.3), and around what
+ * they say are the transfer codings (RFC 9112 section 6.1) but for chunked, which http.h has taken off. */
+struct decode *decode_new_of(const struct http_head *h, const struct decode_sink *sink);
 void decode_free(struct decode *d);
 /* Sticky: after the first status that is not DECODE_OK nothing comes out any more. */
 enum decode_status decode_push(struct decode *d, const uint8_t *ptr, size_t len, const struct stamp *at);

@@ -59,3 +59,11 @@ struct sv http_header_get(const struct http_head *h, const char *name)
 			return h->headers[i].value;
 	return SV_NONE;
 }
+
+struct sv http_without_userinfo(struct sv authority)
+{
+	for (size_t i = authority.len; i > 0; i--)
+		if (authority.ptr[i - 1] == '@')
+			return (struct sv){authority.ptr + i, authority.len - i};
+	return authority;
+}

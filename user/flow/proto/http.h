@@ -24,7 +24,7 @@ struct http_header {
 /* Borrowed for the callback. */
 struct http_head {
 	struct sv method, target; /* requests */
-	struct sv host;		  /* Host header or :authority */
+	struct sv host;		  /* Host header or :authority, without userinfo */
 	int status;		  /* responses */
 	const struct http_header *headers;
 	size_t header_count;
@@ -35,6 +35,8 @@ struct http_head {
 
 /* Value of the first header of that name, SV_NONE when there is none. */
 struct sv http_header_get(const struct http_head *h, const char *name);
+/* host and port of user:password@host:port, which nobody should send (RFC 9110 section 4.2.4). */
+struct sv http_without_userinfo(struct sv authority);
 
 /* A method in use (RFC 9110, PATCH, WebDAV's common ones): what a connection is told by, and a request line is searched
  * by. */

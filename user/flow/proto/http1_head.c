@@ -130,7 +130,7 @@ static void parse_header(struct head_info *info, struct http_header header, bool
 		info->websocket |= list_names(header.value, SV("websocket"));
 		info->h2c |= list_names(header.value, SV("h2c"));
 	} else if (sv_ieq(header.name, SV("host")) && !info->head.host.ptr) {
-		info->head.host = header.value;
+		info->head.host = http_without_userinfo(header.value);
 	}
 	if (info->head.header_count < HTTP_HEADERS_MAX)
 		info->headers[info->head.header_count++] = header;

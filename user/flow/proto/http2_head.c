@@ -166,7 +166,7 @@ static void fill_request(struct hpack_head *in, struct http_head *head)
 	head->target = in->path;
 	if (!in->path.ptr && sv_eq(in->method, SV("CONNECT")))
 		head->target = in->authority;
-	head->host = in->authority.ptr ? in->authority : http_header_get(head, "host");
+	head->host = http_without_userinfo(in->authority.ptr ? in->authority : http_header_get(head, "host"));
 }
 
 static bool has_request(const struct hpack_head *in)
