@@ -203,8 +203,9 @@ def load():
     """load: goroutines whose stacks move, and JavaScript runtimes: nobody crashes, nothing is lost"""
     server = Server()
     clients = {name: Client(*load_command(name, server)) for name in ("go", "deno", "bun")}
-    # All processors are busy, with more than any agent does: perfbpf may have to wait for its turn.
-    perfbpf = Perfbpf("--ring-bytes", 64 << 20, "--max-events", 1000, "-p", ",".join(str(c.pid) for c in clients.values()))
+    # All processors are busy, with more than any agent does: perfbpf may have to wait for its turn, with 30 MiB and more in the
+    # ring. It copies less when half of the ring is full, which is none of what is looked at here.
+    perfbpf = Perfbpf("--ring-bytes", 256 << 20, "--max-events", 1000, "-p", ",".join(str(c.pid) for c in clients.values()))
     for client in clients.values():
         client.go()
     for name, client in clients.items():
