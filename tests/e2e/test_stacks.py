@@ -214,11 +214,11 @@ def load():
     assert status == 0, f"exit status {status}; stderr:\n{perfbpf.err()}"
     lost = {k: v for k, v in perfbpf.lost().items() if k not in ("spans_dropped", "events_dropped")}
     assert not lost, lost
-    truth, seen = server.truth(), set()
+    truth, seen = server.truth(), {}
     for record in perfbpf.calls():
         key = e2e.key_of(record["path"])
-        assert key not in seen, f"two records of {key}"
-        seen.add(key)
+        assert key not in seen, f"two records of one call: {dict(seen[key])}, {dict(record)}"
+        seen[key] = record
         e2e.check_call(record, truth[key], 1e6)
         expect(record, "mid_attach", False)
     assert len(seen) == len(truth), f"{len(seen)} records of {len(truth)} calls"
