@@ -67,21 +67,28 @@ static void test_nothing(void **state)
 	assert_verdict(&f, "100 % of 800 ms was generation; confidence high");
 }
 
+/* The members in an object of their own. */
+static void put_object(struct buf *text, const struct verdict_facts *f)
+{
+	struct json j;
+
+	buf_init(text, 0);
+	json_init(&j, text);
+	json_object(&j, NULL);
+	verdict_json(&j, f);
+	json_end_object(&j);
+	assert_int_equal(j.err, 0);
+}
+
 /* Where no time went by there is nothing to say, and no member says so. */
 static void test_nothing_to_say(void **state)
 {
 	struct walltime_report wall = {0};
 	struct verdict_facts f = {.wall = &wall};
 	struct buf text;
-	struct json j;
 
 	(void)state;
-	buf_init(&text, 0);
-	json_init(&j, &text);
-	json_object(&j, NULL);
-	verdict_json(&j, &f);
-	json_end_object(&j);
-	assert_int_equal(j.err, 0);
+	put_object(&text, &f);
 	assert_string_equal(buf_cstr(&text), "{}");
 	buf_release(&text);
 }
@@ -96,16 +103,10 @@ static void test_every_part(void **state)
 		struct walltime_report wall = {.total_ns = 2 * S};
 		struct verdict_facts f = {.wall = &wall};
 		struct buf text;
-		struct json j;
 		cJSON *o;
 
 		wall.part_ns[p] = 2 * S;
-		buf_init(&text, 0);
-		json_init(&j, &text);
-		json_object(&j, NULL);
-		verdict_json(&j, &f);
-		json_end_object(&j);
-		assert_int_equal(j.err, 0);
+		put_object(&text, &f);
 		o = cJSON_Parse(buf_cstr(&text));
 		assert_non_null(o);
 		assert_float_equal(
