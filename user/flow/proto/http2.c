@@ -8,12 +8,15 @@
 
 /* --- data -------------------------------------------------------------------------------------------------------- */
 
-/* The stream whose DATA frame is at hand, if it is told. */
+/*
+ * The stream whose DATA frame is at hand, if it is told. One that took the number after the frame began (the roles
+ * turned out to be the other way round in its middle) is another one.
+ */
 static struct http2_stream *data_stream(struct http2_side *s)
 {
 	struct http2_stream *x = http2_stream_find(s->h, s->frames.frame.stream);
 
-	if (!x)
+	if (!x || x->xid != s->data_xid)
 		return NULL;
 	if (http2_side_of(s) == HTTP_REQUEST)
 		return x->request_done ? NULL : x;
@@ -23,11 +26,13 @@ static struct http2_stream *data_stream(struct http2_side *s)
 static void data_begin(struct http2_side *s, const struct frame *f)
 {
 	struct http2 *h = s->h;
-	struct http2_stream *x = data_stream(s);
+	struct http2_stream *x = http2_stream_find(h, f->stream);
 
 	s->counted = 0;
-	if (!x && http2_side_of(s) == HTTP_RESPONSE && !http2_stream_find(h, f->stream) && f->stream & 1)
+	if (!x && http2_side_of(s) == HTTP_RESPONSE && f->stream & 1)
 		x = http2_orphan_new(h, f->stream, &f->first);
+	s->data_xid = x ? x->xid : 0;
+	x = data_stream(s);
 	if (!x)
 		return;
 	http2_stream_saw(x, &s->frames.header_end);

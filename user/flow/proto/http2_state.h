@@ -64,7 +64,8 @@ struct http2_side {
 	struct frames frames;
 	struct hpack *hpack;
 	struct http2_block block;
-	uint32_t counted; /* payload bytes of the DATA frame at hand that are in carried */
+	uint64_t data_xid; /* of the stream that the DATA frame at hand began on; 0: none */
+	uint32_t counted;  /* payload bytes of the DATA frame at hand that are in carried */
 	uint8_t fixed[FIXED_BYTES];
 	unsigned fixed_len;
 	bool fixed_lost;
