@@ -458,7 +458,7 @@ static enum coverage_kind flow_coverage(const struct flow *f)
 		return db_status(f->db) == DB_SERVED ? COVERAGE_SERVED : COVERAGE_DECODED;
 	if (proto_is_server(f->proto))
 		return COVERAGE_SERVED;
-	if (f->conn->bytes[DIR_TX] + f->conn->bytes[DIR_RX] == 0)
+	if (f->conn->bytes[DIR_TX] + f->conn->bytes[DIR_RX] == 0 || proto_is_idle(f->proto))
 		return COVERAGE_EMPTY;
 	if (proto_kind(f->proto) == PROTO_JSONRPC && mcp_conn_begun(f->mcp))
 		return COVERAGE_DECODED;

@@ -389,6 +389,85 @@ static void test_middle_is_searched_on(void **state)
 	proto_free(p);
 }
 
+#define SETTINGS "\0\0\0\4\0\0\0\0\0"
+#define PING                                                                                                           \
+	"\0\0\x8\6\0\0\0\0\0"                                                                                          \
+	"12345678"
+#define CREDIT	 "\0\0\4\x8\0\0\0\0\0\0\1\0\0"
+#define GOAWAY	 "\0\0\x8\7\0\0\0\0\0\0\0\0\0\0\0\0\0"
+#define PRIORITY "\0\0\5\2\0\0\0\0\3\0\0\0\0\1"
+#define RESET	 "\0\0\4\3\0\0\0\0\1\0\0\0\x8"
+
+struct idler {
+	bool middle;
+	struct script_step steps[5];
+	bool idle;
+};
+
+static const struct idler idlers[] = {
+	{false,
+	 {BYTES(DIR_TX, 0, PREFACE SETTINGS CREDIT), BYTES(DIR_RX, 1, SETTINGS PING), BYTES(DIR_TX, 2, PING)},
+	 true},
+	{false, {BYTES(DIR_TX, 0, PREFACE SETTINGS PRIORITY), BYTES(DIR_RX, 1, SETTINGS GOAWAY)}, true},
+	{false, {BYTES(DIR_TX, 0, PREFACE)}, true},
+	{true, {BYTES(DIR_TX, 0, PING), BYTES(DIR_RX, 1, PING)}, true},
+	/* It was used. */
+	{false, {BYTES(DIR_TX, 0, PREFACE SETTINGS H2_POST("\1")), BYTES(DIR_RX, 1, SETTINGS)}, false},
+	{false, {BYTES(DIR_TX, 0, PREFACE SETTINGS RESET), BYTES(DIR_RX, 1, SETTINGS)}, false},
+	{false, {TX(0, "GET /up HTTP/1.1\r\n" H2C), TX(1, "GET")}, false},
+	{true, {BYTES(DIR_TX, 0, H2_POST("\3")), BYTES(DIR_RX, 1, SETTINGS)}, false},
+	/* It may have been. */
+	{false, {BYTES(DIR_TX, 0, PREFACE SETTINGS), GAP(DIR_TX, 1, 40), BYTES(DIR_TX, 2, PING)}, false},
+	{false, {BYTES(DIR_TX, 0, PREFACE SETTINGS), BYTES(DIR_RX, 1, "\0\0\0\4\0")}, false},
+	{false,
+	 {BYTES(DIR_TX, 0, PREFACE SETTINGS), BYTES(DIR_RX, 1,
+						    "\0\0\7\6\0\0\0\0\0"
+						    "1234567")},
+	 false},
+	{true, {BYTES(DIR_RX, 0, "..."), BYTES(DIR_RX, 1, PING), BYTES(DIR_TX, 2, PING)}, false},
+	/* Nothing says what it is. */
+	{false, {TICK(0)}, false},
+	{false, {BYTES(DIR_TX, 0, "\1\2"), BYTES(DIR_RX, 1, "\1\2")}, false},
+};
+
+static void *open_idler(struct http_run *r, const struct http_sink *sink)
+{
+	return proto_new(!((const struct idler *)r->scenario)->middle, sink);
+}
+
+static void check_idler(struct http_run *r, void *parser)
+{
+	const struct idler *s = r->scenario;
+
+	if (proto_is_idle(parser) != s->idle)
+		fail_msg("idler %zu, pieces of %zu", (size_t)(s - idlers), r->piece);
+}
+
+static void test_idle(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(idlers); i++) {
+		struct http_run r = {
+			.parser = &proto_parser,
+			.open = open_idler,
+			.check = check_idler,
+			.scenario = &idlers[i],
+			.steps = idlers[i].steps,
+			.count = ARRAY_SIZE(idlers[i].steps),
+			.cut1 = SIZE_MAX,
+			.cut2 = SIZE_MAX,
+			.end_ms = 9000,
+			.lacking = true,
+		};
+
+		for (; r.piece < 40; r.piece++) {
+			http_run_once(&r);
+			http_run_clear(&r);
+		}
+		http_run_release(&r);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -399,6 +478,7 @@ int main(void)
 		cmocka_unit_test(test_many_small_pieces),
 		cmocka_unit_test(test_large_first_piece),
 		cmocka_unit_test(test_middle_is_searched_on),
+		cmocka_unit_test(test_idle),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

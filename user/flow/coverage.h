@@ -17,7 +17,7 @@ enum coverage_kind {
 	COVERAGE_DECODED,   /* a protocol that we read */
 	COVERAGE_UNDECODED, /* plaintext seen, but its protocol is not read */
 	COVERAGE_SERVED,    /* the process answers requests here: not its own calls */
-	COVERAGE_EMPTY,	    /* no plaintext came */
+	COVERAGE_EMPTY,	    /* no plaintext came, or but what opens HTTP/2 and keeps it open: nothing was asked */
 	COVERAGE_KINDS,
 };
 

@@ -36,7 +36,7 @@ static void data_begin(struct http2_side *s, const struct frame *f)
 	if (!x)
 		return;
 	http2_stream_saw(x, &s->frames.header_end);
-	x->carried[http2_side_of(s)] += 9;
+	x->carried[http2_side_of(s)] += FRAME_HEADER_BYTES;
 	if (http2_side_of(s) == HTTP_REQUEST)
 		return;
 	http2_settle_doubtful(h, x, &f->first);
@@ -161,6 +161,7 @@ static void on_preface(void *ctx)
 	struct http2_side *s = ctx;
 
 	s->h->found = true;
+	s->h->own_bytes += FRAMES_PREFACE_BYTES;
 	http2_set_client(s->h, s->dir);
 	/* Whatever was missed in the other direction, this one is seen from its first byte. */
 	hpack_free(s->hpack);
@@ -176,6 +177,20 @@ static void on_found(void *ctx)
 	struct http2_side *s = ctx;
 
 	s->h->found = true;
+}
+
+static bool is_of_exchange(const struct frame *f)
+{
+	switch (f->type) {
+	case FRAME_DATA:
+	case FRAME_HEADERS:
+	case FRAME_RST_STREAM:
+	case FRAME_PUSH_PROMISE:
+	case FRAME_CONTINUATION:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static bool on_frame(void *ctx, const struct frame *f)
@@ -253,6 +268,8 @@ static void on_end(void *ctx, const struct stamp *at)
 	default:
 		break;
 	}
+	if (!is_of_exchange(&s->frames.frame))
+		s->h->own_bytes += FRAME_HEADER_BYTES + s->frames.frame.length;
 }
 
 static void requests_lost(struct http2 *h, enum http_gap why, const struct stamp *at)
@@ -422,6 +439,7 @@ int http2_push(struct http2 *h, enum dir dir, const uint8_t *ptr, size_t len, co
 
 	if (h->finished || h->err || !len)
 		return h->err;
+	h->bytes += len;
 	before(h, dir, at);
 	err = frames_push(&h->side[dir].frames, ptr, len, at, force);
 	if (err && !h->err)
@@ -435,6 +453,7 @@ int http2_gap(struct http2 *h, enum dir dir, uint64_t len, enum http_gap why, co
 
 	if (h->finished || h->err || !len)
 		return h->err;
+	h->gap = true;
 	before(h, dir, at);
 	err = frames_gap(&h->side[dir].frames, len, why, at, force);
 	if (err && !h->err)
@@ -522,6 +541,11 @@ bool http2_is_server(const struct http2 *h)
 bool http2_found(const struct http2 *h)
 {
 	return h->found;
+}
+
+bool http2_is_idle(const struct http2 *h)
+{
+	return h->bytes && !h->gap && h->own_bytes == h->bytes;
 }
 
 enum http2_upgrade http2_upgraded(const struct http2 *h, uint64_t xid)

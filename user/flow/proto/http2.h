@@ -67,6 +67,8 @@ unsigned http2_errors(const struct http2 *h);	/* steps lost to bytes that are no
 unsigned http2_requests(const struct http2 *h); /* exchanges begun */
 bool http2_is_server(const struct http2 *h);	/* the program answers; false while unknown */
 bool http2_found(const struct http2 *h);	/* frames were seen: this is HTTP/2 */
+/* All that came were whole frames of the connection itself (SETTINGS, PING and the like), of no exchange. */
+bool http2_is_idle(const struct http2 *h);
 
 /* The door for the protocol that follows a granted CONNECT, by stream. */
 struct http2_raw {

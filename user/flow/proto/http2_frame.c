@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 
-#define HEADER_BYTES	   9
 #define SEARCH_LENGTH_MAX  16384
 #define SEARCH_STREAM_MAX  (1u << 24)
 #define SETTLE_CANDIDATES  16 /* calls looked at behind a chain that is not complete */
@@ -12,11 +11,11 @@
 #define ERROR_CODE_MAX	   255
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-#define PREFACE_BYTES (sizeof(preface) - 1)
+_Static_assert(sizeof(preface) - 1 == FRAMES_PREFACE_BYTES, "the preface");
 
 /* --- headers ----------------------------------------------------------------------------------------------------- */
 
-static void read_header(const uint8_t h[HEADER_BYTES], struct frame *f)
+static void read_header(const uint8_t h[FRAME_HEADER_BYTES], struct frame *f)
 {
 	f->length = (uint32_t)h[0] << 16 | (uint32_t)h[1] << 8 | h[2];
 	f->type = h[3];
@@ -65,7 +64,7 @@ static bool is_valid(const struct frame *f, uint32_t block)
 }
 
 /* Is it what one would expect to see? For frames that are searched for. */
-static bool is_plausible(const uint8_t h[HEADER_BYTES], const struct frame *f, uint32_t block)
+static bool is_plausible(const uint8_t h[FRAME_HEADER_BYTES], const struct frame *f, uint32_t block)
 {
 	static const uint8_t flags[] = {
 		[FRAME_DATA] = FRAME_END_STREAM | FRAME_PADDED,
@@ -212,14 +211,14 @@ static void begin(struct frames *f)
 
 static size_t parse_header(struct frames *f, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	size_t n = HEADER_BYTES - f->matched;
+	size_t n = FRAME_HEADER_BYTES - f->matched;
 
 	n = n < len ? n : len;
 	if (!f->matched)
 		f->frame.first = *at;
 	memcpy(f->header + f->matched, ptr, n);
 	f->matched += (unsigned)n;
-	if (f->matched < HEADER_BYTES)
+	if (f->matched < FRAME_HEADER_BYTES)
 		return n;
 	read_header(f->header, &f->frame);
 	f->header_end = *at;
@@ -265,11 +264,11 @@ static size_t parse_preface(struct frames *f, const uint8_t *ptr, size_t len, co
 {
 	size_t n = 0;
 
-	while (n < len && f->matched < PREFACE_BYTES && ptr[n] == (uint8_t)preface[f->matched]) {
+	while (n < len && f->matched < FRAMES_PREFACE_BYTES && ptr[n] == (uint8_t)preface[f->matched]) {
 		f->matched++;
 		n++;
 	}
-	if (f->matched == PREFACE_BYTES) {
+	if (f->matched == FRAMES_PREFACE_BYTES) {
 		f->state = FRAMES_HEADER;
 		f->matched = 0;
 		f->sink->on_preface(f->sink->ctx);
@@ -367,18 +366,18 @@ static enum verdict chain_walk(const struct queue *q, struct chain *c, size_t fr
 
 		if (ends && !c->block && c->frames + 1 >= enough)
 			return CHAIN_YES;
-		if (c->next > plain || plain - c->next < HEADER_BYTES)
+		if (c->next > plain || plain - c->next < FRAME_HEADER_BYTES)
 			return CHAIN_MORE;
 		h = queue_bytes(q) + c->next;
 		read_header(h, &frame);
 		if (!is_plausible(h, &frame, c->block))
 			return CHAIN_NO;
-		if (plain - c->next < HEADER_BYTES + telling_bytes(&frame))
+		if (plain - c->next < FRAME_HEADER_BYTES + telling_bytes(&frame))
 			return CHAIN_MORE;
-		if (!is_telling(&frame, h + HEADER_BYTES))
+		if (!is_telling(&frame, h + FRAME_HEADER_BYTES))
 			return CHAIN_NO;
 		c->block = block_after(&frame, c->block);
-		c->next += HEADER_BYTES + frame.length;
+		c->next += FRAME_HEADER_BYTES + frame.length;
 		if (++c->frames == enough)
 			return CHAIN_YES;
 	}

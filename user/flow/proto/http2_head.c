@@ -211,13 +211,13 @@ void http2_block_begin(struct http2_side *s, const struct frame *f)
 	b->push = f->type == FRAME_PUSH_PROMISE;
 	b->broken = b->too_long = false;
 	b->continuations = 0;
-	b->carried = 9 + (uint64_t)f->length;
+	b->carried = FRAME_HEADER_BYTES + (uint64_t)f->length;
 	b->first = f->first;
 }
 
 void http2_block_continue(struct http2_side *s, const struct frame *f)
 {
-	s->block.carried += 9 + (uint64_t)f->length;
+	s->block.carried += FRAME_HEADER_BYTES + (uint64_t)f->length;
 	if (++s->block.continuations > CONTINUATIONS_MAX)
 		s->block.too_long = true;
 }

@@ -84,8 +84,11 @@ struct http2 {
 	uint32_t goaway_last;
 	uint64_t next_xid;
 	unsigned errors, requests;
-	bool force; /* the frame that waits must be taken */
+	uint64_t bytes;	    /* that came, of both directions */
+	uint64_t own_bytes; /* ... of them the connection's own: its preface, and whole frames of no exchange */
+	bool force;	    /* the frame that waits must be taken */
 	bool found, finished;
+	bool gap; /* bytes are missing */
 	int err;
 };
 

@@ -757,6 +757,13 @@ const char *proto_undecoded(const struct proto *p)
 	}
 }
 
+bool proto_is_idle(const struct proto *p)
+{
+	const struct http2 *h = p->trial ? p->trial : p->parser == &parsers[PROTO_HTTP2] ? p->state : NULL;
+
+	return h && !p->requests_before && http2_is_idle(h);
+}
+
 bool proto_is_server(const struct proto *p)
 {
 	if (p->trial && http2_is_server(p->trial))

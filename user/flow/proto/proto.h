@@ -41,6 +41,8 @@ enum proto_kind proto_kind(const struct proto *p);
 const char *proto_name(const struct proto *p);
 /* NULL: something of it could be read; else why not: its name, or what of it hides the rest. Static. */
 const char *proto_undecoded(const struct proto *p);
+/* HTTP/2 that was opened and not used: all of it was read, and nothing but the connection's own frames came. */
+bool proto_is_idle(const struct proto *p);
 bool proto_is_server(const struct proto *p); /* the traced program answers requests here */
 /* It is decided: another protocol than those that are read, or one of which the traced program is the server. */
 bool proto_is_hopeless(const struct proto *p);
