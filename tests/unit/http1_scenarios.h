@@ -102,6 +102,65 @@ static const struct scenario scenarios[] = {
 			  "1 < end 47 @60\n",
 	},
 	{
+		.name = "no body after a final response to Expect, but the next request",
+		.why = HTTP_ABORT_CLIENT,
+		.end_ms = 9000,
+		STEPS(TX(0, "POST /a HTTP/1.1\r\nContent-Length: 40\r\nExpect: 100-continue\r\n\r\n"),
+		      RX(60, "HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n"), TX(100, POST(2) "ab"),
+		      RX(160, OK(2) "ok")),
+		.golden = "1 POST /a host= n=2 @0/0\n"
+			  "1 < 417 n=1 @60\n"
+			  "1 < end 38 @60\n"
+			  "2 POST /v1/messages host=api.test n=2 @100/100\n"
+			  "2 > @100 ab\n"
+			  "2 > end 67 @100\n"
+			  "2 < 200 n=1 @160\n"
+			  "2 < @160 ok\n"
+			  "2 < end 40 @160\n",
+	},
+	{
+		.name = "the next request, long after a final response to Expect",
+		.why = HTTP_ABORT_CLIENT,
+		.end_ms = 9000,
+		STEPS(TX(0, "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"),
+		      RX(60, "HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n"), TICK(1100), TX(3000, POST(2) "ab"),
+		      RX(3060, OK(2) "ok")),
+		.golden = "1 POST /a host= n=2 @0/0\n"
+			  "1 < 417 n=1 @60\n"
+			  "1 < end 38 @60\n"
+			  "2 POST /v1/messages host=api.test n=2 @3000/3000\n"
+			  "2 > @3000 ab\n"
+			  "2 > end 67 @3000\n"
+			  "2 < 200 n=1 @3060\n"
+			  "2 < @3060 ok\n"
+			  "2 < end 40 @3060\n",
+	},
+	{
+		.name = "a body that was on its way when the final response to Expect came; one that came after it",
+		.why = HTTP_ABORT_CLIENT,
+		.end_ms = 9000,
+		STEPS(TX(0, "POST /a HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"),
+		      RX(60, OK(2) "ok"), TX2(50, 70, "body"),
+		      TX(100, "POST /b HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"),
+		      RX(160, "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"), TX(170, "body"), TX(200, POST(2) "ab"),
+		      RX(260, OK(2) "ok")),
+		.golden = "1 POST /a host= n=2 @0/0\n"
+			  "1 < 200 n=1 @60\n"
+			  "1 < @60 ok\n"
+			  "1 > @70 body\n"
+			  "1 > end 65 @70\n"
+			  "1 < end 40 @60\n"
+			  "2 POST /b host= n=2 @100/100\n"
+			  "2 < 401 n=1 @160\n"
+			  "2 < end 38 @160\n"
+			  "3 POST /v1/messages host=api.test n=2 @200/200\n"
+			  "3 > @200 ab\n"
+			  "3 > end 67 @200\n"
+			  "3 < 200 n=1 @260\n"
+			  "3 < @260 ok\n"
+			  "3 < end 40 @260\n",
+	},
+	{
 		.name = "pipelined in one write, answered in one read",
 		.why = HTTP_ABORT_CLOSED,
 		.end_ms = 9000,

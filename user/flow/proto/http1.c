@@ -243,6 +243,7 @@ static enum message_next on_request_head(void *ctx, struct message *m, uint64_t 
 	x->head_method = sv_eq(info.head.method, SV("HEAD"));
 	x->connect = sv_eq(info.head.method, SV("CONNECT"));
 	x->upgrade = info.upgrade;
+	x->expect = info.expect;
 	x->unsure = m->unsure;
 	http1_exchange_saw(x, first);
 	h->asking = x;
@@ -441,8 +442,29 @@ static int push_response(struct http1 *h, const uint8_t *ptr, size_t len, const 
 	return 0;
 }
 
+/*
+ * A client that waits for 100 Continue and gets a final response sends no body: what comes next, if it keeps the
+ * connection, is its next request (curl, after a 417). A body that comes all the same is passed over.
+ */
+static void body_refused(struct http1 *h, const struct stamp *at)
+{
+	struct exchange *x = h->asking;
+	bool refused = h->refused_ns && at->entry_ns >= h->refused_ns;
+
+	h->refused_ns = 0;
+	if (!refused || !message_at_body(&h->request))
+		return;
+	h->asking = NULL;
+	message_search(&h->request, false);
+	if (!x)
+		return;
+	x->request_done = true;
+	http1_exchange_settle(h, x);
+}
+
 static int push_request(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
+	body_refused(h, at);
 	while (len && !h->err) {
 		long n = message_push(&h->request, ptr, len, at);
 
@@ -478,6 +500,7 @@ int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, co
 	if (h->finished || h->err || !len)
 		return h->err;
 	if (dir == h->client_dir) {
+		body_refused(h, at);
 		message_gap(&h->request, len, why, at);
 		return 0;
 	}
@@ -581,7 +604,8 @@ uint64_t http1_body_left(const struct http1 *h, enum dir dir)
 	const struct message *m = dir == h->client_dir ? &h->request : &h->response;
 
 	/* What is parked was not read: a message that waits has no body yet. */
-	return !h->finished && !h->err && !m->lost && (m->state == MESSAGE_LENGTH || m->state == MESSAGE_CHUNK_DATA)
+	return !h->finished && !h->err && !m->lost && (m != &h->request || !h->refused_ns) &&
+			       (m->state == MESSAGE_LENGTH || m->state == MESSAGE_CHUNK_DATA)
 		       ? m->left
 		       : 0;
 }

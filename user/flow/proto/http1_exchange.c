@@ -267,6 +267,8 @@ static enum message_next answer(struct http1 *h, struct exchange *x, uint64_t *l
 	x->begun = true;
 	x->lost = false;
 	h->answering = x;
+	if (x->expect && x == h->asking && message_at_body(&h->request))
+		h->refused_ns = h->response.head_end.ts_ns;
 	if (h->doubt)
 		h->paired_ns = message_first(&h->response)->ts_ns;
 	weigh(h, x);

@@ -129,6 +129,8 @@ static void parse_header(struct head_info *info, struct http_header header, bool
 		info->upgrade = true;
 		info->websocket |= list_names(header.value, SV("websocket"));
 		info->h2c |= list_names(header.value, SV("h2c"));
+	} else if (sv_ieq(header.name, SV("expect"))) {
+		info->expect |= list_names(header.value, SV("100-continue"));
 	} else if (sv_ieq(header.name, SV("host")) && !info->head.host.ptr) {
 		info->head.host = http_without_userinfo(header.value);
 	}
@@ -169,7 +171,7 @@ void head_parse(char *text, size_t len, enum http_side side, struct head_info *i
 	info->head = (struct http_head){.headers = info->headers, .protocol = "http/1.1"};
 	info->body = HEAD_BODY_UNSTATED;
 	info->length = 0;
-	info->upgrade = info->websocket = info->h2c = false;
+	info->upgrade = info->websocket = info->h2c = info->expect = false;
 	line = next_line(text, len, &at);
 	if (side == HTTP_REQUEST)
 		head_request_line(line, &info->head.method, &info->head.target);

@@ -26,6 +26,7 @@ struct head_info {
 	bool websocket;	 /* Upgrade names it */
 	bool h2c;	 /* ... or this */
 	bool upgrade;	 /* there is an Upgrade header */
+	bool expect;	 /* the body waits for 100 Continue */
 };
 
 /* A line without its CR and LF. */

@@ -81,6 +81,11 @@ void message_stop(struct message *m)
 	m->state = MESSAGE_STOP;
 }
 
+bool message_at_body(const struct message *m)
+{
+	return (m->state == MESSAGE_LENGTH || m->state == MESSAGE_CHUNK_SIZE) && m->carried == m->head_len;
+}
+
 /* Keeps `head`: the caller decides what of it is looked at again. */
 static void lose(struct message *m, enum message_loss loss, enum http_gap why, const struct stamp *at)
 {
@@ -116,7 +121,7 @@ void message_begin(struct message *m, enum message_next next, uint64_t length, c
 		m->state = m->lost ? MESSAGE_SEARCH : MESSAGE_START;
 		return;
 	}
-	m->carried = m->head.len;
+	m->carried = m->head_len = m->head.len;
 	m->last = *at;
 	m->chunked = next == NEXT_CHUNKED;
 	m->left = next == NEXT_LENGTH ? length : 0;

@@ -86,6 +86,7 @@ struct message {
 	bool unsure;	   /* the head at hand was found by searching, behind bytes that were passed over or lost */
 	bool chunks;	   /* searching for chunk lines too */
 	size_t skipped;	   /* while searching */
+	uint64_t head_len; /* of the message at hand */
 	uint64_t carried;  /* bytes of the message at hand, its head and framing too */
 	struct stamp last; /* of its last byte */
 	struct buf head;   /* head so far, or what may become one */
@@ -108,6 +109,7 @@ void message_gap(struct message *m, uint64_t len, enum http_gap why, const struc
 void message_begin(struct message *m, enum message_next next, uint64_t length, const struct stamp *at);
 void message_search(struct message *m, bool chunks); /* drops the message at hand */
 void message_stop(struct message *m);
+bool message_at_body(const struct message *m); /* behind a head, in step, before the first byte of a body */
 
 static inline const struct stamp *message_first(const struct message *m)
 {

@@ -16,7 +16,7 @@ struct exchange {
 	uint64_t xid;
 	uint64_t since_ns; /* a response cannot be older */
 	uint64_t last_ns;  /* of its youngest byte */
-	bool head_method, connect, upgrade;
+	bool head_method, connect, upgrade, expect;
 	bool orphan;	    /* its request was not seen */
 	bool unsure;	    /* its request was found by searching */
 	bool request_done;  /* or given up */
@@ -51,9 +51,10 @@ struct http1 {
 	uint64_t before_bytes;
 	struct stamp request_end;		    /* of the last complete request */
 	uint64_t response_hole_ns, request_hole_ns; /* when bytes behind the latest hole moved; 0: none */
-	uint64_t orphan_ns; /* when the last response began that was given up waiting for its request; 0: none */
-	uint64_t paired_ns; /* when the last response began that was paired in doubt; 0: none */
-	uint64_t passed_ns; /* of the latest response bytes that were read out of step; 0: none */
+	uint64_t orphan_ns;  /* when the last response began that was given up waiting for its request; 0: none */
+	uint64_t paired_ns;  /* when the last response began that was paired in doubt; 0: none */
+	uint64_t passed_ns;  /* of the latest response bytes that were read out of step; 0: none */
+	uint64_t refused_ns; /* when the response came that the body of the request at hand had waited for; 0: none */
 	uint64_t next_xid;
 	void *raw_ctx;
 	void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
