@@ -370,7 +370,9 @@ $(O)/tests/repeatcap $(O)/tests/daycap $(O)/tests/jsonl2cap: $(O)/tests/%: $(O)/
 
 BPFTEST_OBJS = $(PROBES_OBJS) $(O)/user/attach/ourplace.o $(O)/user/attach/aside.o $(O)/user/attach/allocfind.o $(O)/user/attach/allocwatch.o $(O)/user/attach/allocwindow.o $(O)/user/attach/overload.o $(O)/user/attach/progcost.o $(O)/user/attach/reclaim.o $(O)/user/attach/ringahead.o $(O)/user/attach/sampling.o $(O)/user/attach/tails.o $(O)/user/attach/syscalls.o $(O)/user/attach/fileid.o $(O)/user/attach/iterator.o \
 		$(UNIT_tlsfind:%.c=$(O)/%.o) $(BASE_SRCS:%.c=$(O)/%.o)
-$(O)/tests/bpftest $(O)/tests/sampletest: $(O)/tests/%: $(O)/tests/bpf/%.o $(BPFTEST_OBJS)
+$(O)/tests/bpftest: $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/bpf/bpftest/*.c)))
+$(O)/tests/sampletest: $(O)/tests/bpf/sampletest.o
+$(O)/tests/bpftest $(O)/tests/sampletest: $(BPFTEST_OBJS)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ -lssl -lcrypto $(LIBS) -lpthread
 
