@@ -208,6 +208,24 @@ static void test_ends(void **state)
 		end_at(&r, 1, rows[i].why, 40);
 		rig_close(&r);
 	}
+	/* the client closes, and reads on until the server has closed, too: that is no other call */
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(""), 10);
+	tell(&r, 1, DELTA_TEXT("a"), 20);
+	exchanges_ws_close(r.flow, 1, HTTP_REQUEST, &AT(30));
+	expect(&r, " end=client_abort\n");
+	expect(&r, "first=20 visible=20 last=20 end=30 ");
+	tlog_free(&r.log);
+	tell(&r, 1, DELTA_TEXT("b"), 40);
+	tell(&r, 1, CREATED, 41);
+	hide(&r, 1, HTTP_RESPONSE, NULL, true, 42);
+	tell(&r, 1, COMPLETED("9", "2"), 43);
+	exchanges_ws_close(r.flow, 1, HTTP_RESPONSE, &AT(50));
+	end_at(&r, 1, HTTP_ABORT_SERVER, 60);
+	assert_log(&r.log, "");
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	rig_close(&r);
 	/* nobody says that it ended */
 	rig_open(&r);
 	upgrade(&r, 1, 0);

@@ -603,7 +603,7 @@ void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side 
 		return;
 	if (side == HTTP_REQUEST)
 		from_client(f, s, m, true);
-	else
+	else if (!s->left)
 		from_server(f, s, m);
 }
 
@@ -654,7 +654,7 @@ void exchanges_ws_opaque(struct exchange_flow *f, uint64_t xid, enum http_side s
 	heard(f, s, side, m);
 	if (side == HTTP_REQUEST)
 		from_client(f, s, m, false);
-	else
+	else if (!s->left)
 		hide(f, s, m);
 }
 
@@ -672,8 +672,10 @@ void exchanges_ws_close(struct exchange_flow *f, uint64_t xid, enum http_side si
 	struct entry *e = entry_find(f, xid);
 
 	exchanges_advance(f->table, at->ts_ns);
-	if (e && e->session)
-		end_calls(f, e->session, side == HTTP_REQUEST ? END_CLIENT_ABORT : END_SERVER_ABORT, at->ts_ns);
+	if (!e || !e->session)
+		return;
+	e->session->left |= side == HTTP_REQUEST;
+	end_calls(f, e->session, side == HTTP_REQUEST ? END_CLIENT_ABORT : END_SERVER_ABORT, at->ts_ns);
 }
 
 /* A WebSocket to a model of which nothing could be read: one record, that says so. */

@@ -42,6 +42,7 @@ struct ws_session {
 	bool compressed;	    /* what could not be read was */
 	bool foreign;		    /* a message was of something that is no model's */
 	bool told;		    /* an unread call was */
+	bool left;		    /* the client closed it: what the server still says answers nothing */
 	struct request_facts setup; /* Live: what holds for all of its calls */
 };
 
