@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct result {
 	uint64_t sum, len;
-	enum decode_status status;
+	enum decode_status status, end; /* before and after it was said to be all */
 };
 
 static void on_bytes(void *ctx, const uint8_t *ptr, size_t len, const struct stamp *at)
@@ -42,13 +42,16 @@ static struct result play(const char *coding, const uint8_t *data, size_t size, 
 	r.status = decode_status(d);
 	if ((r.status == DECODE_OK) != (decode_undecoded(d)[0] == '\0'))
 		abort();
+	r.end = decode_finish(d);
+	if (r.status != DECODE_OK && r.end != r.status)
+		abort();
 	decode_free(d);
 	return r;
 }
 
 static bool same(struct result a, struct result b)
 {
-	return a.sum == b.sum && a.len == b.len && a.status == b.status;
+	return a.sum == b.sum && a.len == b.len && a.status == b.status && a.end == b.end;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

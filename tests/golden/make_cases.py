@@ -286,6 +286,19 @@ def gzipped():
     return c
 
 
+def coding_cut():
+    c = Case("a body that ends, framed, before its gzip does: what came stays, what may be missing is not known")
+    z = zlib.compressobj(wbits=31)
+    c.send(0, request(accept_encoding="gzip"))
+    c.receive(50, stream_head(content_encoding="gzip") + chunk(z.compress(message_start()) + z.flush(zlib.Z_SYNC_FLUSH)))
+    c.receive(90, chunk(z.compress(block_start() + text_delta("half")) + z.flush(zlib.Z_SYNC_FLUSH)) + LAST)
+    c.expect(**dict(GOOD, undecoded="gzip", ttft_ms=90, chunks=None, last_token_ms=None, otps=None, decode_tok_s=None,
+                    stop_reason=None, text="half", usage=anthropic_usage(21, 1, source="partial")))
+    simple_stream(c, 400, "plain")
+    expect_simple(c, 400, "plain", undecoded=None)
+    return c
+
+
 def unknown_coding():
     c = Case("a coding nobody knows: said by name, no tokens invented, the next call is exact")
     c.send(0, request())
@@ -875,7 +888,8 @@ def http_served():
 ALL = {
     "keepalive-two-calls": keepalive_two_calls, "send-in-pieces": send_in_pieces, "lost-chunk": lost_chunk,
     "two-lost-in-a-row": two_lost_in_a_row, "reordered": reordered, "late-delivery": late_delivery,
-    "response-first": response_first, "mid-attach": mid_attach, "gzip": gzipped, "unknown-coding": unknown_coding,
+    "response-first": response_first, "mid-attach": mid_attach, "gzip": gzipped, "coding-cut": coding_cut,
+    "unknown-coding": unknown_coding,
     "pipelined": pipelined, "interim-1xx": interim, "head-304": bodiless, "pid-reuse": pid_reuse,
     "exec-in-flight": exec_in_flight, "exit-pending": exit_pending, "object-reuse": object_reuse,
     "local-shutdown": local_shutdown, "capped-request": capped_request, "sse-line-endings": sse_line_endings,

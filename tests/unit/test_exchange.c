@@ -370,6 +370,55 @@ static void test_codings(void **state)
 	rig_close(&r);
 }
 
+/* A body that is over before its coding is: what came counts, and that it is not all is said. Where the answer's last
+ * word came nothing is missing. */
+static void test_coding_cut(void **state)
+{
+	static const char *const pieces[] = {START(USAGE10), TEXT("o"), TEXT("k") STOP("5") DONE};
+	static const char *const unary[] = {
+		"{\"type\":\"message\",\"model\":\"claude-x-1\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}],"
+		"\"stop_reason\":\"end_turn\",\"usage\":{" USAGE10 "}}"};
+	uint8_t out[4096];
+	size_t ends[3], len = gzip(out, sizeof(out), pieces, 3, ends);
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM "content-encoding: gzip\n", 100);
+	resp_bytes(&r, 1, out, ends[0], 110);
+	resp_bytes(&r, 1, out + ends[0], ends[1] - ends[0], 200);
+	resp_end(&r, 1, 400, 300);
+	assert_log(&r.log, "call 1 " ANTHROPIC "stream=1\n"
+			   "  model=claude-x-1 asked=claude-x undecoded=gzip\n"
+			   "   start=0 send=0 ttfb=100 first=200 visible=200 end=300 kind=text\n"
+			   "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192 got=400\n"
+			   "  usage=partial uncached=10 read=0 write=0 input=10 output=1\n"
+			   "  text=o\n");
+	assert_int_equal(r.lost.n[LOST_DECODE_ERRORS], 1);
+	tlog_free(&r.log);
+	/* without the coding's own end, as a server that never writes it */
+	req(&r, 2, "/v1/messages", HOST, ASK, 1000);
+	resp_head(&r, 2, 200, STREAM "content-encoding: gzip\n", 1100);
+	resp_bytes(&r, 2, out, len - 8, 1200);
+	resp_end(&r, 2, 400, 1300);
+	expect(&r, "usage=reported uncached=10 read=0 write=0 input=10 output=5\n");
+	assert_null(strstr(r.log.text, "undecoded"));
+	tlog_free(&r.log);
+	len = gzip(out, sizeof(out), unary, 1, ends);
+	for (size_t lack = 8; lack <= 12; lack += 4) {
+		req(&r, 3 + lack, "/v1/messages", HOST, ASK_UNARY, 2000 + lack);
+		resp_head(&r, 3 + lack, 200, JSON "content-encoding: gzip\n", 2100);
+		resp_bytes(&r, 3 + lack, out, len - lack, 2200);
+		resp_end(&r, 3 + lack, 400, 2300);
+		assert_int_equal(!strstr(r.log.text, "usage=reported"), lack > 8);
+		assert_int_equal(!strstr(r.log.text, "undecoded=gzip"), lack == 8);
+		tlog_free(&r.log);
+	}
+	assert_int_equal(r.lost.n[LOST_DECODE_ERRORS], 2);
+	rig_close(&r);
+}
+
 /* --- loss -------------------------------------------------------------------------------------------------------- */
 
 static void test_loss(void **state)
@@ -1714,6 +1763,7 @@ int main(void)
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_websocket),
 		cmocka_unit_test(test_codings),
+		cmocka_unit_test(test_coding_cut),
 		cmocka_unit_test(test_loss),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_no_calls),

@@ -596,6 +596,9 @@ static void test_http_ends(void **state)
 	post(&r, 3, "", CALL("1", "coded"), 40);
 	answer(&r, 3, 200, JSON "content-encoding: x-own\n", "zz", 41);
 	told(&r, "tools/call coded 1 40-42 undecoded=x-own | server=tools.test host=tools.test status=200\n");
+	post(&r, 9, "", CALL("1", "cut"), 43);
+	answer(&r, 9, 200, JSON "content-encoding: gzip\n", "\x1f\x8b", 44);
+	told(&r, "tools/call cut 1 43-45 undecoded=gzip | server=tools.test host=tools.test status=200\n");
 	post(&r, 4, "", CALL("1", "lost"), 50);
 	answer_head(&r, 0, 4, 200, EVENTS, 51);
 	r.http[0].on_body_gap(r.http[0].ctx, 4, HTTP_RESPONSE, 10, HTTP_GAP_LOST, &AT(52));
@@ -625,7 +628,7 @@ static void test_http_ends(void **state)
 	r.http[0].on_body(r.http[0].ctx, 10, HTTP_REQUEST, (const uint8_t *)"{\"jsonrpc\":\"2.0\"", 16, &AT(90));
 	r.http[0].on_body_gap(r.http[0].ctx, 10, HTTP_REQUEST, 10, HTTP_GAP_CAPPED, &AT(91));
 	r.http[0].on_request_end(r.http[0].ctx, 10, 99, &AT(91));
-	assert_int_equal(r.lost.n[LOST_DECODE_ERRORS], 2); /* and the coding above */
+	assert_int_equal(r.lost.n[LOST_DECODE_ERRORS], 3); /* and the codings above */
 	rig_close(&r);
 }
 

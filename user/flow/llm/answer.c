@@ -449,9 +449,12 @@ size_t answer_held(const struct answer *a)
 
 void answer_finish(struct answer *a)
 {
-	if (a->body)
-		body_finish(a->body);
-	if (!a->dialect || a->error)
+	bool whole = !a->body || body_finish(a->body);
+
+	/* Some servers never end a coding: nothing is missing behind the last word. */
+	if (!whole && !a->terminal && !a->error)
+		body_cut(a->body);
+	if (!whole || !a->dialect || a->error)
 		return;
 	if ((a->dialect->end_optional && a->stop_reason) || (a->dialect->end_is_body && a->confirmed))
 		a->terminal = true;

@@ -456,10 +456,10 @@ static void document_end(struct body *b)
 	b->mode = MODE_IGNORE;
 }
 
-void body_finish(struct body *b)
+bool body_finish(struct body *b)
 {
 	if (b->dropped)
-		return;
+		return true;
 	if (b->mode == MODE_DOCUMENT)
 		document_end(b);
 	else if (b->mode == MODE_SSE)
@@ -467,6 +467,12 @@ void body_finish(struct body *b)
 	else if (b->mode == MODE_LINES)
 		ndjson_finish(b->parser.lines);
 	note_skipped(b);
+	return decode_finish(b->decode) != DECODE_CUT;
+}
+
+void body_cut(struct body *b)
+{
+	note_undecoded(b, DECODE_CUT);
 }
 
 void body_ignore(struct body *b)

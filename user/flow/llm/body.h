@@ -41,7 +41,8 @@ struct body *body_new(const struct body_config *cfg, const struct http_head *h, 
 void body_free(struct body *b);
 void body_push(struct body *b, const uint8_t *ptr, size_t len, const struct stamp *at);
 void body_gap(struct body *b, uint64_t len);	  /* UINT64_MAX: unknown how long */
-void body_finish(struct body *b);		  /* framed to its end */
+bool body_finish(struct body *b);		  /* framed to its end; false: and ends inside of a content coding */
+void body_cut(struct body *b);			  /* ... which hides what is wanted: that is missing */
 void body_ignore(struct body *b);		  /* no more documents are wanted */
 void body_give_up(struct body *b, struct sv why); /* lets go of all that it holds; the rest is missing */
 

@@ -471,8 +471,8 @@ static void on_response_end(void *ctx, uint64_t xid, uint64_t carried, const str
 	struct mcp_exchange *e = exchange_find(f, xid);
 
 	mcp_advance(f->table, at->ts_ns);
-	if (e && e->body)
-		body_finish(e->body);
+	if (e && e->body && !body_finish(e->body) && e->requests)
+		body_cut(e->body);
 	if (e) {
 		end_unanswered(e, at->ts_ns);
 		exchange_free(e);

@@ -289,6 +289,28 @@ void decode_gap(struct decode *d)
 		stages_free(d);
 }
 
+static bool stage_is_cut(const struct stage *s)
+{
+	switch (s->state) {
+	case STAGE_BEGIN:
+		return s->first_count;
+	case STAGE_RUN:
+		return s->in && !coder_is_between(&s->coder);
+	default:
+		return false;
+	}
+}
+
+enum decode_status decode_finish(struct decode *d)
+{
+	for (unsigned i = 0; i < d->count && d->status == DECODE_OK; i++)
+		if (stage_is_cut(d->stages[i]))
+			fail(d, DECODE_CUT, d->stages[i]->name);
+	if (d->status != DECODE_OK)
+		stages_free(d);
+	return d->status;
+}
+
 enum decode_status decode_status(const struct decode *d)
 {
 	return d->status;

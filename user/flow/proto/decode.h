@@ -23,7 +23,15 @@
 #define DECODE_RATIO_MIN     (1u << 20)
 #define DECODE_STACK_MAX     4
 
-enum decode_status { DECODE_OK, DECODE_UNKNOWN, DECODE_CORRUPT, DECODE_LIMIT, DECODE_NO_MEMORY, DECODE_GAP };
+enum decode_status {
+	DECODE_OK,
+	DECODE_UNKNOWN,
+	DECODE_CORRUPT,
+	DECODE_LIMIT,
+	DECODE_NO_MEMORY,
+	DECODE_GAP,
+	DECODE_CUT, /* the body ended and a coding did not */
+};
 
 struct decode_sink {
 	void *ctx;
@@ -41,6 +49,8 @@ void decode_free(struct decode *d);
 /* Sticky: after the first status that is not DECODE_OK nothing comes out any more. */
 enum decode_status decode_push(struct decode *d, const uint8_t *ptr, size_t len, const struct stamp *at);
 void decode_gap(struct decode *d); /* identity goes on; compressed: DECODE_GAP */
+/* That was all of the body. A coding of which nothing came has no end either. */
+enum decode_status decode_finish(struct decode *d);
 enum decode_status decode_status(const struct decode *d);
 bool decode_is_identity(const struct decode *d);
 void decode_warm(const struct decode *d, struct warm *w); /* adds what decode_push() looks at, without the coders */

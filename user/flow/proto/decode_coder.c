@@ -188,3 +188,8 @@ bool coder_restart(struct coder *c)
 	c->full = false;
 	return inflateReset(&c->z) == Z_OK;
 }
+
+bool coder_is_between(const struct coder *c)
+{
+	return c->coding == CODING_ZSTD && !c->zstd_in;
+}

@@ -46,5 +46,6 @@ void coder_close(struct coder *c);
 enum coder_result coder_run(struct coder *c, const uint8_t **in, size_t *in_len, uint8_t *out, size_t room,
 			    size_t *out_len);
 bool coder_restart(struct coder *c);
+bool coder_is_between(const struct coder *c); /* zstd: a frame has ended, and no other one begun */
 
 #endif
