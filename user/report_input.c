@@ -9,7 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/log.h"
+#include "bpf/event.h"
 #include "capture.h"
 #include "options.h"
 #include "pipeline.h"
@@ -137,12 +139,48 @@ static int read_capture(FILE *f, struct lines *l, const char **why)
 
 /* --- which of the two it is -------------------------------------------------------------------------------------- */
 
-static bool is_capture(FILE *f)
+enum input { INPUT_TRACE, INPUT_CAPTURE, INPUT_PACKED, INPUT_ALIEN };
+
+/* By how it begins; a piece of a capture is refused as one. */
+static enum input input_kind(FILE *f)
 {
-	int c = getc(f);
+	static const struct sv packed[] = {SV("\x1f\x8b"), SV("\x28\xb5\x2f\xfd"),
+					   SV("\xfd"
+					      "7zXZ"),
+					   SV("BZh")};
+	char text[sizeof(CAPTURE_MAGIC) - 1];
+	struct sv begin = {text, fread(text, 1, sizeof(text), f)};
 
 	rewind(f);
-	return c != EOF && c != '{'; /* what is neither is refused as what it looks more like */
+	if (!begin.len || text[0] == '{')
+		return INPUT_TRACE;
+	if (sv_starts(SV(CAPTURE_MAGIC), begin))
+		return INPUT_CAPTURE;
+	for (size_t i = 0; i < ARRAY_SIZE(packed); i++) {
+		if (sv_starts(begin, packed[i]))
+			return INPUT_PACKED;
+	}
+	return INPUT_ALIEN;
+}
+
+static int read_input(FILE *f, struct lines *l, const char **why)
+{
+	struct stat st;
+
+	switch (input_kind(f)) {
+	case INPUT_CAPTURE:
+		return read_capture(f, l, why);
+	case INPUT_PACKED:
+		*why = "it is compressed: unpack it first";
+		return -EBADMSG;
+	case INPUT_ALIEN:
+		*why = "neither a trace nor a capture of perfbpf";
+		return -EBADMSG;
+	default:
+		if (!fstat(fileno(f), &st) && (unsigned long long)st.st_size > REPORT_FILE_BYTES)
+			return -EFBIG;
+		return read_text(f, l);
+	}
 }
 
 /* NULL, said why. */
@@ -151,7 +189,6 @@ static struct report *read_from(FILE *f, const char *path, double from_ms, const
 	struct report *r = report_new();
 	struct lines l = {.r = r, .line = malloc(REPORT_LINE_BYTES + 1)};
 	const char *why = NULL;
-	struct stat st;
 	int err = r && l.line ? 0 : -ENOMEM;
 
 	rewind(f);
@@ -159,12 +196,7 @@ static struct report *read_from(FILE *f, const char *path, double from_ms, const
 		err = report_choose_operations(r, op);
 	if (!err) {
 		report_since(r, from_ms);
-		if (is_capture(f))
-			err = read_capture(f, &l, &why);
-		else if (!fstat(fileno(f), &st) && (unsigned long long)st.st_size > REPORT_FILE_BYTES)
-			err = -EFBIG;
-		else
-			err = read_text(f, &l);
+		err = read_input(f, &l, &why);
 	}
 	free(l.line);
 	if (!err)

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """check_report.py BUILD: what report and diff say of replayed cases: of a capture the same as of its trace, every table, and
 nothing about a trace compared with itself. Speaks TAP."""
+import bz2
+import gzip
 import json
+import lzma
 import os
 import re
 import struct
@@ -23,11 +26,12 @@ def say(good, name, why=""):
         print("#   " + str(why)[:500])
 
 
-def run(*argv, status=0, **options):
+def run(*argv, status=0, error=False, **options):
+    """What it prints; error: on standard error."""
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=60, **options)
     if done.returncode != status:
         raise OSError("%s: status %d: %s" % (" ".join(argv), done.returncode, done.stderr.decode()))
-    return done.stdout
+    return done.stderr if error else done.stdout
 
 
 def words(perfbpf):
@@ -107,12 +111,25 @@ def main():
         for case in CASES:
             check(build, folder, case)
         odd = os.path.join(folder, "odd")
-        for content in (b"", b"perfbpf\n", b"perfbpf\n" + bytes(200), b"\0", b"{", b"\xff" * 4096):
+        alien, packed = "neither a trace nor a capture of perfbpf", "it is compressed: unpack it first"
+        for content, why in (
+            (b"", "it is empty"),
+            (b"perf", "not a perfbpf capture"),
+            (b"perfbpf\n", "not a perfbpf capture"),
+            (b"perfbpf\n" + bytes(200), "a capture of another version"),
+            (b"\0", alien),
+            (b"[]", alien),
+            (b"{", "not a trace of perfbpf"),
+            (b"\xff" * 4096, alien),
+            (gzip.compress(b"{}"), packed),
+            (bz2.compress(b"{}"), packed),
+            (lzma.compress(b"{}"), packed),
+        ):
             with open(odd, "wb") as f:
                 f.write(content)
-            run(os.path.join(build, "perfbpf"), "report", odd, status=1)
-            run(os.path.join(build, "perfbpf"), "diff", odd, odd, status=1)
-        say(True, "what is neither a trace nor a capture is refused")
+            for argv in (("report", odd), ("diff", odd, odd)):
+                told = run(os.path.join(build, "perfbpf"), *argv, status=1, error=True).decode()
+                say(told == f"perfbpf: {odd}: {why}\n", "%s: %r" % (argv[0], content[:9]), told)
     documented(os.path.join(build, "perfbpf"))
     return 1 if failed else 0
 

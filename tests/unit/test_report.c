@@ -134,6 +134,10 @@ static void tables(void **state)
 		      "this trace was taken without --cpu\n");
 	assert_render(BEGIN OTHERS "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_CALL},
 		      "there is none in this trace\n");
+	assert_render(BEGIN "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_ALL},
+		      "there is nothing to report in this trace\n");
+	assert_render(BEGIN "],\"metadata\":{}}\n", (struct report_view){.by = REPORT_ALL, .operations = true},
+		      "there is nothing to report in this trace: no operation of that name\n");
 }
 
 #define SERVED(us, args)                                                                                               \

@@ -210,6 +210,7 @@ static int put_head(const struct report_context *c, struct buf *out)
 static int render_text(struct report_context *c, struct buf *out)
 {
 	int err = put_head(c, out);
+	size_t before = out->len;
 
 	for (enum report_by by = REPORT_ALL + 1; by < REPORT_BYS && !err; by++) {
 		const char *without = missing(c->r, report_axes[by]);
@@ -222,6 +223,10 @@ static int render_text(struct report_context *c, struct buf *out)
 		else if (c->v->by == by)
 			err = buf_printf(out, "this trace was taken without %s\n", without);
 	}
+	if (!err && out->len == before)
+		err = buf_printf(out, "there is nothing to report in this trace%s%s\n",
+				 c->r->from_ms > 0 ? ", of the time that was asked for" : "",
+				 c->v->operations ? ": no operation of that name" : "");
 	return err;
 }
 
