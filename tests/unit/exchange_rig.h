@@ -65,7 +65,8 @@ static inline void put_usage(struct tlog *l, const struct usage *u)
 	put_n(l, "input", u->input_total);
 	put_n(l, "output", u->output_total);
 	put_n(l, "reasoning", u->reasoning);
-	tlog_printf(l, "\n");
+	/* what is there is good, though not all is */
+	tlog_printf(l, "%s\n", u->source == USAGE_PARTIAL && !u->unfinished ? " good" : "");
 }
 
 static inline void put_server(struct tlog *l, const struct call_server *s)

@@ -42,7 +42,7 @@ static inline void make_call(struct call *c, uint64_t id, uint32_t pid, uint64_t
 	c->stream = 1;
 	c->session_id = strdup("7e6b1f9e-58a5-4d0c-9d0f-5e6d0e1b2c3d");
 	c->peer = (struct sock_addr){.family = AF_INET, .port = 443, .ip = {192, 0, 2, 7}};
-	c->usage = (struct usage){USAGE_REPORTED, 36, 64, 0, 100, 101, 0};
+	c->usage = (struct usage){USAGE_REPORTED, 36, 64, 0, 100, 101, 0, false};
 	c->stop_reason = strdup("end_turn");
 	c->request_bytes = 12345;
 	c->response_bytes = 6789;

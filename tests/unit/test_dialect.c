@@ -1274,7 +1274,7 @@ static struct call good_call(void)
 	c.first_token_ns = 1500000000;
 	c.last_token_ns = 2500000000;
 	c.end_ns = 3000000000;
-	c.usage = (struct usage){USAGE_REPORTED, 60, 40, 0, 100, 51, 0};
+	c.usage = (struct usage){USAGE_REPORTED, 60, 40, 0, 100, 51, 0, false};
 	return c;
 }
 
@@ -1313,7 +1313,12 @@ static void test_unknown(void **state)
 	assert_true(isnan(call_decode_tok_s(&c)) && call_itps(&c) == 200.0);
 	c = good_call();
 	c.usage.source = USAGE_PARTIAL;
+	c.usage.unfinished = true;
 	assert_true(isnan(call_decode_tok_s(&c)) && isnan(call_otps(&c)) && call_itps(&c) == 200.0);
+	assert_true(call_output_total(&c) == UNKNOWN_COUNT && !call_counts_left_out(&c));
+	c.usage.unfinished = false;
+	assert_true(call_decode_tok_s(&c) == 50.0 && call_otps(&c) == 25.5 && call_itps(&c) == 200.0);
+	assert_true(call_output_total(&c) == c.usage.output_total && call_counts_left_out(&c));
 	c = good_call();
 	c.lossy = true;
 	assert_true(isnan(call_decode_tok_s(&c)) && call_otps(&c) == 25.5);

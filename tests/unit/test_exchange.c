@@ -634,7 +634,7 @@ static void test_unreadable_usage(void **state)
 		snprintf(event, sizeof(event), STOP("%s") DONE, counts[i]);
 		resp(&r, 1, event, 120);
 		resp_end(&r, 1, 100, 120);
-		expect(&r, "  usage=partial uncached=10 read=0 write=0 input=10\n");
+		expect(&r, "  usage=partial uncached=10 read=0 write=0 input=10 good\n");
 		rig_close(&r);
 	}
 }
@@ -646,14 +646,14 @@ static void test_contradictory_usage(void **state)
 		const char *usage, *want;
 	} rows[] = {
 		{"\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":50}",
-		 "  usage=partial output=2\n"},
+		 "  usage=partial output=2 good\n"},
 		{"\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":6,"
 		 "\"cache_write_tokens\":5}",
-		 "  usage=partial output=2\n"},
+		 "  usage=partial output=2 good\n"},
 		{"\"prompt_tokens\":10,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":10}",
 		 "  usage=reported uncached=0 read=10 write=0 input=10 output=2\n"},
 		{"\"prompt_tokens\":10,\"completion_tokens\":5,\"completion_tokens_details\":{\"reasoning_tokens\":6}",
-		 "  usage=partial write=0 input=10\n"},
+		 "  usage=partial write=0 input=10 good\n"},
 	};
 
 	(void)state;

@@ -53,17 +53,32 @@ static struct report *report_of(const char *text)
 	return r;
 }
 
-static void assert_render(const char *text, struct report_view v, const char *golden)
+static void rendered(const char *text, struct report_view v, struct buf *out)
 {
 	struct report *r = report_of(text);
+
+	buf_init(out, 0);
+	v.top = v.top ? v.top : 25;
+	assert_int_equal(report_render(r, &v, out), 0);
+	report_free(r);
+}
+
+static void assert_render(const char *text, struct report_view v, const char *golden)
+{
 	struct buf out;
 
-	buf_init(&out, 0);
-	v.top = v.top ? v.top : 25;
-	assert_int_equal(report_render(r, &v, &out), 0);
+	rendered(text, v, &out);
 	assert_string_equal(buf_cstr(&out), golden);
 	buf_release(&out);
-	report_free(r);
+}
+
+static void assert_holds(const char *text, struct report_view v, const char *part)
+{
+	struct buf out;
+
+	rendered(text, v, &out);
+	assert_non_null(strstr(buf_cstr(&out), part));
+	buf_release(&out);
 }
 
 #define HEAD                                                                                                           \
@@ -165,6 +180,26 @@ static void partial_rows(void **state)
 	"\"parts_ms\":{\"first_token\":" first ",\"generation\":" generation "},\"duration_ms\":" ms ","               \
 	"\"start_ms\":0.000,\"setup_ms\":null,\"ttft_ms\":10.000,\"input_tokens\":100,\"cache_read_tokens\":null,"     \
 	"\"output_tokens\":7,\"status\":null,\"call_id\":null}"
+
+/* What a stream that was cut had reported by then is not its output; a good count beside bad ones is. */
+static void partial_counts(void **state)
+{
+#define COUNTED(more)                                                                                                  \
+	BEGIN "{\"ph\":\"X\",\"pid\":1,\"dur\":40000.0,\"name\":\"LLM "                                                \
+	      "m1\",\"cat\":\"llm\",\"args\":{\"output_tokens\":7,"                                                    \
+	      "\"usage_source\":\"partial\"" more "}}\n],\"metadata\":{}}\n"
+	static const struct {
+		const char *trace, *want;
+	} rows[] = {{COUNTED(""), "\"output_tokens\":null"},
+		    {COUNTED(",\"counts_left_out\":true"), "\"output_tokens\":7"}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_holds(rows[i].trace, (struct report_view){.by = REPORT_MODEL, .json = true}, rows[i].want);
+		assert_holds(rows[i].trace, (struct report_view){.by = REPORT_CALL, .json = true}, rows[i].want);
+	}
+#undef COUNTED
+}
 
 /* Unknown is null, a table that the trace cannot have too. */
 static void as_json(void **state)
@@ -846,6 +881,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tables),
 		cmocka_unit_test(partial_rows),
+		cmocka_unit_test(partial_counts),
 		cmocka_unit_test(large_waits),
 		cmocka_unit_test(allocations),
 		cmocka_unit_test(allocations_folded),

@@ -227,9 +227,33 @@ static void args_say_what_is_known(void **state)
 	assert_null(json_get(a, "decode_tok_s"));
 	assert_null(json_get(a, "error"));
 	assert_null(json_get(a, "evicted"));
+	assert_null(json_get(a, "counts_left_out"));
 	cJSON_Delete(a);
 	free(name);
 	call_release(&c);
+}
+
+/* What is there of partial counts is good where the answer is whole, and so are the rates that are made of it. */
+static void args_of_partial_counts(void **state)
+{
+	(void)state;
+	for (int unfinished = 0; unfinished < 2; unfinished++) {
+		struct call c;
+		cJSON *a;
+		char *name;
+
+		make_call(&c, 9, 42, BEGIN);
+		c.usage = (struct usage){USAGE_PARTIAL, -1, -1, -1, -1, 101, 0, unfinished};
+		a = args_of(&c, &name);
+		assert_string_equal(text(a, "usage_source"), "partial");
+		assert_true(number(a, "output_tokens") == 101);
+		assert_int_equal(json_get_true(a, "counts_left_out"), !unfinished);
+		assert_int_equal(!json_get(a, "decode_tok_s"), unfinished);
+		assert_int_equal(!json_get(a, "otps"), unfinished);
+		cJSON_Delete(a);
+		free(name);
+		call_release(&c);
+	}
 }
 
 /* No null, no empty text: an unknown value is left out. And never the answer's text. */
@@ -827,6 +851,7 @@ int main(void)
 		cmocka_unit_test(nothing_known_is_an_empty_slice),
 		cmocka_unit_test(phases_nest_whatever_the_times),
 		cmocka_unit_test(args_say_what_is_known),
+		cmocka_unit_test(args_of_partial_counts),
 		cmocka_unit_test(unknown_is_left_out),
 		cmocka_unit_test(hostile_texts_stay_bounded_and_valid),
 		cmocka_unit_test(name_is_cut_at_a_character),

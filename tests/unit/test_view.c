@@ -282,6 +282,33 @@ static void live_lines(void **state)
 		"  lossy  mid-attach  undecoded br\n");
 }
 
+/* Of a whole answer each count that is good is shown, whatever is wrong with the others. */
+static void a_line_without_some_counts(void **state)
+{
+	struct call c;
+
+	(void)state;
+	make_call(&c, 1, 42, START);
+	c.usage = (struct usage){USAGE_PARTIAL, -1, -1, -1, -1, 101, 0, false};
+	assert_line(
+		&c, &agent,
+		"   0.000s agent[42]        claude-test-1        200  ttft  200ms  total  1.21s  in     - (- cached)"
+		"  out   101   100 tok/s  end_turn\n");
+	make_call(&c, 1, 42, START);
+	c.usage = (struct usage){USAGE_PARTIAL, 36, 64, 0, 100, -1, -1, false};
+	assert_line(
+		&c, &agent,
+		"   0.000s agent[42]        claude-test-1        200  ttft  200ms  total  1.21s  in   100 (64% cached)"
+		"  out     -     - tok/s  end_turn\n");
+	make_call(&c, 1, 42, START);
+	c.usage.source = USAGE_PARTIAL;
+	c.usage.unfinished = true;
+	assert_line(
+		&c, &agent,
+		"   0.000s agent[42]        claude-test-1        200  ttft  200ms  total  1.21s  in   100 (64% cached)"
+		"  out     -     - tok/s  end_turn\n");
+}
+
 static void a_line_for_a_turn(void **state)
 {
 	struct turn t = {.at = {START + 2 * S, START + 12 * S},
@@ -406,13 +433,17 @@ static void an_empty_summary(void **state)
 static void counts_that_are_missing(void **state)
 {
 	static const struct {
+		enum usage_source source;
 		int64_t input, output;
 		const char *operation, *want;
 	} rows[] = {
-		{-1, 7, "chat", "  tokens         in - (- cached)  out 7  (1 call without a count)\n"},
-		{9, -1, "chat", "  tokens         in 9 (- cached)  out -  (1 call without a count)\n"},
-		{9, -1, "embeddings", "  tokens         in 9 (- cached)  out -\n"},
-		{0, 0, "chat", "  tokens         in 0 (- cached)  out 0\n"},
+		{USAGE_REPORTED, -1, 7, "chat", "  tokens         in - (- cached)  out 7  (1 call without a count)\n"},
+		{USAGE_REPORTED, 9, -1, "chat", "  tokens         in 9 (- cached)  out -  (1 call without a count)\n"},
+		{USAGE_REPORTED, 9, -1, "embeddings", "  tokens         in 9 (- cached)  out -\n"},
+		{USAGE_REPORTED, 0, 0, "chat", "  tokens         in 0 (- cached)  out 0\n"},
+		/* of a whole answer: some contradicted each other, these are good */
+		{USAGE_PARTIAL, -1, 7, "chat", "  tokens         in - (- cached)  out 7  (1 call without a count)\n"},
+		{USAGE_PARTIAL, 9, -1, "chat", "  tokens         in 9 (- cached)  out -  (1 call without a count)\n"},
 	};
 
 	(void)state;
@@ -424,7 +455,7 @@ static void counts_that_are_missing(void **state)
 		char *text;
 
 		make_call(&c, 1, 42, START);
-		c.usage = (struct usage){USAGE_REPORTED, -1, -1, -1, rows[i].input, rows[i].output, -1};
+		c.usage = (struct usage){rows[i].source, -1, -1, -1, rows[i].input, rows[i].output, -1, false};
 		c.operation = rows[i].operation;
 		summary_push(s, &c);
 		call_release(&c);
@@ -447,7 +478,7 @@ static void output_of_a_part(void **state)
 
 	(void)state;
 	make_call(&c, 1, 42, START);
-	c.usage = (struct usage){USAGE_PARTIAL, -1, -1, -1, 9, 1, -1};
+	c.usage = (struct usage){USAGE_PARTIAL, -1, -1, -1, 9, 1, -1, true};
 	assert_int_equal(call_output_total(&c), UNKNOWN_COUNT);
 	summary_push(s, &c);
 	call_release(&c);
@@ -876,6 +907,7 @@ int main(void)
 		cmocka_unit_test(captured_bytes_are_valid_json),
 		cmocka_unit_test(no_half_records),
 		cmocka_unit_test(live_lines),
+		cmocka_unit_test(a_line_without_some_counts),
 		cmocka_unit_test(a_line_for_a_turn),
 		cmocka_unit_test(no_control_bytes_reach_the_terminal),
 		cmocka_unit_test(formats),

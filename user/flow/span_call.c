@@ -121,6 +121,7 @@ static void put_metrics(struct json *j, const struct call *c)
 		span_put_count(j, "input_uncached_tokens", c->usage.input_uncached);
 		span_put_count(j, "reasoning_tokens", c->usage.reasoning);
 		span_put_text(j, "usage_source", usage_source_name(c->usage.source), 32);
+		span_put_true(j, "counts_left_out", call_counts_left_out(c));
 	}
 	span_put_text(j, "stop_reason", c->stop_reason, 64);
 	span_put_number(j, "decode_tok_s", call_decode_tok_s(c), 3);

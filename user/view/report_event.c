@@ -211,8 +211,9 @@ static struct sv ending_of(const cJSON *args, char status[32])
 /* As call_output_total(). */
 static double output_tokens(const cJSON *args)
 {
-	return sv_eq(text(json_get(args, "usage_source")), SV("partial")) ? NAN
-									  : report_member(args, "output_tokens", NAN);
+	bool partial = sv_eq(text(json_get(args, "usage_source")), SV("partial"));
+
+	return partial && !json_get_true(args, "counts_left_out") ? NAN : report_member(args, "output_tokens", NAN);
 }
 
 static int add_call(struct report *r, const struct report_row *row, const cJSON *e, bool failed)

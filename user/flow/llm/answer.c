@@ -542,7 +542,8 @@ static void report_usage(const struct answer *a, struct usage *out)
 
 	if (!any_count(u, is_known))
 		return;
-	out->source = a->terminal && !a->stale && !any_count(u, is_unreadable) ? USAGE_REPORTED : USAGE_PARTIAL;
+	out->unfinished = !a->terminal || a->stale;
+	out->source = out->unfinished || any_count(u, is_unreadable) ? USAGE_PARTIAL : USAGE_REPORTED;
 	out->cache_read = readable(u->cache_read);
 	out->cache_write = u->cache_write == UNKNOWN_COUNT && u->no_cache_write ? 0 : readable(u->cache_write);
 	out->output_total = readable(u->output_total);

@@ -31,7 +31,7 @@ void call_init(struct call *c)
 		.tls_begin_ns = UNKNOWN_NS,
 		.tls_end_ns = UNKNOWN_NS,
 		.stream = -1,
-		.usage = {USAGE_NONE, -1, -1, -1, -1, -1, -1},
+		.usage = {USAGE_NONE, -1, -1, -1, -1, -1, -1, false},
 		.server = CALL_SERVER_NONE,
 		.attempt = 1,
 		.retry_wait_ns = UNKNOWN_COUNT,
@@ -179,8 +179,12 @@ double call_cache_hit_rate(const struct call *c)
 
 int64_t call_output_total(const struct call *c)
 {
-	return c->usage.source == USAGE_NONE || c->usage.source == USAGE_PARTIAL ? UNKNOWN_COUNT
-										 : c->usage.output_total;
+	return c->usage.source == USAGE_NONE || c->usage.unfinished ? UNKNOWN_COUNT : c->usage.output_total;
+}
+
+bool call_counts_left_out(const struct call *c)
+{
+	return c->usage.source == USAGE_PARTIAL && !c->usage.unfinished;
 }
 
 double call_itps(const struct call *c)
@@ -192,20 +196,20 @@ double call_itps(const struct call *c)
 
 double call_otps(const struct call *c)
 {
-	if (!call_has_start(c) || c->unfinished || c->usage.source == USAGE_NONE || c->usage.output_total < 0)
+	int64_t output = call_output_total(c);
+
+	if (!call_has_start(c) || c->unfinished || output < 0)
 		return NAN;
-	if (c->usage.source == USAGE_PARTIAL)
-		return NAN;
-	return (double)c->usage.output_total * 1e9 / span_ns(c->start_ns, c->end_ns);
+	return (double)output * 1e9 / span_ns(c->start_ns, c->end_ns);
 }
 
 double call_decode_tok_s(const struct call *c)
 {
-	if (c->hidden_reasoning || c->lossy || c->usage.source == USAGE_NONE || c->usage.output_total < 2)
+	int64_t output = call_output_total(c);
+
+	if (c->hidden_reasoning || c->lossy || output < 2)
 		return NAN;
-	if (c->usage.source == USAGE_PARTIAL)
-		return NAN;
-	return (double)(c->usage.output_total - 1) * 1e9 / span_ns(c->first_token_ns, c->last_token_ns);
+	return (double)(output - 1) * 1e9 / span_ns(c->first_token_ns, c->last_token_ns);
 }
 
 double call_tpot_ms(const struct call *c)

@@ -27,6 +27,9 @@ enum end_reason {
 struct usage {
 	enum usage_source source; /* USAGE_NONE: nothing was reported, usage is null */
 	int64_t input_uncached, cache_read, cache_write, input_total, output_total, reasoning;
+	/* With USAGE_PARTIAL: the stream did not finish, and output_total and reasoning are what they were by then.
+	 * Else some counts could not be read or contradicted each other: they are unknown, and the others are good. */
+	bool unfinished;
 };
 
 struct tool_call {
@@ -187,20 +190,23 @@ int call_copy(struct call *to, const struct call *from); /* 0, or -ENOMEM: *to i
 
 /* Derived numbers, one place for every view. NAN when unknown; *_ms relative to the call's start. A call attached in
  * the middle, or whose request was lost or never said, has no start, unless start_known: its start_ns is when it was
- * first seen, and nothing is measured from it. Rates are NAN where the count is partial: such a count does not belong
- * to the time it would be divided by. */
+ * first seen, and nothing is measured from it. Rates are NAN where the count is of an unfinished stream: it does not
+ * belong to the time it would be divided by. */
 bool call_has_start(const struct call *c);
 double call_ms(const struct call *c, uint64_t ns);
 /* From the earliest phase that the call paid for to its end: its slice. 0 and 0 when nothing is known. */
 void call_bounds(const struct call *c, uint64_t *begin_ns, uint64_t *end_ns);
 double call_cache_hit_rate(const struct call *c);
-/* Of the whole answer: UNKNOWN_COUNT where usage is partial, and the count of what there was by then (with Anthropic a
- * placeholder of one token). */
+/* Of the whole answer: UNKNOWN_COUNT where usage is of an unfinished stream, and the count of what there was by then
+ * (with Anthropic a placeholder of one token). */
 int64_t call_output_total(const struct call *c);
 double call_itps(const struct call *c);		/* input_total / ttft */
 double call_otps(const struct call *c);		/* output_total / (end - start) */
 double call_decode_tok_s(const struct call *c); /* (output_total - 1) / (last_token - first_token); see INTERFACE */
 double call_tpot_ms(const struct call *c);
+
+/* The answer is whole, and usage partial for counts that are left out alone: those that are there are good. */
+bool call_counts_left_out(const struct call *c);
 
 const char *call_class_name(enum call_class c);
 const char *call_trigger_name(enum call_trigger t); /* NULL for CALL_TRIGGER_UNKNOWN */
