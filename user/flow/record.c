@@ -735,122 +735,59 @@ static bool push_lost(struct record *r, const uint8_t *p, size_t len)
 	return true;
 }
 
-static bool push_tick(struct record *r, const struct ev_head *h)
+static bool push_tick(struct record *r, const uint8_t *p)
 {
+	struct ev_head h;
+
+	memcpy(&h, p, sizeof(h));
 	if (r->sink.on_tick)
-		r->sink.on_tick(r->sink.ctx, h->ts_ns);
+		r->sink.on_tick(r->sink.ctx, h.ts_ns);
 	return true;
 }
 
-/* Bytes of the fixed part, 0: no such kind. */
-static size_t fixed_size(unsigned kind)
-{
-	static const size_t size[EV_KIND_MAX + 1] = {
-		[EV_DATA] = sizeof(struct ev_data),
-		[EV_GAP] = sizeof(struct ev_gap),
-		[EV_CONN_OPEN] = sizeof(struct ev_conn_open),
-		[EV_CONN_CLOSE] = sizeof(struct ev_conn_close),
-		[EV_HANDSHAKE] = sizeof(struct ev_handshake),
-		[EV_CONN_SOCK] = sizeof(struct ev_conn_sock),
-		[EV_SOCK] = sizeof(struct ev_sock),
-		[EV_EXEC] = sizeof(struct ev_exec),
-		[EV_FORK] = sizeof(struct ev_fork),
-		[EV_EXIT] = sizeof(struct ev_exit),
-		[EV_GONE] = sizeof(struct ev_gone),
-		[EV_PROC] = sizeof(struct ev_exec),
-		[EV_LOST] = sizeof(struct ev_head),
-		[EV_TICK] = sizeof(struct ev_head),
-		[EV_CONN_POS] = sizeof(struct ev_conn_close),
-		[EV_WIRE] = sizeof(struct ev_wire),
-		[EV_HELLO] = sizeof(struct ev_hello),
-		[EV_FILES] = sizeof(struct ev_files),
-		[EV_TOOL_CALL] = sizeof(struct ev_tool_call),
-		[EV_SAMPLE] = sizeof(struct ev_sample),
-		[EV_FRAME] = sizeof(struct ev_frame),
-		[EV_SAMPLING] = SAMPLING_BYTES_MIN,
-		[EV_ALLOC_FREE] = sizeof(struct ev_alloc_free),
-		[EV_ALLOC_WINDOW] = ALLOC_WINDOW_BYTES_MIN,
-		[EV_DNS] = sizeof(struct ev_dns),
-		[EV_CPU] = sizeof(struct ev_cpu),
-		[EV_SQLITE_TEXT] = sizeof(struct ev_sqlite_text),
-		[EV_SQLITE_RUN] = sizeof(struct ev_sqlite_run),
-		[EV_FUNC_CALL] = sizeof(struct ev_func_call),
-		[EV_FUNC] = sizeof(struct ev_func),
-	};
-
-	return kind <= EV_KIND_MAX ? size[kind] : 0;
-}
-
-static bool dispatch(struct record *r, const struct ev_head *h, const uint8_t *p)
-{
-	switch (h->kind) {
-	case EV_DATA:
-		return push_data(r, p, h->size);
-	case EV_GAP:
-		return push_gap(r, p);
-	case EV_CONN_OPEN:
-		return push_open(r, p);
-	case EV_CONN_CLOSE:
-		return push_close(r, p);
-	case EV_HANDSHAKE:
-		return push_handshake(r, p);
-	case EV_CONN_SOCK:
-		return push_conn_sock(r, p);
-	case EV_SOCK:
-		return push_sock(r, p);
-	case EV_EXEC:
-	case EV_PROC:
-		return push_exec(r, p, h->size);
-	case EV_FORK:
-		return push_fork(r, p);
-	case EV_EXIT:
-		return push_exit(r, p);
-	case EV_GONE:
-		return push_gone(r, p);
-	case EV_LOST:
-		return push_lost(r, p, h->size);
-	case EV_TICK:
-		return push_tick(r, h);
-	case EV_CONN_POS:
-		return push_pos(r, p);
-	case EV_WIRE:
-		return push_wire(r, p);
-	case EV_HELLO:
-		return push_hello(r, p, h->size);
-	case EV_FILES:
-		return push_files(r, p, h->size);
-	case EV_CPU:
-		return push_cpu(r, p);
-	case EV_DNS:
-		return push_dns(r, p, h->size);
-	case EV_SQLITE_TEXT:
-		return push_sqlite_text(r, p, h->size);
-	case EV_SQLITE_RUN:
-		return push_sqlite_run(r, p);
-	case EV_FUNC_CALL:
-		return push_func_call(r, p);
-	case EV_FUNC:
-		return push_func(r, p, h->size);
-	case EV_TOOL_CALL:
-		return push_tool_call(r, p, h->size);
-	case EV_SAMPLE:
-		return push_sample(r, p, h->size);
-	case EV_FRAME:
-		return push_frame(r, p, h->size);
-	case EV_SAMPLING:
-		return push_sampling(r, p, h->size);
-	case EV_ALLOC_WINDOW:
-		return push_alloc_window(r, p, h->size);
-	case EV_ALLOC_FREE:
-		return push_alloc_free(r, p);
-	}
-	return false;
-}
+/* What a kind of record is: bytes of its fixed part (0: no such kind), and where it goes: by its fixed part, or all of
+ * it. */
+static const struct kind {
+	size_t size;
+	bool (*push)(struct record *r, const uint8_t *p);
+	bool (*push_all)(struct record *r, const uint8_t *p, size_t len);
+} kinds[EV_KIND_MAX + 1] = {
+	[EV_DATA] = {sizeof(struct ev_data), .push_all = push_data},
+	[EV_GAP] = {sizeof(struct ev_gap), .push = push_gap},
+	[EV_CONN_OPEN] = {sizeof(struct ev_conn_open), .push = push_open},
+	[EV_CONN_CLOSE] = {sizeof(struct ev_conn_close), .push = push_close},
+	[EV_HANDSHAKE] = {sizeof(struct ev_handshake), .push = push_handshake},
+	[EV_CONN_SOCK] = {sizeof(struct ev_conn_sock), .push = push_conn_sock},
+	[EV_SOCK] = {sizeof(struct ev_sock), .push = push_sock},
+	[EV_EXEC] = {sizeof(struct ev_exec), .push_all = push_exec},
+	[EV_FORK] = {sizeof(struct ev_fork), .push = push_fork},
+	[EV_EXIT] = {sizeof(struct ev_exit), .push = push_exit},
+	[EV_GONE] = {sizeof(struct ev_gone), .push = push_gone},
+	[EV_PROC] = {sizeof(struct ev_exec), .push_all = push_exec},
+	[EV_LOST] = {sizeof(struct ev_head), .push_all = push_lost},
+	[EV_TICK] = {sizeof(struct ev_head), .push = push_tick},
+	[EV_CONN_POS] = {sizeof(struct ev_conn_close), .push = push_pos},
+	[EV_WIRE] = {sizeof(struct ev_wire), .push = push_wire},
+	[EV_HELLO] = {sizeof(struct ev_hello), .push_all = push_hello},
+	[EV_FILES] = {sizeof(struct ev_files), .push_all = push_files},
+	[EV_TOOL_CALL] = {sizeof(struct ev_tool_call), .push_all = push_tool_call},
+	[EV_SAMPLE] = {sizeof(struct ev_sample), .push_all = push_sample},
+	[EV_FRAME] = {sizeof(struct ev_frame), .push_all = push_frame},
+	[EV_SAMPLING] = {SAMPLING_BYTES_MIN, .push_all = push_sampling},
+	[EV_ALLOC_FREE] = {sizeof(struct ev_alloc_free), .push = push_alloc_free},
+	[EV_ALLOC_WINDOW] = {ALLOC_WINDOW_BYTES_MIN, .push_all = push_alloc_window},
+	[EV_DNS] = {sizeof(struct ev_dns), .push_all = push_dns},
+	[EV_CPU] = {sizeof(struct ev_cpu), .push = push_cpu},
+	[EV_SQLITE_TEXT] = {sizeof(struct ev_sqlite_text), .push_all = push_sqlite_text},
+	[EV_SQLITE_RUN] = {sizeof(struct ev_sqlite_run), .push = push_sqlite_run},
+	[EV_FUNC_CALL] = {sizeof(struct ev_func_call), .push = push_func_call},
+	[EV_FUNC] = {sizeof(struct ev_func), .push_all = push_func},
+};
 
 void record_push(struct record *r, const void *bytes, size_t len)
 {
+	const struct kind *kind;
 	struct ev_head h;
-	size_t need;
 
 	if (len < sizeof(h))
 		goto bad;
@@ -859,12 +796,12 @@ void record_push(struct record *r, const void *bytes, size_t len)
 	 * either. */
 	if (h.size < sizeof(h) || h.size % 8 || h.size != len || h.kind == EV_INVALID || h.ts_ns > TIME_MAX)
 		goto bad;
-	need = fixed_size(h.kind);
-	if (!need) {
+	kind = h.kind <= EV_KIND_MAX ? &kinds[h.kind] : NULL;
+	if (!kind || !kind->size) {
 		r->lost->n[LOST_UNKNOWN_RECORDS]++;
 		return;
 	}
-	if (h.size < need || !dispatch(r, &h, bytes))
+	if (h.size < kind->size || !(kind->push ? kind->push(r, bytes) : kind->push_all(r, bytes, len)))
 		goto bad;
 	return;
 bad:
