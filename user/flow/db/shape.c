@@ -574,90 +574,74 @@ static void name_end(struct shape *s, char c)
 	token(s, c);
 }
 
-static void step(struct shape *s, char c)
+/* --- what a byte does in each state ------------------------------------------------------------------------------ */
+
+static void word(struct shape *s, char c)
 {
-	switch ((enum state)s->state) {
-	case NONE:
+	if (in_word(c)) {
+		word_note(s, c);
+		put(s, c);
+	} else if (c == '\'') {
+		word_quoted(s, c);
+	} else {
+		word_end(s);
 		token(s, c);
-		return;
-	case WORD:
-		if (in_word(c)) {
-			word_note(s, c);
-			put(s, c);
-		} else if (c == '\'') {
-			word_quoted(s, c);
-		} else {
-			word_end(s);
-			token(s, c);
-		}
-		return;
-	case NUMBER:
-		if (in_word(c) || c == '.' || (is_one_of(c, "+-") && is_one_of(s->before, "eE"))) {
-			s->before = c;
-			return;
-		}
-		value(s);
-		token(s, c);
-		return;
-	case PARAMETER:
-		if (in_word(c))
-			put(s, c);
-		else
-			token(s, c);
-		return;
-	case STRING:
-		string(s, c);
-		return;
-	case STRING_END:
-		if (c == s->quote) {
-			s->state = STRING;
-			return;
-		}
-		value(s);
-		token(s, c);
-		return;
-	case NAME:
-		name(s, c);
-		return;
-	case NAME_END:
-		name_end(s, c);
-		return;
-	case DASH:
-		dash(s, c);
-		return;
-	case DASHES:
-		dashes(s, c);
-		return;
-	case SLASH:
-		slash(s, c);
-		return;
-	case LINE:
-		if (c == '\n' || c == '\r') {
-			s->state = NONE;
-			s->space = true;
-		}
-		return;
-	case BLOCK:
-		block(s, c);
-		return;
-	case DOLLAR:
-		dollar(s, c);
-		return;
-	case TAG:
-		tag(s, c);
-		return;
-	case DOLLAR_TEXT:
-		dollar_text(s, c);
-		return;
 	}
 }
+
+static void number(struct shape *s, char c)
+{
+	if (in_word(c) || c == '.' || (is_one_of(c, "+-") && is_one_of(s->before, "eE"))) {
+		s->before = c;
+		return;
+	}
+	value(s);
+	token(s, c);
+}
+
+static void parameter(struct shape *s, char c)
+{
+	if (in_word(c))
+		put(s, c);
+	else
+		token(s, c);
+}
+
+static void string_end(struct shape *s, char c)
+{
+	if (c == s->quote) {
+		s->state = STRING;
+		return;
+	}
+	value(s);
+	token(s, c);
+}
+
+static void line(struct shape *s, char c)
+{
+	if (c == '\n' || c == '\r') {
+		s->state = NONE;
+		s->space = true;
+	}
+}
+
+static void (*const steps[])(struct shape *s, char c) = {
+	[NONE] = token,	   [WORD] = word,
+	[NUMBER] = number, [PARAMETER] = parameter,
+	[STRING] = string, [STRING_END] = string_end,
+	[NAME] = name,	   [NAME_END] = name_end,
+	[DASH] = dash,	   [DASHES] = dashes,
+	[SLASH] = slash,   [LINE] = line,
+	[BLOCK] = block,   [DOLLAR] = dollar,
+	[TAG] = tag,	   [DOLLAR_TEXT] = dollar_text,
+};
 
 void shape_push(struct shape *s, const void *ptr, size_t len)
 {
 	const char *text = ptr;
 
 	for (size_t i = 0; i < len && !s->cut; i++)
-		step(s, text[i]);
+		steps[s->state](s, text[i]);
 }
 
 struct sv shape_finish(struct shape *s)
