@@ -42,37 +42,38 @@ static void prepare_alloc(struct probes *p)
 	skel->rodata->cfg.fault_period = probes_fault_period(p->cfg.alloc_bytes);
 }
 
-static void prepare(struct probes *p)
+/* A probe of functions, one link a file where the kernel has such links. */
+static void prepare_uprobe(const struct probes *p, struct bpf_program *program, bool wanted)
+{
+	bpf_program__set_autoload(program, wanted);
+	if (p->features.mode != PROBES_PERF)
+		bpf_program__set_expected_attach_type(program, ATTACH_UPROBE_MULTI);
+}
+
+static void prepare_uprobes(struct probes *p)
+{
+	const bool session = p->features.mode == PROBES_SESSION;
+	struct perfbpf_bpf *skel = p->skel;
+
+	bpf_program__set_autoload(skel->progs.tls_session, session);
+	if (session)
+		bpf_program__set_expected_attach_type(skel->progs.tls_session, ATTACH_UPROBE_SESSION);
+	prepare_uprobe(p, skel->progs.tls_entry, !session);
+	prepare_uprobe(p, skel->progs.tls_return, !session);
+	prepare_uprobe(p, skel->progs.tls_go, true);
+	prepare_uprobe(p, skel->progs.sqlite_entry, p->cfg.db);
+	prepare_uprobe(p, skel->progs.sqlite_return, p->cfg.db);
+	if (!p->cfg.db)
+		bpf_map__set_max_entries(skel->maps.sqlite_runs, 1);
+	prepare_uprobe(p, skel->progs.func_entry, p->cfg.functions);
+	prepare_uprobe(p, skel->progs.func_exit, p->cfg.functions);
+}
+
+static void prepare_tracepoints(struct probes *p)
 {
 	const struct probes_features *f = &p->features;
 	struct perfbpf_bpf *skel = p->skel;
-	bool session = f->mode == PROBES_SESSION;
 
-	bpf_program__set_autoload(skel->progs.tls_session, session);
-	bpf_program__set_autoload(skel->progs.tls_entry, !session);
-	bpf_program__set_autoload(skel->progs.tls_return, !session);
-	if (f->mode != PROBES_PERF)
-		bpf_program__set_expected_attach_type(skel->progs.tls_go, ATTACH_UPROBE_MULTI);
-	bpf_program__set_autoload(skel->progs.sqlite_entry, p->cfg.db);
-	bpf_program__set_autoload(skel->progs.sqlite_return, p->cfg.db);
-	if (f->mode != PROBES_PERF) {
-		bpf_program__set_expected_attach_type(skel->progs.sqlite_entry, ATTACH_UPROBE_MULTI);
-		bpf_program__set_expected_attach_type(skel->progs.sqlite_return, ATTACH_UPROBE_MULTI);
-	}
-	if (!p->cfg.db)
-		bpf_map__set_max_entries(skel->maps.sqlite_runs, 1);
-	bpf_program__set_autoload(skel->progs.func_entry, p->cfg.functions);
-	bpf_program__set_autoload(skel->progs.func_exit, p->cfg.functions);
-	if (f->mode != PROBES_PERF) {
-		bpf_program__set_expected_attach_type(skel->progs.func_entry, ATTACH_UPROBE_MULTI);
-		bpf_program__set_expected_attach_type(skel->progs.func_exit, ATTACH_UPROBE_MULTI);
-	}
-	if (session) {
-		bpf_program__set_expected_attach_type(skel->progs.tls_session, ATTACH_UPROBE_SESSION);
-	} else if (f->mode == PROBES_MULTI) {
-		bpf_program__set_expected_attach_type(skel->progs.tls_entry, ATTACH_UPROBE_MULTI);
-		bpf_program__set_expected_attach_type(skel->progs.tls_return, ATTACH_UPROBE_MULTI);
-	}
 	bpf_program__set_autoload(skel->progs.proc_prepare_exec, f->prepare_exec);
 	bpf_program__set_autoload(skel->progs.sock_sent, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_received, f->sock_length);
@@ -89,7 +90,14 @@ static void prepare(struct probes *p)
 	bpf_program__set_autoload(skel->progs.sample_wakeup, p->cfg.off_cpu_min_ns != 0);
 	if (!p->cfg.off_cpu_min_ns)
 		bpf_map__set_max_entries(skel->maps.waits, 1);
-	prepare_alloc(p);
+}
+
+/* What the programs are told for good. */
+static void configure(struct probes *p)
+{
+	const struct probes_features *f = &p->features;
+	struct perfbpf_bpf *skel = p->skel;
+
 	bpf_map__set_max_entries(skel->maps.rb, p->cfg.ring_bytes);
 	skel->rodata->cfg.self_tgid = (uint32_t)getpid();
 	skel->rodata->cfg.ring_bytes = p->cfg.ring_bytes;
@@ -206,7 +214,10 @@ static int load(void *ctx)
 	p->skel = perfbpf_bpf__open();
 	if (!p->skel)
 		return -errno;
-	prepare(p);
+	prepare_uprobes(p);
+	prepare_tracepoints(p);
+	prepare_alloc(p);
+	configure(p);
 	err = perfbpf_bpf__load(p->skel);
 	if (err)
 		return err;
