@@ -10,6 +10,7 @@
 #include "symbol/demangle.h"
 #include "symbol/elfsyms.h"
 #include "symbol/kernel.h"
+#include "symbol/modules.h"
 #include "symbol/perfmap.h"
 #include "symbol/symbols.h"
 #include "symbol/symtab.h"
@@ -315,7 +316,7 @@ static void map_many(struct symbols *s, uint32_t tgid, uint64_t first_ino, unsig
 static void many_files(void **state)
 {
 	const uint32_t nobody = 0x40000000; /* above any pid */
-	const unsigned half = SYMBOLS_MODULES_MAX / 2;
+	const unsigned half = MODULES_MAX / 2;
 	struct symbols *s = symbols_new(&(struct symbols_sink){NULL, on_frame});
 
 	(void)state;

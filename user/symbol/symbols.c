@@ -1,106 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "symbols.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "addresses.h"
 #include "base/array.h"
 #include "base/hash.h"
-#include "attach/elf.h"
 #include "demangle.h"
-#include "elfsyms.h"
 #include "kernel.h"
+#include "modules.h"
 #include "perfmap.h"
 
 #define REREAD_NS   100000000ull  /* what a process maps is read again no sooner */
 #define JIT_TICK_NS 1000000000ull /* ... and the map of its runtime */
 #define PATH_SHOWN  64
-
-/* --- sets of addresses ------------------------------------------------------------------------------------------- */
-
-struct addresses { /* open addressing; 0 is no address */
-	uint64_t *slots;
-	size_t count, room; /* a power of two */
-};
-
-static uint64_t *slot_of(const struct addresses *a, uint64_t addr)
-{
-	size_t i = (size_t)((addr * 0x9e3779b97f4a7c15ull) >> 20) & (a->room - 1);
-
-	while (a->slots[i] && a->slots[i] != addr)
-		i = (i + 1) & (a->room - 1);
-	return &a->slots[i];
-}
-
-static int grow(struct addresses *a)
-{
-	struct addresses more = {.room = a->room ? 2 * a->room : 256};
-
-	more.slots = calloc(more.room, sizeof(*more.slots));
-	if (!more.slots)
-		return -ENOMEM;
-	for (size_t i = 0; i < a->room; i++)
-		if (a->slots[i])
-			*slot_of(&more, a->slots[i]) = a->slots[i];
-	more.count = a->count;
-	free(a->slots);
-	*a = more;
-	return 0;
-}
-
-static bool has_address(const struct addresses *a, uint64_t addr)
-{
-	return a->room && addr && *slot_of(a, addr) == addr;
-}
-
-/* Without memory it is told again: no harm. */
-static void add_address(struct addresses *a, uint64_t addr)
-{
-	uint64_t *slot;
-
-	if (!addr || (2 * a->count >= a->room && grow(a)))
-		return;
-	slot = slot_of(a, addr);
-	a->count += !*slot;
-	*slot = addr;
-}
-
-static void drop_addresses(struct addresses *a)
-{
-	free(a->slots);
-	*a = (struct addresses){0};
-}
-
-/* At the bound it begins anew. */
-static void add_bounded(struct addresses *a, uint64_t addr, size_t max)
-{
-	if (a->count >= max)
-		drop_addresses(a);
-	add_address(a, addr);
-}
-
-/* --- files ------------------------------------------------------------------------------------------------------- */
-
-struct module_key { /* compared with memcmp: no holes */
-	uint64_t dev, ino, name;
-};
-
-enum module_state { MODULE_NEW, MODULE_READ, MODULE_NONE };
-
-struct module {
-	struct module_key key;
-	enum module_state state;
-	char *path;
-	struct elf_load loads[ELF_LOADS_MAX];
-	unsigned load_count;
-	struct symtab symbols;
-	bool used; /* for drop_unused() */
-	UT_hash_handle hh;
-};
 
 enum what { IS_FILE, IS_JIT, IS_KERNEL_PAGE };
 
@@ -128,149 +45,14 @@ struct process {
 struct symbols {
 	struct symbols_sink sink;
 	struct process *processes;
-	struct module *modules;
+	struct modules modules;
 	struct addresses kernel_told;
 	struct symtab kernel;
 	FILE *kernel_file; /* until it is read */
 	bool kernel_read, kernel_hidden;
-	size_t bytes;	  /* of the modules' tables */
-	bool may_be_less; /* a process is gone since drop_unused() */
-	size_t told;	  /* addresses of all processes */
-	unsigned unread;
+	size_t told; /* addresses of all processes */
 	uint64_t jit_ns;
 };
-
-static uint64_t hash_text(const char *s)
-{
-	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
-
-	for (; *s; s++)
-		h = (h ^ (uint8_t)*s) * 0x100000001b3ull;
-	return h;
-}
-
-static void module_free(struct module *m)
-{
-	symtab_release(&m->symbols);
-	free(m->path);
-	free(m);
-}
-
-/* What no process maps any more. */
-static void drop_unused(struct symbols *s)
-{
-	struct module *m, *next;
-
-	if (!s->may_be_less)
-		return;
-	s->may_be_less = false;
-	HASH_ITER (hh, s->modules, m, next)
-		m->used = false;
-	for (const struct process *p = s->processes; p; p = p->hh.next)
-		for (size_t i = 0; i < p->map_count; i++)
-			if (p->maps[i].what == IS_FILE)
-				p->maps[i].module->used = true;
-	HASH_ITER (hh, s->modules, m, next) {
-		if (m->used)
-			continue;
-		s->bytes -= m->state == MODULE_READ ? symtab_bytes(&m->symbols) : 0;
-		HASH_DEL(s->modules, m);
-		module_free(m);
-	}
-}
-
-/* NULL: no memory, or too many. */
-static struct module *module_of(struct symbols *s, const struct map_entry *e)
-{
-	struct module_key key = {
-		.dev = (uint64_t)e->dev_major << 32 | e->dev_minor, .ino = e->ino, .name = hash_text(e->path)};
-	struct module *m;
-
-	HASH_FIND(hh, s->modules, &key, sizeof(key), m);
-	if (m)
-		return m;
-	if (HASH_COUNT(s->modules) >= SYMBOLS_MODULES_MAX)
-		drop_unused(s);
-	if (HASH_COUNT(s->modules) >= SYMBOLS_MODULES_MAX) {
-		s->unread++;
-		return NULL;
-	}
-	m = calloc(1, sizeof(*m));
-	if (!m)
-		return NULL;
-	m->key = key;
-	m->path = strdup(e->path);
-	symtab_init(&m->symbols, false);
-	if (m->path)
-		HASH_ADD(hh, s->modules, key, sizeof(m->key), m);
-	if (!m->path || !m->hh.tbl) {
-		free(m->path);
-		free(m);
-		return NULL;
-	}
-	return m;
-}
-
-/* The file behind a mapping: as its process sees it, or, when that is gone, under its name, if it is still that file.
- */
-static int open_module(struct elf *e, const struct module *m, const struct process *p, const struct mapping *at)
-{
-	struct map_entry entry = {.begin = at->begin,
-				  .end = at->end,
-				  .dev_major = (unsigned)(m->key.dev >> 32),
-				  .dev_minor = (unsigned)m->key.dev,
-				  .ino = m->key.ino};
-	char path[MAPS_PATH_BYTES];
-	int err;
-
-	snprintf(entry.path, sizeof(entry.path), "%s", m->path);
-	err = elf_map(e, maps_path((pid_t)p->tgid, &entry, path));
-	if (!err)
-		return 0;
-	err = elf_map(e, m->path);
-	if (!err && e->ino != m->key.ino) {
-		elf_unmap(e);
-		err = -ESTALE;
-	}
-	return err;
-}
-
-static void read_module(struct symbols *s, struct module *m, const struct process *p, const struct mapping *at)
-{
-	char root[64];
-	struct elf e;
-
-	m->state = MODULE_NONE;
-	if (s->bytes >= SYMBOLS_BYTES_MAX)
-		drop_unused(s);
-	if (s->bytes >= SYMBOLS_BYTES_MAX) {
-		s->unread++;
-		return;
-	}
-	if (open_module(&e, m, p, at))
-		return;
-	memcpy(m->loads, e.loads, sizeof(m->loads));
-	m->load_count = e.load_count;
-	snprintf(root, sizeof(root), "/proc/%u/root", p->tgid);
-	elfsyms_load(&m->symbols, &e, root); /* what could be read counts */
-	elf_unmap(&e);
-	s->bytes += symtab_bytes(&m->symbols);
-	m->state = MODULE_READ;
-}
-
-static bool vaddr_of(const struct module *m, uint64_t off, uint64_t *vaddr)
-{
-	for (unsigned i = 0; i < m->load_count; i++) {
-		const struct elf_load *l = &m->loads[i];
-
-		/* Mappings begin and end at pages: a little before and behind of what the segment says. */
-		if (l->exec && off >= (l->off & ~4095ull) && off < l->off + l->filesz) {
-			*vaddr = off - l->off + l->vaddr;
-			return true;
-		}
-	}
-	return false;
-}
 
 /* --- what a process maps ----------------------------------------------------------------------------------------- */
 
@@ -314,7 +96,7 @@ static void add_file(struct symbols *s, struct process *p, const struct map_entr
 {
 	struct mapping m = {.begin = e->begin, .end = e->end, .offset = e->offset, .what = IS_FILE};
 
-	m.module = module_of(s, e);
+	m.module = modules_get(&s->modules, e);
 	if (m.module)
 		add_mapping(p, &m);
 }
@@ -369,12 +151,12 @@ static bool read_maps(struct symbols *s, struct process *p, uint64_t now_ns)
 
 static void reset(struct symbols *s, struct process *p)
 {
-	s->may_be_less |= p->map_count > 0;
+	s->modules.may_be_less |= p->map_count > 0;
 	s->told -= p->told.count;
 	free(p->maps);
-	drop_addresses(&p->told);
-	drop_addresses(&p->pending);
-	drop_addresses(&p->unmapped);
+	addresses_release(&p->told);
+	addresses_release(&p->pending);
+	addresses_release(&p->unmapped);
 	symtab_release(&p->jit);
 	if (p->jit_fd >= 0)
 		close(p->jit_fd);
@@ -470,7 +252,7 @@ static void tell_jit(struct symbols *s, struct process *p, uint64_t addr)
 	struct sv name = jit_name(p, addr);
 
 	if (!name.len)
-		add_bounded(&p->pending, addr, SYMBOLS_WAITING_MAX);
+		addresses_add_bounded(&p->pending, addr, SYMBOLS_WAITING_MAX);
 	tell(s, &p->key, addr, name.len ? REC_FRAME_JIT : REC_FRAME_PENDING, name, SV("[jit]"));
 }
 
@@ -486,8 +268,7 @@ static bool is_memory(const char *path)
 static void tell_mapped(struct symbols *s, struct process *p, uint64_t addr)
 {
 	const struct mapping *m = mapping_at(p, addr);
-	struct sv name = SV_NONE;
-	uint64_t vaddr;
+	struct sv name;
 
 	if (!m) {
 		tell(s, &p->key, addr, REC_FRAME_NOWHERE, SV_NONE, SV_NONE);
@@ -497,14 +278,13 @@ static void tell_mapped(struct symbols *s, struct process *p, uint64_t addr)
 		tell(s, &p->key, addr, REC_FRAME_NATIVE, SV_NONE, SV("[vdso]"));
 		return;
 	}
-	if (m->module && m->module->state == MODULE_NEW)
-		read_module(s, m->module, p, m);
+	if (m->what == IS_FILE && m->module->state == MODULE_NEW)
+		modules_read(&s->modules, m->module, (pid_t)p->tgid, m->begin, m->end);
 	if (m->what == IS_JIT || (m->module->state == MODULE_NONE && is_memory(m->module->path))) {
 		tell_jit(s, p, addr);
 		return;
 	}
-	if (vaddr_of(m->module, addr - m->begin + m->offset, &vaddr))
-		name = symtab_find(&m->module->symbols, vaddr);
+	name = module_find(m->module, addr - m->begin + m->offset);
 	tell(s, &p->key, addr, REC_FRAME_NATIVE, name, base_name(m->module->path));
 }
 
@@ -517,14 +297,14 @@ static void tell_unmapped(struct symbols *s, struct process *p)
 	for (size_t i = 0; i < all.room; i++)
 		if (all.slots[i])
 			tell_mapped(s, p, all.slots[i]);
-	drop_addresses(&all);
+	addresses_release(&all);
 }
 
 static void tell_user(struct symbols *s, struct process *p, uint64_t addr, uint64_t now_ns)
 {
 	if (!mapping_at(p, addr) && p->read_ns != now_ns) { /* else: read for this very sample */
 		if (p->read_ns && now_ns - p->read_ns < REREAD_NS) {
-			add_bounded(&p->unmapped, addr, SYMBOLS_WAITING_MAX);
+			addresses_add_bounded(&p->unmapped, addr, SYMBOLS_WAITING_MAX);
 			tell(s, &p->key, addr, REC_FRAME_PENDING, SV_NONE, SV("[unknown]"));
 			return;
 		}
@@ -538,14 +318,14 @@ static void push_kernel(struct symbols *s, uint64_t addr)
 {
 	static const struct proc_key kernel;
 
-	if (has_address(&s->kernel_told, addr))
+	if (addresses_have(&s->kernel_told, addr))
 		return;
 	if (!s->kernel_read) {
 		s->kernel_read = true;
 		s->kernel_hidden = kernel_symbols(&s->kernel, s->kernel_file) != 0;
 		s->kernel_file = NULL;
 	}
-	add_bounded(&s->kernel_told, addr, SYMBOLS_ADDRESSES_MAX);
+	addresses_add_bounded(&s->kernel_told, addr, SYMBOLS_ADDRESSES_MAX);
 	tell(s, &kernel, addr, REC_FRAME_KERNEL, symtab_find(&s->kernel, addr), SV("[kernel]"));
 }
 
@@ -562,14 +342,14 @@ void symbols_push_sample(struct symbols *s, const struct rec_sample *r)
 	for (unsigned i = r->kernel_frames; p && i < count; i++) {
 		uint64_t addr = rec_sample_addr(r, i);
 
-		if (has_address(&p->told, addr))
+		if (addresses_have(&p->told, addr))
 			continue;
 		if (s->told >= SYMBOLS_ADDRESSES_MAX) {
 			s->told -= p->told.count;
-			drop_addresses(&p->told);
+			addresses_release(&p->told);
 		}
 		s->told -= p->told.count;
-		add_address(&p->told, addr);
+		addresses_add(&p->told, addr);
 		s->told += p->told.count;
 		tell_user(s, p, addr, r->ts_ns);
 	}
@@ -602,9 +382,9 @@ static void name_pending(struct symbols *s, struct process *p)
 		if (name.len)
 			tell(s, &p->key, addr, REC_FRAME_JIT, name, SV("[jit]"));
 		else if (addr)
-			add_address(&left, addr);
+			addresses_add(&left, addr);
 	}
-	drop_addresses(&p->pending);
+	addresses_release(&p->pending);
 	p->pending = left;
 }
 
@@ -675,6 +455,17 @@ void symbols_exit(struct symbols *s, const struct proc_key *key)
 	drop(s, p);
 }
 
+/* Of the modules those that a process maps. */
+static void mark_mapped(void *ctx)
+{
+	const struct symbols *s = ctx;
+
+	for (const struct process *p = s->processes; p; p = p->hh.next)
+		for (size_t i = 0; i < p->map_count; i++)
+			if (p->maps[i].what == IS_FILE)
+				p->maps[i].module->used = true;
+}
+
 struct symbols *symbols_new(const struct symbols_sink *sink)
 {
 	struct symbols *s = calloc(1, sizeof(*s));
@@ -682,6 +473,8 @@ struct symbols *symbols_new(const struct symbols_sink *sink)
 	if (!s)
 		return NULL;
 	s->sink = *sink;
+	s->modules.mark = mark_mapped;
+	s->modules.ctx = s;
 	symtab_init(&s->kernel, false);
 	s->kernel_file = kernel_open();
 	return s;
@@ -689,18 +482,14 @@ struct symbols *symbols_new(const struct symbols_sink *sink)
 
 void symbols_free(struct symbols *s)
 {
-	struct process *p, *next_process;
-	struct module *m, *next_module;
+	struct process *p, *next;
 
 	if (!s)
 		return;
-	HASH_ITER (hh, s->processes, p, next_process)
+	HASH_ITER (hh, s->processes, p, next)
 		drop(s, p);
-	HASH_ITER (hh, s->modules, m, next_module) {
-		HASH_DEL(s->modules, m);
-		module_free(m);
-	}
-	drop_addresses(&s->kernel_told);
+	modules_release(&s->modules);
+	addresses_release(&s->kernel_told);
 	if (s->kernel_file)
 		fclose(s->kernel_file);
 	symtab_release(&s->kernel);
@@ -709,7 +498,7 @@ void symbols_free(struct symbols *s)
 
 unsigned symbols_unread(const struct symbols *s)
 {
-	return s->unread;
+	return s->modules.unread;
 }
 
 bool symbols_kernel_hidden(const struct symbols *s)

@@ -14,12 +14,10 @@
 #include "base/types.h"
 #include "flow/record.h"
 
-/* Past these, files that no process maps any more are forgotten; then later ones have no names, and are counted. */
-#define SYMBOLS_BYTES_MAX     (256u << 20) /* of all symbol tables */
-#define SYMBOLS_MODULES_MAX   4096	   /* files */
-#define SYMBOLS_MAPPINGS_MAX  4096	   /* of one process */
-#define SYMBOLS_ADDRESSES_MAX (1u << 20)   /* told, of all processes that live; past it they are told again */
-#define SYMBOLS_WAITING_MAX   65536	   /* of a process, without a name yet; past it these never get one */
+/* Of files: modules.h. */
+#define SYMBOLS_MAPPINGS_MAX  4096	 /* of one process */
+#define SYMBOLS_ADDRESSES_MAX (1u << 20) /* told, of all processes that live; past it they are told again */
+#define SYMBOLS_WAITING_MAX   65536	 /* of a process, without a name yet; past it these never get one */
 
 struct symbols_sink {
 	void *ctx;
