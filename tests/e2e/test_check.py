@@ -4,6 +4,7 @@
 import glob
 import os
 import re
+import shutil
 import subprocess
 
 import e2e
@@ -63,6 +64,21 @@ def gone():
     child = e2e.start(["true"])
     child.wait()
     assert check("-p", child.pid)[0] == 1
+
+
+@case
+def hidden():
+    """a process that /proc does not show is not one that there is not"""
+    if not shutil.which("setpriv"):
+        raise Skip("no setpriv")
+    sleeper, gone_child = e2e.start(["sleep", "60"]), e2e.start(["true"])
+    gone_child.wait()
+    script = 'mount -t proc -o hidepid=4 proc /proc && exec setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "$@"'
+    for command in ("check",), ("record", "-o", os.path.join(e2e.directory(), "x.json")):
+        for pid, why in (sleeper.pid, "it is there, but /proc does not show it"), (gone_child.pid, "no such process"):
+            done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", PERFBPF, *command, "-p", str(pid)],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 1 and f"pid {pid}: {why}" in done.stderr, done
 
 
 @case

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -248,6 +250,12 @@ bool target_alive(pid_t pid, uint64_t start_ns)
 	       (!start_ns || target_start_matches(&p, start_ns));
 }
 
+/* What /proc was told to hide (its mount option hidepid) has limits nevertheless, or one may not ask for them. */
+static bool is_hidden(pid_t pid)
+{
+	return !syscall(SYS_prlimit64, pid, RLIMIT_NOFILE, NULL, NULL) || errno == EPERM;
+}
+
 const char *target_why_none(pid_t pid)
 {
 	char status[4096];
@@ -255,7 +263,7 @@ const char *target_why_none(pid_t pid)
 	const char *tgid, *memory;
 
 	if (len <= 0)
-		return "no such process";
+		return is_hidden(pid) ? "it is there, but /proc does not show it (hidepid)" : "no such process";
 	status[len] = '\0';
 	/* The first line holds a name that the process chose, but no newline of it (proc(5)). */
 	tgid = strstr(status, "\nTgid:\t");
