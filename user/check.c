@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "bpf/event.h"
 #include "privilege.h"
+#include "spawn.h"
 
 /* Probes are not set here: what can be found and how it would be probed is told by the finder alone. */
 
@@ -223,9 +224,11 @@ static int check_targets(const struct options *o, struct check *c)
 int check_run(const struct options *o)
 {
 	struct check c = {0};
-	bool kernel = check_kernel();
+	bool kernel;
 	int err;
 
+	spawn_raise_limits(); /* as a run does */
+	kernel = check_kernel();
 	privilege_trace(false, !o->no_sandbox); /* files of strangers are only looked at */
 	err = check_targets(o, &c);
 	if (o->argv) {

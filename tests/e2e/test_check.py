@@ -82,6 +82,20 @@ def hidden():
 
 
 @case
+def few_descriptors():
+    """the soft limit of open files is raised; a hard one that is too low is named, with what is needed"""
+    sleeper = e2e.start(["sleep", "60"])
+    for command in ("check",), ("record", "-d", "1", "-o", os.path.join(e2e.directory(), "x.json")):
+        for kind in "S", "H":
+            argv = [PERFBPF, *command, "-p", str(sleeper.pid)]
+            done = subprocess.run(["sh", "-c", f'ulimit -Sn 20; [ {kind} = S ] || ulimit -Hn 20; exec "$@"', "sh", *argv],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            said = re.search(r"RLIMIT_NOFILE allows 20 open files: perfbpf needs \d\d\d+,.*\n.*hint: ", done.stdout + done.stderr)
+            assert bool(said) == (kind == "H"), done
+            assert done.returncode == (0 if kind == "S" and command[0] == "record" else 1), done
+
+
+@case
 def some_refused():
     """one stack of two is refused: 3, with the file, its build id and the reason"""
     path = shape("half")

@@ -303,6 +303,11 @@ struct probes *probes_begin(const struct probes_config *cfg)
 		errno = EXDEV;
 		return NULL;
 	}
+	if (probes_explain_limit()) {
+		probes_close(p);
+		errno = EMFILE;
+		return NULL;
+	}
 	p->cfg = *cfg;
 	aside_begin(&p->loading, load, p);
 	return p;

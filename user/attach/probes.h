@@ -66,8 +66,13 @@ struct probes;
 /* How many page faults there are between two samples of --alloc. */
 uint32_t probes_fault_period(uint32_t alloc_bytes);
 
-/* Load. NULL with errno and *why (static or in probes_why()): EPERM (privileges), ENOENT (no BTF), EINVAL (verifier) …
- */
+/* Descriptors that may be open at least (RLIMIT_NOFILE): without any file that is probed a run has 110 on two
+ * processors with all axes, and events of each processor. */
+#define PROBES_DESCRIPTORS	     128
+#define PROBES_DESCRIPTORS_PROCESSOR 4
+
+/* Load. NULL with errno and *why (static or in probes_why()): EPERM (privileges), ENOENT (no BTF), EINVAL (verifier),
+ * EMFILE (fewer descriptors than that) … */
 struct probes *probes_open(const struct probes_config *cfg);
 /* The same in two steps: the kernel takes a tenth of a second for the programs, and whatever does not need them can be
  * done meanwhile. In between only probes_close() may be called. 0 or -errno, as above: probes_close() it then. */

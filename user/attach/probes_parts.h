@@ -67,6 +67,8 @@ struct probes {
 /* probes_why.c: probes_why() and probes_hint() say these from then on; hint "": there is none. */
 void probes_explain_begin(void); /* nothing went wrong yet; libbpf's messages are ours */
 void probes_explain(const char *why, const char *hint);
+/* 0, or -EMFILE: too few descriptors may be open. */
+int probes_explain_limit(void);
 /* Names the cause of a failed load; the errno that probes_open() gives. */
 int probes_explain_load(int err);
 

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -73,6 +74,21 @@ void probes_explain(const char *why, const char *hint)
 {
 	say(why_text, "%s", why);
 	say(hint_text, "%s", hint);
+}
+
+int probes_explain_limit(void)
+{
+	long processors = sysconf(_SC_NPROCESSORS_CONF);
+	unsigned long needed =
+		PROBES_DESCRIPTORS + PROBES_DESCRIPTORS_PROCESSOR * (processors > 0 ? (unsigned long)processors : 1);
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
+		return 0;
+	say(why_text, "RLIMIT_NOFILE allows %lu open files: perfbpf needs %lu, and more for each file that is probed",
+	    (unsigned long)limit.rlim_cur, needed);
+	say(hint_text, "raise the hard limit (ulimit -Hn, LimitNOFILE= of a service)");
+	return -EMFILE;
 }
 
 static bool lockdown_confidentiality(void)
