@@ -53,9 +53,9 @@ bool discover_next(struct discover *d, struct discover_result *r);
 
 /* Every executable mapping of the process. */
 struct discover_result discover_process(struct discover *d, pid_t pid);
-/* One mapping, as it was made. */
 /* Probes what the process maps anew, each file once in a run: how many files. */
 unsigned discover_again(struct discover *d, pid_t pid);
+/* One mapping, as it was made. */
 struct discover_result discover_mapping(struct discover *d, pid_t pid, const struct map_entry *m);
 /* The program, its interpreter, and what ld.so will map, as seen from the file system: before an exec. */
 struct discover_result discover_command(struct discover *d, const char *program);
