@@ -116,8 +116,18 @@ static const struct argp_option output_options[] = {
 	{0},
 };
 
+static const struct argp_option quiet_live_options[] = {
+	{"quiet", 'q', NULL, 0, "no live lines, and no notes", 4},
+	{0},
+};
+
+/* What has no live lines. */
+static const struct argp_option quiet_options[] = {
+	{"quiet", 'q', NULL, 0, "no notes: beside the output only warnings and errors", 4},
+	{0},
+};
+
 static const struct argp_option talk_options[] = {
-	{"quiet", 'q', NULL, 0, "no live lines", 4},
 	{"verbose", 'v', NULL, 0, "more diagnostics (-vv: even more)", 4},
 	{"version", KEY_VERSION, NULL, 0, "print the version", -1},
 	{"no-sandbox", KEY_NO_SANDBOX, NULL, OPTION_HIDDEN, "system calls are not restricted (valgrind makes its own)",
@@ -426,6 +436,8 @@ static const struct argp argp_table = {.options = table_options, .parser = parse
 static const struct argp argp_report = {.options = report_options, .parser = parse_report};
 static const struct argp argp_diff = {.options = diff_options, .parser = parse_diff};
 static const struct argp argp_output = {.options = output_options, .parser = parse_output};
+static const struct argp argp_quiet_live = {.options = quiet_live_options, .parser = parse_talk};
+static const struct argp argp_quiet = {.options = quiet_options, .parser = parse_talk};
 static const struct argp argp_talk = {.options = talk_options, .parser = parse_talk};
 
 static void check_target(struct options *o, struct argp_state *state)
@@ -519,17 +531,27 @@ static const struct argp_child record_children[] = {{.argp = &argp_target, .head
 						    {.argp = &argp_live, .header = "Tracing:"},
 						    {.argp = &argp_axis},
 						    {.argp = &argp_output, .header = "Output:"},
+						    {.argp = &argp_quiet_live},
 						    {.argp = &argp_talk},
 						    {0}};
-static const struct argp_child replay_children[] = {
-	{.argp = &argp_axis}, {.argp = &argp_output, .header = "Output:"}, {.argp = &argp_talk}, {0}};
+static const struct argp_child replay_children[] = {{.argp = &argp_axis},
+						    {.argp = &argp_output, .header = "Output:"},
+						    {.argp = &argp_quiet},
+						    {.argp = &argp_talk},
+						    {0}};
 static const struct argp_child check_children[] = {
-	{.argp = &argp_target, .header = "Target:"}, {.argp = &argp_talk}, {0}};
+	{.argp = &argp_target, .header = "Target:"}, {.argp = &argp_quiet}, {.argp = &argp_talk}, {0}};
 
-static const struct argp_child report_children[] = {
-	{.argp = &argp_table, .header = "Tables:"}, {.argp = &argp_report}, {.argp = &argp_talk}, {0}};
-static const struct argp_child diff_children[] = {
-	{.argp = &argp_table, .header = "Tables:"}, {.argp = &argp_diff}, {.argp = &argp_talk}, {0}};
+static const struct argp_child report_children[] = {{.argp = &argp_table, .header = "Tables:"},
+						    {.argp = &argp_report},
+						    {.argp = &argp_quiet},
+						    {.argp = &argp_talk},
+						    {0}};
+static const struct argp_child diff_children[] = {{.argp = &argp_table, .header = "Tables:"},
+						  {.argp = &argp_diff},
+						  {.argp = &argp_quiet},
+						  {.argp = &argp_talk},
+						  {0}};
 
 static const struct command_row {
 	const char *word;

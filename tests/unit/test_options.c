@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "options.h"
 
 #define ARGS_MAX 64
@@ -21,7 +22,7 @@ static int words(char *room, char **argv)
 }
 
 /* Parses in a child, since argp exits by itself on usage errors: the exit status, 100 when parsing succeeded. */
-static int status_of(const char *line)
+static int status_with(const char *line, int out_fd)
 {
 	int status;
 	pid_t pid = fork();
@@ -33,12 +34,17 @@ static int status_of(const char *line)
 
 		snprintf(room, sizeof(room), "%s", line);
 		dup2(null, STDERR_FILENO);
-		dup2(null, STDOUT_FILENO);
+		dup2(out_fd < 0 ? null : out_fd, STDOUT_FILENO);
 		_exit(options_parse(&o, words(room, argv), argv, &status) ? status : 100);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	return WEXITSTATUS(status);
+}
+
+static int status_of(const char *line)
+{
+	return status_with(line, -1);
 }
 
 static void parse(struct options *o, char *room, const char *line)
@@ -224,6 +230,38 @@ static void trace_of_the_environment(void **state)
 	unsetenv("PERFBPF_TRACE");
 }
 
+/* Help promises live lines where there are some, and nowhere else. */
+static void quiet(void **state)
+{
+	static const struct {
+		const char *words;
+		bool live;
+	} rows[] = {{"record", true}, {"replay x", false}, {"report x", false}, {"diff x y", false}, {"check", false}};
+	char line[64], text[8192];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct options o;
+		ssize_t len;
+		int fds[2];
+
+		assert_int_equal(pipe(fds), 0);
+		snprintf(line, sizeof(line), "perfbpf %s --help", rows[i].words);
+		assert_int_equal(status_with(line, fds[1]), 0);
+		close(fds[1]);
+		len = read(fds[0], text, sizeof(text) - 1);
+		close(fds[0]);
+		assert_true(len > 0);
+		text[len] = '\0';
+		assert_non_null(strstr(text, "-q, --quiet "));
+		assert_int_equal(!!strstr(text, "live lines"), rows[i].live);
+		snprintf(line, sizeof(line), "perfbpf %s -q", rows[i].words);
+		parse(&o, text, line);
+		assert_true(o.quiet);
+		options_release(&o);
+	}
+}
+
 static void help_and_version(void **state)
 {
 	(void)state;
@@ -250,6 +288,7 @@ int main(void)
 		cmocka_unit_test(usage_errors),
 		cmocka_unit_test(trace_of_the_environment),
 		cmocka_unit_test(help_and_version),
+		cmocka_unit_test(quiet),
 	};
 
 	return cmocka_run_group_tests_name("options", tests, NULL, NULL);
