@@ -1165,6 +1165,40 @@ static void test_parse(void **state)
 	free(text);
 }
 
+/* A text ends where it ends, not at a NUL in it. */
+static void test_parse_nuls(void **state)
+{
+	static const struct {
+		const char *json, *want;
+	} rows[] = {
+		{"{\"a\":\"\\u0000\"}", "\xef\xbf\xbd"},
+		{"{\"a\":\"x\\u0000y\\u0000\"}", "x\xef\xbf\xbdy\xef\xbf\xbd"},
+		{"{\"a\":\"\\\\\\u0000\"}", "\\\xef\xbf\xbd"},
+		{"{\"a\":\"\\\\u0000\"}", "\\u0000"}, /* a backslash and five characters */
+		{"{\"a\":\"\\u0000\\\\u0000\"}", "\xef\xbf\xbd\\u0000"},
+		{"{\"b\":\"\\u0000\",\"a\\u0000\":\"no\",\"a\":\"yes\"}", "yes"},
+		{"{\"a\":\"u0000\"}", "u0000"},
+	};
+	bool too_many;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		cJSON *doc = dialect_parse(sv_of(rows[i].json), &too_many);
+
+		assert_string_equal(json_get_string(doc, "a").ptr, rows[i].want);
+		cJSON_Delete(doc);
+	}
+	for (size_t len = 1; len <= strlen(rows[0].json); len++) {
+		struct guard g = {0};
+		const char *text = (const char *)guard_copy(&g, rows[0].json, len);
+		cJSON *doc = dialect_parse((struct sv){text, len}, &too_many);
+
+		assert_int_equal(!doc, len < strlen(rows[0].json));
+		cJSON_Delete(doc);
+		guard_free(&g);
+	}
+}
+
 static void test_documents(void **state)
 {
 	static const struct {
@@ -1382,6 +1416,7 @@ int main(void)
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_marks),
 		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_parse_nuls),
 		cmocka_unit_test(test_documents),
 		cmocka_unit_test(test_providers),
 		cmocka_unit_test(test_derived),

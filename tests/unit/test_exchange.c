@@ -370,6 +370,25 @@ static void test_codings(void **state)
 	rig_close(&r);
 }
 
+/* The text of a token may be a NUL, or have one in it. */
+static void test_nul_tokens(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	resp_head(&r, 1, 200, STREAM, 100);
+	resp(&r, 1, START(USAGE10), 110);
+	resp(&r, 1, TEXT("\\u0000"), 200);
+	resp(&r, 1, TEXT("a\\u0000b"), 300);
+	resp(&r, 1, STOP("5") DONE, 310);
+	resp_end(&r, 1, 400, 310);
+	expect(&r, "first=200 visible=200 last=300 end=310 kind=text chunks=2 ");
+	expect(&r, "  text=\\xef\\xbf\\xbda\\xef\\xbf\\xbdb\n");
+	rig_close(&r);
+}
+
 /* A body that is over before its coding is: what came counts, and that it is not all is said. Where the answer's last
  * word came nothing is missing. */
 static void test_coding_cut(void **state)
@@ -1764,6 +1783,7 @@ int main(void)
 		cmocka_unit_test(test_websocket),
 		cmocka_unit_test(test_codings),
 		cmocka_unit_test(test_coding_cut),
+		cmocka_unit_test(test_nul_tokens),
 		cmocka_unit_test(test_loss),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_no_calls),

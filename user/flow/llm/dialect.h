@@ -112,7 +112,8 @@ const struct dialect *dialect_by_document(struct sv type, const cJSON *doc);
 /* By the marks of a request whose path nobody knows: what it may be. *sure: two of them say so, no answer is needed.
  * NULL: none. */
 const struct dialect *dialect_by_marks(unsigned marks, bool *sure);
-/* One document, an object, of bounded cost. NULL: it is none, or no memory, or *too_many members and elements. */
+/* One document, an object, of bounded cost, with U+FFFD for each "\u0000" in its texts, whose lengths are thus those of
+ * their C strings. NULL: it is none, or no memory, or *too_many members and elements. */
 #define DIALECT_NODES_MAX (1u << 20)
 cJSON *dialect_parse(struct sv text, bool *too_many);
 /* Telemetry, batches and the like, whatever they look like. */
