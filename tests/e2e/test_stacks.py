@@ -103,6 +103,24 @@ def at_once(stack):
     attach(stack, at_once=12, rounds=8)
 
 
+@case
+def alike():
+    """connections of one event loop that send and receive the same sizes at once: no call has another one's socket"""
+    e2e.need_module("httpx")
+    servers = [Server("--http1") for _ in range(6)]
+    script = os.path.join(e2e.HERE, "clients", "alike.py")
+    ports = [str(server.port) for server in servers]
+    perfbpf = Perfbpf(command=[e2e.PYTHON, script, "20", *ports])
+    assert perfbpf.end(seconds=60) == 0, perfbpf.err()
+    calls = perfbpf.calls()
+    assert len(calls) == 20 * len(servers), f"{len(calls)} records"
+    wrong = [c for c in calls if c["peer"] and f":{c['peer']['port']}" not in c["host"]]
+    assert not wrong, f"{len(wrong)} have another server's socket: {wrong[0]}"
+    known = [c for c in calls if c["peer"]]
+    e2e.note(f"of {len(calls)} calls the sockets of {len(known)} are known")
+    assert all((c["connect_ms"] is None) == (c["peer"] is None) for c in calls), "who has no socket has no connect"
+
+
 OLDER = ("--attach=multi", "--attach=perf", "--no-sock-length")
 
 

@@ -1080,6 +1080,148 @@ static void sockets_of_others_do_not_stand(void **state)
 	close_world(&w);
 }
 
+/* Connections of one event loop, that do their TLS in memory. */
+struct loop {
+	struct world w;
+	const struct conn *conn[3];
+	uint64_t pos[3][2];
+};
+
+static struct conn_key key_in_loop(unsigned i)
+{
+	struct conn_key k = key_of(1);
+
+	k.obj = 0x1000 + i;
+	return k;
+}
+
+static void moves(struct loop *l, unsigned i, enum dir dir, uint32_t len, uint64_t ms)
+{
+	struct conn_key k = key_in_loop(i);
+
+	conns_push_data(l->w.t, &(struct rec_data){.conn = k,
+						   .dir = dir,
+						   .at = {.entry_ns = ms * MS, .ts_ns = ms * MS, .tid = 42},
+						   .pos = l->pos[i][dir],
+						   .ptr = (const uint8_t *)"",
+						   .orig_len = len});
+	l->pos[i][dir] += len;
+	if (!l->conn[i])
+		l->conn[i] = l->w.last;
+}
+
+static void elects(struct loop *l, unsigned i, enum sock_how how, uint64_t cookie, uint32_t plain, uint64_t ms)
+{
+	conns_push_conn_sock(l->w.t, &(struct rec_conn_sock){.conn = key_in_loop(i),
+							     .ts_ns = ms * MS,
+							     .cookie = cookie,
+							     .how = how,
+							     .plain_len = plain,
+							     .wire_len = plain + 22});
+}
+
+static void open_loop(struct loop *l)
+{
+	*l = (struct loop){0};
+	open_world(&l->w);
+	l->w.quiet = true;
+}
+
+/* The first send after a write may be what another connection had encrypted before. */
+static void sends_that_may_be_of_others(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t before[2];
+		int answered;
+		uint64_t elsewhere, ms;
+		bool bound;
+	} rows[] = {
+		{"nobody else", {0}, 0, 0, 2, true},
+		{"as much", {500}, 0, 0, 2, false},
+		{"as much, in one piece of two", {40, 500}, 0, 0, 2, false},
+		{"as much in two pieces", {200, 300}, 0, 0, 2, false},
+		{"less", {499}, 0, 0, 2, true},
+		{"as much, and it is answered", {500}, 1, 0, 2, true},
+		{"as much, a second ago", {500}, 0, 0, 1002, true},
+		{"as much, by one whose socket is known", {500}, 0, 8, 2, true},
+		{"as much, by one whose socket is this one", {500}, 0, 7, 2, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct loop l;
+
+		open_loop(&l);
+		for (int k = 0; rows[i].elsewhere && k < 2; k++) {
+			moves(&l, 0, DIR_TX, 900, 0);
+			elects(&l, 0, SOCK_AFTER_WRITE, rows[i].elsewhere, 900, 0);
+		}
+		for (int k = 0; k < 2 && rows[i].before[k]; k++)
+			moves(&l, 0, DIR_TX, rows[i].before[k], 1);
+		if (rows[i].answered)
+			moves(&l, 0, DIR_RX, 10, 1);
+		moves(&l, 1, DIR_TX, 500, rows[i].ms);
+		elects(&l, 1, SOCK_AFTER_WRITE, 7, 500, rows[i].ms);
+		if (l.conn[1]->bound != rows[i].bound)
+			fail_msg("%s: %d", rows[i].name, l.conn[1]->bound);
+		close_world(&l.w);
+	}
+}
+
+/* In turns, each sent at once: nothing is in doubt. */
+static void sends_in_turns(void **state)
+{
+	struct loop l;
+
+	(void)state;
+	open_loop(&l);
+	for (unsigned i = 0; i < 3; i++) {
+		moves(&l, i, DIR_TX, 500, 1);
+		elects(&l, i, SOCK_AFTER_WRITE, 10 + i, 500, 1);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(l.conn[i]->bound && l.conn[i]->cookie == 10 + i);
+	close_world(&l.w);
+}
+
+/* The last receive before a read may be what another connection reads after it. */
+static void receives_that_may_be_of_others(void **state)
+{
+	struct loop l;
+
+	(void)state;
+	open_loop(&l);
+	moves(&l, 1, DIR_TX, 1, 0);
+	for (uint64_t ms = 1; ms < 4; ms++) {
+		moves(&l, 0, DIR_RX, 500, ms);
+		elects(&l, 0, SOCK_BEFORE_READ, 7, 500, ms);
+	}
+	assert_true(l.conn[0]->bound);
+	/* one that has a receive of its own is no rival, nor one that reads something else */
+	moves(&l, 1, DIR_RX, 500, 4);
+	elects(&l, 1, SOCK_BEFORE_READ, 8, 500, 4);
+	moves(&l, 1, DIR_RX, 20, 4);
+	elects(&l, 0, SOCK_BEFORE_READ, 7, 500, 5);
+	moves(&l, 1, DIR_RX, 400, 5);
+	moves(&l, 1, DIR_RX, 20, 5);
+	assert_true(l.conn[0]->bound && l.conn[0]->cookie == 7);
+	assert_false(l.conn[1]->bound);
+	close_world(&l.w);
+
+	open_loop(&l);
+	moves(&l, 1, DIR_TX, 1, 0);
+	for (uint64_t ms = 1; ms < 3; ms++) { /* both were received, then both are read */
+		moves(&l, 0, DIR_RX, 500, ms);
+		elects(&l, 0, SOCK_BEFORE_READ, 8, 500, ms);
+		moves(&l, 1, DIR_RX, 500, ms);
+	}
+	moves(&l, 2, DIR_TX, 1, 3);
+	assert_false(l.conn[0]->bound);
+	assert_false(l.conn[1]->bound);
+	close_world(&l.w);
+}
+
 static void many_candidates(void **state)
 {
 	struct world w;
@@ -1248,6 +1390,9 @@ int main(void)
 		cmocka_unit_test(first_write_after_the_handshake),
 		cmocka_unit_test(one_large_write_is_enough_when_alone),
 		cmocka_unit_test(sockets_of_others_do_not_stand),
+		cmocka_unit_test(sends_that_may_be_of_others),
+		cmocka_unit_test(sends_in_turns),
+		cmocka_unit_test(receives_that_may_be_of_others),
 		cmocka_unit_test(many_candidates),
 		cmocka_unit_test(longest_silent_goes),
 		cmocka_unit_test(many_sockets),

@@ -154,6 +154,7 @@ static void entry_free(struct entry *e)
 	if (e->waiting)
 		DL_DELETE2(t->waiting, e, wait_prev, wait_next);
 	DL_DELETE2(t->lru, e, lru_prev, lru_next);
+	conn_rival_forget(e);
 	DL_DELETE2(e->group->entries, e, group_prev, group_next);
 	group_drop_empty(t, e->group);
 	if (e->hh_obj.tbl)
@@ -491,6 +492,8 @@ void conns_push_data(struct conns *t, const struct rec_data *r)
 	if (r->at.ts_ns > e->last_ns)
 		e->last_ns = r->at.ts_ns;
 	keep_up(e, r);
+	if (!r->half)
+		conn_rival_data(e, r->dir, r->orig_len, r->at.ts_ns);
 	s = &e->stream[r->dir];
 	if (stream_push(s, r->pos, r->ptr, r->len, r->orig_len, r->capped ? GAP_CAPPED : GAP_LOST, &r->at))
 		t->lost->n[LOST_NO_MEMORY]++;

@@ -23,8 +23,10 @@
  * it. All else (part of a record, several reads in one) says nothing. A connection is bound by votes when
  *   - one socket has two confirmed votes, or
  *   - it is the only socket that ever got a vote, and has one for a write of at least CONN_VOTE_SINGLE_BYTES,
- * and no other socket has a confirmed one. Sockets that are bound to another open connection do not stand for election.
- * Anything else is not known, and stays so: contradicting proof or votes unbind.
+ * and no other socket has a confirmed one. A vote is not confirmed where another connection of the process may have
+ * moved the same bytes: it encrypted as much, and was not seen to send it; or it decrypts as much with no receive
+ * before it. Sockets that are bound to another open connection do not stand for election. Anything else is not known,
+ * and stays so: contradicting proof or votes unbind.
  *
  * Who ended it: the first that closed at the TCP level (or by the program's own word in the close record), whenever the
  * library's object goes; nobody when neither is known. Its time is that of the first of close and hint, or of the last

@@ -4,13 +4,16 @@
 
 /*
  * What the files of the connection stage share. Private to them: conn.c joins the records of a connection and knows
- * when it ended, conn_sock.c which socket it belongs to and what that went through.
+ * when it ended, conn_sock.c which socket it belongs to and what that went through, conn_rival.c when a vote for a
+ * socket may be another connection's.
  */
 
 #include "conn.h"
 
 #include "base/hash.h"
 #include "hello.h"
+
+#define CONN_UNSENT_MAX 4 /* pieces whose sizes are kept */
 
 struct candidate {
 	uint64_t cookie;
@@ -47,6 +50,13 @@ struct group {
 		uint32_t tgid, zero;
 	} key;
 	struct entry *entries;
+	struct entry *unsent; /* those that encrypted something which may not be sent yet */
+	/* The latest vote of a receive that counts, and who may have read that, too. */
+	struct {
+		struct entry *of, *rival;
+		uint64_t cookie;
+		uint32_t wire_len;
+	} heard;
 	UT_hash_handle hh;
 };
 
@@ -71,6 +81,7 @@ struct entry {
 	struct entry *lru_prev, *lru_next;
 	uint64_t last_ns; /* latest bytes */
 	bool waiting;	  /* in table->waiting: closing, or a stream holds records */
+	bool proven;	  /* bound from inside */
 	bool closing;	  /* ends at linger_ns: */
 	enum conn_end why;
 	uint64_t hint_ns, linger_ns;
@@ -86,9 +97,13 @@ struct entry {
 	struct candidate candidates[CONN_CANDIDATES_MAX];
 	unsigned candidate_count;
 	bool sent;	/* a send after a write was seen */
-	bool proven;	/* bound from inside */
 	bool contested; /* proof for two sockets: never bound again */
 	struct sock *sock;
+	/* conn_rival.c: plaintext that was encrypted, and not seen to be sent; the sizes of some pieces */
+	uint32_t unsent[CONN_UNSENT_MAX];
+	unsigned unsent_count;
+	uint64_t unsent_bytes, unsent_ns;
+	struct entry *unsent_prev, *unsent_next;
 
 	struct group *group;
 	struct entry *wait_prev, *wait_next;
@@ -130,5 +145,19 @@ void conn_sock_free(struct conns *t, struct sock *s); /* detached */
 /* ... a socket call inside the TLS call, and one beside it. */
 void conn_sock_prove(struct entry *e, const struct rec_conn_sock *r);
 void conn_sock_vote(struct entry *e, const struct rec_conn_sock *r);
+/* One vote for that socket was another connection's, maybe. */
+void conn_sock_take_back(struct entry *e, uint64_t cookie);
+/* wire = plain + n records' overhead, after a handshake + its end: see conn.h. */
+bool conn_sizes_match(uint32_t wire, uint32_t plain, bool after_handshake);
+
+/* conn_rival.c: bytes of the connection moved through TLS; */
+void conn_rival_data(struct entry *e, enum dir dir, uint32_t len, uint64_t ts_ns);
+/* ... another connection may have sent what this vote is about; */
+bool conn_rival_sends(const struct entry *e, const struct rec_conn_sock *r);
+/* ... what it encrypted was sent; */
+void conn_rival_sent(struct entry *e);
+/* ... it voted for a receive; */
+void conn_rival_heard(struct entry *e, const struct rec_conn_sock *r, bool confirmed);
+void conn_rival_forget(struct entry *e);
 
 #endif

@@ -168,8 +168,7 @@ static bool is_overhead(uint32_t more, uint32_t of_one, uint32_t plain)
 	return more % of_one == 0 && n >= least && n - least <= CONN_VOTE_MORE_RECORDS;
 }
 
-/* wire = plain + n records' overhead, after a handshake + its end: see conn.h. */
-static bool sizes_match(uint32_t wire, uint32_t plain, bool after_handshake)
+bool conn_sizes_match(uint32_t wire, uint32_t plain, bool after_handshake)
 {
 	static const uint32_t overhead[] = {21, 22, 29}, finished[] = {58, 74, 64, 80};
 	uint32_t more = wire - plain;
@@ -204,31 +203,64 @@ static const struct candidate *elect(const struct entry *e)
 	return best->confirmed >= 2 || (e->candidate_count == 1 && best->single) ? best : NULL;
 }
 
-void conn_sock_vote(struct entry *e, const struct rec_conn_sock *r)
+/* Whose votes they are may have changed. */
+static void elect_again(struct entry *e)
 {
-	bool first = e->c.fresh && !e->sent && r->how == SOCK_AFTER_WRITE;
-	const struct candidate *winner;
-	struct candidate *c;
+	const struct candidate *winner = elect(e);
 
-	e->sent = e->sent || r->how == SOCK_AFTER_WRITE;
-	if (e->proven || e->contested)
-		return;
-	c = candidate_get(e, r);
-	if (c && sizes_match(r->wire_len, r->plain_len, first)) {
-		c->confirmed++;
-		c->single = c->single || (r->how == SOCK_AFTER_WRITE && r->plain_len >= CONN_VOTE_SINGLE_BYTES);
-	}
-	winner = elect(e);
 	if (e->c.bound && (!winner || winner->cookie != e->c.cookie))
 		unbind(e);
 	if (winner && !e->c.bound)
 		bind_to(e, winner->cookie, &winner->local, &winner->remote, false);
 }
 
+/* Nobody else can have moved these bytes. */
+static bool is_confirmed(struct entry *e, const struct rec_conn_sock *r, bool first)
+{
+	bool confirmed = conn_sizes_match(r->wire_len, r->plain_len, first);
+
+	if (r->how == SOCK_BEFORE_READ) {
+		conn_rival_heard(e, r, confirmed);
+		return confirmed;
+	}
+	if (!confirmed || conn_rival_sends(e, r))
+		return false;
+	conn_rival_sent(e);
+	return true;
+}
+
+void conn_sock_vote(struct entry *e, const struct rec_conn_sock *r)
+{
+	bool first = e->c.fresh && !e->sent && r->how == SOCK_AFTER_WRITE;
+	bool confirmed = is_confirmed(e, r, first);
+	struct candidate *c;
+
+	e->sent = e->sent || r->how == SOCK_AFTER_WRITE;
+	if (e->proven || e->contested)
+		return;
+	c = candidate_get(e, r);
+	if (c && confirmed) {
+		c->confirmed++;
+		c->single = c->single || (r->how == SOCK_AFTER_WRITE && r->plain_len >= CONN_VOTE_SINGLE_BYTES);
+	}
+	elect_again(e);
+}
+
+void conn_sock_take_back(struct entry *e, uint64_t cookie)
+{
+	for (unsigned i = 0; i < e->candidate_count && !e->proven; i++) {
+		if (e->candidates[i].cookie != cookie || !e->candidates[i].confirmed)
+			continue;
+		e->candidates[i].confirmed--;
+		elect_again(e);
+	}
+}
+
 void conn_sock_prove(struct entry *e, const struct rec_conn_sock *r)
 {
 	struct sock *s;
 
+	conn_rival_forget(e);
 	if (e->contested || (e->proven && e->c.cookie == r->cookie))
 		return;
 	if (e->proven) {
