@@ -397,36 +397,63 @@ static void formats(void **state)
 
 /* --- summary ----------------------------------------------------------------------------------------------------- */
 
-static char *summary_text(struct summary *s, const struct lost *lost, const struct coverage *coverage)
+/* A summary, with what it tells of. */
+struct told {
+	struct lost lost;
+	struct coverage *coverage;
+	struct summary *s;
+	char *text; /* of the last told_text() */
+};
+
+static void told_open(struct told *t)
+{
+	*t = (struct told){0};
+	t->coverage = coverage_new(&t->lost);
+	t->s = summary_new();
+	assert_true(t->coverage && t->s);
+}
+
+static const char *told_text(struct told *t)
 {
 	struct buf out;
-	char *text;
 
 	buf_init(&out, 0);
-	assert_int_equal(summary_render(s, &out, lost, coverage, 90 * S), 0);
-	text = strdup(buf_cstr(&out));
+	assert_int_equal(summary_render(t->s, &out, &t->lost, t->coverage, 90 * S), 0);
+	free(t->text);
+	t->text = strdup(buf_cstr(&out));
 	buf_release(&out);
-	return text;
+	assert_non_null(t->text);
+	return t->text;
+}
+
+static void told_holds(struct told *t, const char *part)
+{
+	if (!strstr(told_text(t), part))
+		fail_msg("want %s in\n%s", part, t->text);
+}
+
+static void told_close(struct told *t)
+{
+	free(t->text);
+	summary_free(t->s);
+	coverage_free(t->coverage);
 }
 
 static void an_empty_summary(void **state)
 {
-	struct lost lost = {0};
-	struct coverage *coverage = coverage_new(&lost);
-	struct summary *s = summary_new();
-	char *text = summary_text(s, &lost, coverage);
+	struct told t;
 
 	(void)state;
-	assert_string_equal(text, "0 model calls in 1m30s\n"
-				  "  tokens         in - (- cached)  out -\n"
-				  "  ttft           p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
-				  "  decode tok/s   p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
-				  "  total          p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
-				  "nothing lost\n"
-				  "coverage: no TLS or HTTP connection was seen\n");
-	free(text);
-	summary_free(s);
-	coverage_free(coverage);
+	told_open(&t);
+	assert_string_equal(told_text(&t),
+			    "0 model calls in 1m30s\n"
+			    "  tokens         in - (- cached)  out -\n"
+			    "  ttft           p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
+			    "  decode tok/s   p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
+			    "  total          p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
+			    "nothing lost\n"
+			    "coverage: no TLS or HTTP connection was seen\n");
+	told_close(&t);
 }
 
 /* Counts that a call does not state are not 0, and that they are missing is said. */
@@ -448,45 +475,63 @@ static void counts_that_are_missing(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct lost lost = {0};
-		struct coverage *coverage = coverage_new(&lost);
-		struct summary *s = summary_new();
+		struct told t;
 		struct call c;
-		char *text;
 
+		told_open(&t);
 		make_call(&c, 1, 42, START);
 		c.usage = (struct usage){rows[i].source, -1, -1, -1, rows[i].input, rows[i].output, -1, false};
 		c.operation = rows[i].operation;
-		summary_push(s, &c);
+		summary_push(t.s, &c);
 		call_release(&c);
-		text = summary_text(s, &lost, coverage);
-		assert_non_null(strstr(text, rows[i].want));
-		free(text);
-		summary_free(s);
-		coverage_free(coverage);
+		told_holds(&t, rows[i].want);
+		told_close(&t);
 	}
+}
+
+/* Of which tokens the share of the cache is, where not all calls say what was cached. */
+static void cached_of_those_that_say(void **state)
+{
+	static const struct {
+		int64_t input, cached;
+		const char *want;
+	} steps[] = {
+		{1000, -1, "  tokens         in 1.00k (- cached)  out"},
+		{3000, 1500, "  tokens         in 4.00k (50% of 3.00k cached)  out"},
+		{-1, -1, "  tokens         in 4.00k (50% of 3.00k cached)  out"},
+		{2000, 0, "  tokens         in 6.00k (30% of 5.00k cached)  out"},
+	};
+	struct told t;
+
+	(void)state;
+	told_open(&t);
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		struct call c;
+
+		make_call(&c, 1, 42, START);
+		c.usage = (struct usage){USAGE_REPORTED, -1, steps[i].cached, -1, steps[i].input, 5, -1, false};
+		summary_push(t.s, &c);
+		call_release(&c);
+		told_holds(&t, steps[i].want);
+	}
+	told_close(&t);
 }
 
 /* What a call that was cut short had reported by then is not its output. */
 static void output_of_a_part(void **state)
 {
-	struct lost lost = {0};
-	struct coverage *coverage = coverage_new(&lost);
-	struct summary *s = summary_new();
+	struct told t;
 	struct call c;
-	char *text;
 
 	(void)state;
+	told_open(&t);
 	make_call(&c, 1, 42, START);
 	c.usage = (struct usage){USAGE_PARTIAL, -1, -1, -1, 9, 1, -1, true};
 	assert_int_equal(call_output_total(&c), UNKNOWN_COUNT);
-	summary_push(s, &c);
+	summary_push(t.s, &c);
 	call_release(&c);
-	text = summary_text(s, &lost, coverage);
-	assert_non_null(strstr(text, "  tokens         in 9 (- cached)  out -  (1 call without a count)\n"));
-	free(text);
-	summary_free(s);
-	coverage_free(coverage);
+	told_holds(&t, "  tokens         in 9 (- cached)  out -  (1 call without a count)\n");
+	told_close(&t);
 }
 
 /* TTFT 1..200 ms: numpy.percentile gives 100.5, 180.1, 190.05, 198.01. */
@@ -509,14 +554,12 @@ static void push_ttfts(struct summary *s)
 static void percentiles_leave_out_what_failed(void **state)
 {
 	static const enum call_class helpers[] = {CALL_AUX, CALL_PREWARM, CALL_COUNT};
-	struct lost lost = {0};
-	struct coverage *coverage = coverage_new(&lost);
-	struct summary *s = summary_new();
+	struct told t;
 	struct call c;
-	char *text;
 
 	(void)state;
-	push_ttfts(s);
+	told_open(&t);
+	push_ttfts(t.s);
 	for (int i = 0; i < 8; i++) {
 		make_call(&c, 1000, 42, START);
 		c.first_token_ns = c.start_ns + 100000 * MS;
@@ -534,80 +577,64 @@ static void percentiles_leave_out_what_failed(void **state)
 			c.lossy = true;
 		else
 			c.unfinished = true;
-		summary_push(s, &c);
+		summary_push(t.s, &c);
 		call_release(&c);
 	}
-	text = summary_text(s, &lost, coverage);
 	assert_string_equal(
-		text,
+		told_text(&t),
 		"208 model calls in 1m30s, 205 main, 1 aux, 1 prewarm, 1 count, 2 failed, 2 not finished, 1 lossy\n"
 		"  tokens         in 20.0k (64% cached)  out 20.2k  (8 calls without a count)\n"
 		"  ttft           p50   100ms  p90   180ms  p95   190ms  p99   198ms  (200 calls)\n"
 		"  decode tok/s   p50    1000  p90    1000  p95    1000  p99    1000  (200 calls)\n"
 		"  total          p50   1.00s  p90   1.00s  p95   1.00s  p99   1.00s  (200 calls)\n"
 		"nothing lost\ncoverage: no TLS or HTTP connection was seen\n");
-	free(text);
-	summary_free(s);
-	coverage_free(coverage);
+	told_close(&t);
 }
 
 /* Two values: the median lies between them; so few have no tail. */
 static void few_calls_are_interpolated(void **state)
 {
-	struct lost lost = {0};
-	struct coverage *coverage = coverage_new(&lost);
-	struct summary *s = summary_new();
-	char *text;
+	struct told t;
 
 	(void)state;
+	told_open(&t);
 	for (int i = 0; i < 2; i++) {
 		struct call c;
 
 		make_call(&c, 1, 42, START);
 		c.first_token_ns = c.start_ns + (i ? 200 : 100) * MS;
 		c.usage.cache_read = i ? 100 : 0;
-		summary_push(s, &c);
+		summary_push(t.s, &c);
 		call_release(&c);
 	}
-	text = summary_text(s, &lost, coverage);
-	assert_non_null(strstr(text, "ttft           p50   150ms  p90       -  p95       -  p99       -  (2 calls)"));
-	assert_non_null(strstr(text, "in 200 (50% cached)"));
-	free(text);
-	summary_free(s);
-	coverage_free(coverage);
+	told_holds(&t, "ttft           p50   150ms  p90       -  p95       -  p99       -  (2 calls)");
+	told_holds(&t, "in 200 (50% cached)");
+	told_close(&t);
 }
 
 /* Only where there were some; times only of tools that were called to their end. */
 static void mcp_is_counted(void **state)
 {
 	struct mcp_call c = {.method = (char *)"tools/call", .end_ns = 10 * MS};
-	struct lost lost = {0};
-	struct coverage *coverage = coverage_new(&lost);
-	struct summary *s = summary_new();
-	char *text;
+	struct told t;
 
 	(void)state;
-	text = summary_text(s, &lost, coverage);
-	assert_null(strstr(text, "MCP"));
-	free(text);
-	summary_push_mcp(s, &c);
+	told_open(&t);
+	assert_null(strstr(told_text(&t), "MCP"));
+	summary_push_mcp(t.s, &c);
 	c.end_ns = 30 * MS;
-	summary_push_mcp(s, &c);
+	summary_push_mcp(t.s, &c);
 	c.error = (char *)"tool_error";
-	summary_push_mcp(s, &c);
+	summary_push_mcp(t.s, &c);
 	c.error = NULL;
 	c.end = END_SERVER_ABORT;
-	summary_push_mcp(s, &c);
+	summary_push_mcp(t.s, &c);
 	c.end = END_COMPLETE;
 	c.method = (char *)"tools/list";
-	summary_push_mcp(s, &c);
-	text = summary_text(s, &lost, coverage);
-	assert_non_null(strstr(text,
-			       "5 MCP requests, 1 failed, 1 not finished\n"
-			       "  tool call      p50  20.0ms  p90       -  p95       -  p99       -  (2 calls)\n"));
-	free(text);
-	summary_free(s);
-	coverage_free(coverage);
+	summary_push_mcp(t.s, &c);
+	told_holds(&t, "5 MCP requests, 1 failed, 1 not finished\n"
+		       "  tool call      p50  20.0ms  p90       -  p95       -  p99       -  (2 calls)\n");
+	told_close(&t);
 }
 
 /* Past the reservoir the percentiles are those of a fair sample, and the summary says so. */
@@ -761,110 +788,93 @@ static void summary_of_shapes(void **state)
 	struct http_operation o = {
 		.method = method, .route = route, .start_ns = START, .end_ns = START + 2000000, .server = true};
 	struct db_command c = {.system = "redis", .shape = SV("GET ?"), .rows = -1, .end_ns = 1000000};
-	struct lost lost = {0};
-	struct coverage *coverage = coverage_new(&lost);
-	struct summary *s = summary_new();
-	struct buf out;
+	struct told t;
 
 	(void)state;
-	buf_init(&out, 0);
-	summary_push_db(s, &c);
+	told_open(&t);
+	summary_push_db(t.s, &c);
 	strcpy(c.error, "ERR");
 	c.shape = SV_NONE;
 	c.start_ns = 2000000; /* two clocks */
-	summary_push_db(s, &c);
-	summary_push_http(s, &o);
+	summary_push_db(t.s, &c);
+	summary_push_http(t.s, &o);
 	o.status = 503;
-	summary_push_http(s, &o);
+	summary_push_http(t.s, &o);
 	o.mid_attach = true;
-	summary_push_http(s, &o);
-	summary_push_http(s, &(struct http_operation){.label = label, .end_ns = 3000000, .end = END_CLIENT_ABORT});
-	assert_int_equal(summary_render(s, &out, &lost, coverage, 1000000000), 0);
-	assert_non_null(strstr(buf_cstr(&out), "2 HTTP requests served\n"
-					       "     count      p50    total  errors  route\n"
-					       "         2   1.96ms   4.00ms       1  GET /a/:id\n"
-					       "1 HTTP request made\n"
-					       "     count      p50    total  errors  route\n"
-					       "         1   3.11ms   3.00ms       1  - - Show\n"
-					       "2 database commands\n"
-					       "     count      p50    total     rows  errors  shape\n"
-					       "         1   0.98ms   1.00ms        -       0  redis GET ?\n"
-					       "         1   0.00ms   0.00ms        -       1  redis -\n"));
-	buf_release(&out);
-	summary_free(s);
-	coverage_free(coverage);
+	summary_push_http(t.s, &o);
+	summary_push_http(t.s, &(struct http_operation){.label = label, .end_ns = 3000000, .end = END_CLIENT_ABORT});
+	told_holds(&t, "2 HTTP requests served\n"
+		       "     count      p50    total  errors  route\n"
+		       "         2   1.96ms   4.00ms       1  GET /a/:id\n"
+		       "1 HTTP request made\n"
+		       "     count      p50    total  errors  route\n"
+		       "         1   3.11ms   3.00ms       1  - - Show\n"
+		       "2 database commands\n"
+		       "     count      p50    total     rows  errors  shape\n"
+		       "         1   0.98ms   1.00ms        -       0  redis GET ?\n"
+		       "         1   0.00ms   0.00ms        -       1  redis -\n");
+	told_close(&t);
 }
 
 static void many_calls_are_sampled(void **state)
 {
-	struct lost lost = {0};
-	struct coverage *coverage = coverage_new(&lost);
-	struct summary *s = summary_new();
+	struct told t;
 	struct call c;
-	char *text, *at;
+	const char *at;
 	double p50;
 
 	(void)state;
+	told_open(&t);
 	make_call(&c, 1, 42, START);
 	for (uint64_t i = 0; i < 100000; i++) {
 		c.first_token_ns = c.start_ns + i * MS / 1000 + 1;
-		summary_push(s, &c);
+		summary_push(t.s, &c);
 	}
 	call_release(&c);
-	text = summary_text(s, &lost, coverage);
-	assert_non_null(strstr(text, "sampled from 100000 calls"));
-	at = strstr(text, "p50");
+	told_holds(&t, "sampled from 100000 calls");
+	at = strstr(t.text, "p50");
 	assert_non_null(at);
 	p50 = atof(at + 3);
 	assert_true(p50 > 47 && p50 < 53);
-	free(text);
-	summary_free(s);
-	coverage_free(coverage);
+	told_close(&t);
 }
 
 static void losses_and_coverage_are_named(void **state)
 {
-	struct lost lost = {.late_bytes = 10, .evicted_calls = 2, .capped_bytes = 99};
-	struct coverage *coverage = coverage_new(&lost);
-	struct summary *s = summary_new();
+	struct told t;
 	struct proc evil = agent;
-	char *text;
 
 	(void)state;
-	lost.n[LOST_RING_RECORDS] = 3;
-	lost.n[LOST_TARGETS] = 1;
+	told_open(&t);
+	t.lost = (struct lost){.late_bytes = 10, .evicted_calls = 2, .capped_bytes = 99};
+	t.lost.n[LOST_RING_RECORDS] = 3;
+	t.lost.n[LOST_TARGETS] = 1;
 	evil.key.tgid = 43;
 	strcpy(evil.name, "a\x1b[2Jb");
-	coverage_push_conn(coverage, &agent, COVERAGE_DECODED, NULL);
+	coverage_push_conn(t.coverage, &agent, COVERAGE_DECODED, NULL);
 	for (int i = 0; i < 5; i++)
-		coverage_push_call(coverage, &agent);
-	coverage_push_conn(coverage, &agent, COVERAGE_EMPTY, NULL);
-	coverage_push_conn(coverage, &evil, COVERAGE_UNDECODED, "http/2\x1b");
-	coverage_push_conn(coverage, &evil, COVERAGE_SERVED, NULL);
-	text = summary_text(s, &lost, coverage);
-	assert_non_null(strstr(
-		text, "lost:\n             3  records dropped: ring buffer full\n"
-		      "             1  targets or functions that could not be traced\n"
-		      "2 stale calls closed (10 bytes came after)\n"
-		      "99 bytes not copied: over the limit of a request, or of an answer that was served; no loss\n"
-		      "coverage                  conns  decoded  undecoded  served  empty  calls\n"
-		      "  agent[42]                   2        1          0       0      1      5\n"
-		      "  a\xef\xbf\xbd[2Jb[43]"));
-	assert_non_null(strstr(text, "undecoded: http/2\xef\xbf\xbd\n"));
-	assert_null(strchr(text, '\x1b'));
-	free(text);
+		coverage_push_call(t.coverage, &agent);
+	coverage_push_conn(t.coverage, &agent, COVERAGE_EMPTY, NULL);
+	coverage_push_conn(t.coverage, &evil, COVERAGE_UNDECODED, "http/2\x1b");
+	coverage_push_conn(t.coverage, &evil, COVERAGE_SERVED, NULL);
+	told_holds(&t, "lost:\n             3  records dropped: ring buffer full\n"
+		       "             1  targets or functions that could not be traced\n"
+		       "2 stale calls closed (10 bytes came after)\n"
+		       "99 bytes not copied: over the limit of a request, or of an answer that was served; no loss\n"
+		       "coverage                  conns  decoded  undecoded  served  empty  calls\n"
+		       "  agent[42]                   2        1          0       0      1      5\n"
+		       "  a\xef\xbf\xbd[2Jb[43]");
+	told_holds(&t, "undecoded: http/2\xef\xbf\xbd\n");
+	assert_null(strchr(t.text, '\x1b'));
 	for (uint32_t i = 100; i < 119; i++) { /* 21 processes */
 		struct proc many = agent;
 
 		many.key.tgid = i;
-		coverage_push_conn(coverage, &many, COVERAGE_DECODED, NULL);
+		coverage_push_conn(t.coverage, &many, COVERAGE_DECODED, NULL);
 	}
-	text = summary_text(s, &lost, coverage);
-	assert_non_null(strstr(text, "\n  agent (20 processes)       21       20          0       0      1      5\n"
-				     "  a\xef\xbf\xbd[2Jb[43]"));
-	free(text);
-	summary_free(s);
-	coverage_free(coverage);
+	told_holds(&t, "\n  agent (20 processes)       21       20          0       0      1      5\n"
+		       "  a\xef\xbf\xbd[2Jb[43]");
+	told_close(&t);
 }
 
 static void no_memory_is_reported(void **state)
@@ -912,6 +922,7 @@ int main(void)
 		cmocka_unit_test(no_control_bytes_reach_the_terminal),
 		cmocka_unit_test(formats),
 		cmocka_unit_test(counts_that_are_missing),
+		cmocka_unit_test(cached_of_those_that_say),
 		cmocka_unit_test(output_of_a_part),
 		cmocka_unit_test(an_empty_summary),
 		cmocka_unit_test(percentiles_leave_out_what_failed),

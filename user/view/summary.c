@@ -258,16 +258,27 @@ static int render_calls(const struct summary *s, struct buf *out, uint64_t durat
 	return err ? err : buf_putc(out, '\n');
 }
 
-static int render_tokens(const struct summary *s, struct buf *out)
+/* "in 141k (85% cached)", or where some calls do not say what was cached, "in 141k (85% of 120k cached)". */
+static int render_input(const struct summary *s, struct buf *out)
 {
-	char in[FORMAT_BYTES], output[FORMAT_BYTES], hit[FORMAT_BYTES], reasoning[FORMAT_BYTES];
-	int err;
+	char in[FORMAT_BYTES], hit[FORMAT_BYTES], of[FORMAT_BYTES];
+	bool all = !s->cache_of || s->cache_of == s->input;
 
 	format_count(in, s->with_input ? (int64_t)s->input : UNKNOWN_COUNT);
+	format_percent(hit, s->cache_of ? (double)s->cache_read / (double)s->cache_of : NAN);
+	format_count(of, (int64_t)s->cache_of);
+	return buf_printf(out, "  %-14s in %s (%s%s%s cached)", "tokens", in, hit, all ? "" : " of ", all ? "" : of);
+}
+
+static int render_tokens(const struct summary *s, struct buf *out)
+{
+	char output[FORMAT_BYTES], reasoning[FORMAT_BYTES];
+	int err = render_input(s, out);
+
 	format_count(output, s->with_output ? (int64_t)s->output : UNKNOWN_COUNT);
 	format_count(reasoning, (int64_t)s->reasoning);
-	format_percent(hit, s->cache_of ? (double)s->cache_read / (double)s->cache_of : NAN);
-	err = buf_printf(out, "  %-14s in %s (%s cached)  out %s", "tokens", in, hit, output);
+	if (!err)
+		err = buf_printf(out, "  out %s", output);
 	if (!err && s->reasoning)
 		err = buf_printf(out, " (%s reasoning)", reasoning);
 	if (!err && s->without_usage)
