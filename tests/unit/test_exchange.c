@@ -1201,6 +1201,46 @@ static void test_retries(void **state)
 	rig_close(&r);
 }
 
+/* Equal questions at once, some of which fail. */
+static void test_retries_side_by_side(void **state)
+{
+	static const char counted[] = HOST "x-stainless-retry-count: 1\n";
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	fail_with(&r, 1, 429, ASK, 0, 50);
+	fail_with(&r, 2, 429, ASK, 10, 60);
+	/* its connection was being opened when those failed */
+	r.conn.connect_begin_ns = AT(40).ts_ns;
+	r.conn.connect_end_ns = AT(45).ts_ns;
+	r.conn.tls_begin_ns = AT(45).ts_ns;
+	r.conn.tls_end_ns = AT(69).ts_ns;
+	exchanges_conn_free(r.flow);
+	r.flow = exchanges_conn_new(r.table, &r.conn);
+	assert_non_null(r.flow);
+	r.http = exchanges_http_sink(r.flow);
+	tlog_free(&r.log);
+	fail_with(&r, 3, 429, ASK, 70, 80);
+	assert_null(strstr(r.log.text, "attempt="));
+	/* the second attempt of one of them fails, too; what is counted as a second attempt follows a first one */
+	req(&r, 4, "/v1/messages", counted, ASK, 500);
+	resp_head(&r, 4, 429, JSON, 510);
+	tlog_free(&r.log);
+	resp_end(&r, 4, 9, 510);
+	expect(&r, " attempt=2 retry_of=3 wait=420\n");
+	req(&r, 5, "/v1/messages", counted, ASK, 600);
+	resp_head(&r, 5, 200, JSON, 610);
+	tlog_free(&r.log);
+	resp_end(&r, 5, 9, 610);
+	expect(&r, " attempt=2 retry_of=2 wait=540\n");
+	/* without a count it is the latest that was repeated */
+	tlog_free(&r.log);
+	fail_with(&r, 6, 200, ASK, 700, 710);
+	expect(&r, " attempt=3 retry_of=3 wait=190\n");
+	rig_close(&r);
+}
+
 /* --- eviction ---------------------------------------------------------------------------------------------------- */
 
 static void rig_stale(struct rig *r)
@@ -1802,6 +1842,7 @@ int main(void)
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_requests),
 		cmocka_unit_test(test_retries),
+		cmocka_unit_test(test_retries_side_by_side),
 		cmocka_unit_test(test_eviction),
 		cmocka_unit_test(test_eviction_order),
 		cmocka_unit_test(test_limit),

@@ -363,7 +363,7 @@ void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 	if (c.lossy && !c.mid_attach && !t->lost->n[LOST_EVENTS])
 		t->lost->n[LOST_EVENTS]++;
 	identity = retry_identity(&c, p->facts.hash);
-	retry_link(&t->retries, &c, identity, true);
+	retry_link(&t->retries, &c, identity, p->client.retry_count, true);
 	if (c.attempt == 1 && p->client.retry_count > 0)
 		c.attempt = p->client.retry_count + 1; /* the first ones were not seen */
 	t->sink.on_call(t->sink.ctx, &c);

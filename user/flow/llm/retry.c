@@ -52,25 +52,37 @@ static struct retry_failed *find_websocket(struct retries *r, const struct call 
 	return best;
 }
 
-static struct retry_failed *find(struct retries *r, const struct call *c, uint64_t identity)
+/* Is `f` the one that was repeated, rather than `best`? By what the client counts, else the latest. */
+static bool is_nearer(const struct retry_failed *f, const struct retry_failed *best, int stated)
+{
+	bool counted = stated > 0 && f->attempt == stated;
+
+	if (!best || counted != (stated > 0 && best->attempt == stated))
+		return !best || counted;
+	return f->end_ns > best->end_ns;
+}
+
+static struct retry_failed *find(struct retries *r, const struct call *c, uint64_t identity, int stated)
 {
 	struct retry_failed *best = NULL;
+	uint64_t begin_ns, end_ns;
 
+	call_bounds(c, &begin_ns, &end_ns); /* a connection that was opened for it has begun it */
 	for (unsigned i = 0; i < RETRY_MAX; i++) {
 		struct retry_failed *f = &r->failed[i];
 
 		if (f->identity != identity || !same_process(&f->proc, &c->conn) || f->end_ns > c->start_ns ||
-		    c->start_ns - f->end_ns > RETRY_WINDOW_NS)
+		    f->refused_ns > begin_ns || c->start_ns - f->end_ns > RETRY_WINDOW_NS)
 			continue;
-		if (!best || f->end_ns > best->end_ns)
+		if (is_nearer(f, best, stated))
 			best = f;
 	}
 	return best;
 }
 
-void retry_link(struct retries *r, struct call *c, uint64_t identity, bool take)
+void retry_link(struct retries *r, struct call *c, uint64_t identity, int stated, bool take)
 {
-	struct retry_failed *f = identity ? find(r, c, identity) : NULL;
+	struct retry_failed *f = identity ? find(r, c, identity, stated) : NULL;
 
 	if (!f)
 		f = find_websocket(r, c);
@@ -114,5 +126,6 @@ void retry_note(struct retries *r, const struct call *c, uint64_t identity)
 		.first_id = c->retry_of ? c->retry_of : c->id,
 		.attempt = c->attempt,
 		.end_ns = c->end_ns,
+		.refused_ns = c->status >= 400 && c->ttfb_ns != UNKNOWN_NS ? c->ttfb_ns : 0,
 	};
 }

@@ -21,6 +21,7 @@ struct retry_failed {
 	uint64_t first_id;    /* the first attempt's call */
 	int attempt;
 	uint64_t end_ns;
+	uint64_t refused_ns; /* when its status came; 0: none did */
 };
 
 struct retries {
@@ -30,9 +31,13 @@ struct retries {
 
 /* 0: not known (a body that was not seen whole cannot be compared). */
 uint64_t retry_identity(const struct call *c, uint64_t body_hash);
-/* Fills attempt, retry_of, retry_wait_ns of c where it follows a failed one. `take`: no other call may follow it too.
+/*
+ * Fills attempt, retry_of, retry_wait_ns of c where it follows a failed one: it starts after its end, and a connection
+ * that was opened for it after that one's status was known. `stated`: attempts before it by the client's count, which
+ * tell apart those that are alike; 0 (what a client's own loop around its SDK says, too) or -1: nothing. `take`: no
+ * other call may follow it too.
  */
-void retry_link(struct retries *r, struct call *c, uint64_t identity, bool take);
+void retry_link(struct retries *r, struct call *c, uint64_t identity, int stated, bool take);
 /* Remembers c when it failed in a way that clients repeat. After retry_link(). */
 void retry_note(struct retries *r, const struct call *c, uint64_t identity);
 
