@@ -61,27 +61,13 @@ static inline void db_feed_close(void *d, struct tlog *log)
 	db_free(d);
 }
 
-#define TX(ts, text)                                                                                                   \
-	{                                                                                                              \
-		text, sizeof(text) - 1, ts, DIR_TX                                                                     \
-	}
-#define RX(ts, text)                                                                                                   \
-	{                                                                                                              \
-		text, sizeof(text) - 1, ts, DIR_RX                                                                     \
-	}
-#define LOST_TX(ts, n)                                                                                                 \
-	{                                                                                                              \
-		NULL, n, ts, DIR_TX                                                                                    \
-	}
-#define LOST_RX(ts, n)                                                                                                 \
-	{                                                                                                              \
-		NULL, n, ts, DIR_RX                                                                                    \
-	}
+#define TX(ts, text)   FEED_SEGMENT(DIR_TX, ts, text)
+#define RX(ts, text)   FEED_SEGMENT(DIR_RX, ts, text)
+#define LOST_TX(ts, n) FEED_GAP(DIR_TX, ts, n)
+#define LOST_RX(ts, n) FEED_GAP(DIR_RX, ts, n)
 #define FEED(how, ...)                                                                                                 \
 	{                                                                                                              \
-		.segments = (const struct feed_segment[]){__VA_ARGS__},                                                \
-		.count = ARRAY_SIZE(((const struct feed_segment[]){__VA_ARGS__})), .arg = &(how),                      \
-		.open = db_feed_open, .push = db_feed_push, .gap = db_feed_gap, .close = db_feed_close                 \
+		FEED_OF(db_feed_open, db_feed_push, db_feed_gap, db_feed_close, __VA_ARGS__), .arg = &(how)            \
 	}
 
 static inline void db_expect(struct feed f, size_t full, const char *golden)

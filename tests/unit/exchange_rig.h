@@ -342,6 +342,24 @@ static inline void expect(struct rig *r, const char *want)
 		fail_msg("want %s in\n%s", want, r->log.text ? r->log.text : "");
 }
 
+/* A stream is asked for, and its answer begins. */
+static inline void stream(struct rig *r, uint64_t xid, uint64_t asked_ms, uint64_t head_ms)
+{
+	req(r, xid, "/v1/messages", HOST, ASK, asked_ms);
+	resp_head(r, xid, 200, STREAM, head_ms);
+}
+
+/* A whole exchange by itself, of which the log tells. */
+static inline void one(struct rig *r, const char *target, const char *headers, const char *body)
+{
+	static uint64_t xid = 1000;
+
+	tlog_free(&r->log);
+	req(r, ++xid, target, headers, body, 10);
+	resp_head(r, xid, 200, STREAM, 20);
+	resp_end(r, xid, 1, 30);
+}
+
 /* The pieces one after the other, flushed; ends: where each one ends. */
 static inline size_t gzip(uint8_t *out, size_t size, const char *const *pieces, size_t count, size_t *ends)
 {

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "base/err.h"
 #include "base/types.h"
 
 struct feed_segment {
@@ -30,6 +31,20 @@ struct feed {
 	struct tlog log;
 	const char *golden;
 };
+
+#define FEED_SEGMENT(way, at, text)                                                                                    \
+	{                                                                                                              \
+		.ptr = (text), .len = sizeof(text) - 1, .ts = (at), .dir = (way)                                       \
+	}
+#define FEED_GAP(way, at, bytes)                                                                                       \
+	{                                                                                                              \
+		.ptr = NULL, .len = (bytes), .ts = (at), .dir = (way)                                                  \
+	}
+/* Of a struct feed, without its braces: the parser's functions, and its segments. */
+#define FEED_OF(open_it, push_it, gap_it, close_it, ...)                                                               \
+	.segments = (const struct feed_segment[]){__VA_ARGS__},                                                        \
+	.count = ARRAY_SIZE(((const struct feed_segment[]){__VA_ARGS__})), .open = open_it, .push = push_it,           \
+	.gap = gap_it, .close = close_it
 
 /* One run: cuts, a piece size (0: none), a range of bytes that is a gap, told with its length or without. */
 struct feed_run {

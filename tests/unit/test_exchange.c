@@ -83,8 +83,7 @@ static void test_usage_merge(void **state)
 
 	(void)state;
 	rig_open(&r);
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 1);
+	stream(&r, 1, 0, 1);
 	resp(&r, 1,
 	     START("\"input_tokens\":27,\"cache_creation_input_tokens\":200,\"cache_read_input_tokens\":1000,\"output_"
 		   "tokens\":3"),
@@ -97,8 +96,7 @@ static void test_usage_merge(void **state)
 	assert_non_null(strstr(r.log.text, "usage=reported uncached=27 read=1000 write=200 input=1227 output=47\n"));
 	tlog_free(&r.log);
 	/* a gateway says the real counts at the end; one without cache counts used none */
-	req(&r, 2, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 2, 200, STREAM, 1);
+	stream(&r, 2, 0, 1);
 	resp(&r, 2,
 	     START("\"input_tokens\":0,\"output_tokens\":0")
 		     EVENT("message_delta", ",\"usage\":{\"input_tokens\":500,\"output_tokens\":20}") DONE,
@@ -175,8 +173,7 @@ static void test_hidden_reasoning(void **state)
 
 	(void)state;
 	rig_open(&r);
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 1);
+	stream(&r, 1, 0, 1);
 	resp(&r, 1, START(USAGE10) BLOCK("\"type\":\"thinking\",\"thinking\":\"\""), 2);
 	resp(&r, 1, TEXT("a"), 1000);
 	resp(&r, 1, TEXT("b") STOP("900") DONE, 2000);
@@ -377,8 +374,7 @@ static void test_nul_tokens(void **state)
 
 	(void)state;
 	rig_open(&r);
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 100);
+	stream(&r, 1, 0, 100);
 	resp(&r, 1, START(USAGE10), 110);
 	resp(&r, 1, TEXT("\\u0000"), 200);
 	resp(&r, 1, TEXT("a\\u0000b"), 300);
@@ -447,8 +443,7 @@ static void test_loss(void **state)
 	(void)state;
 	rig_open(&r);
 	/* before the first token: there is none any more */
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 100);
+	stream(&r, 1, 0, 100);
 	resp(&r, 1, START(USAGE10) "event: content_block_delta\nda", 110);
 	gap(&r, 1, HTTP_RESPONSE, 247, HTTP_GAP_LOST, 200);
 	resp(&r, 1, "_delta\",\"text\":\"x\"}}\n\n" TEXT("b"), 300);
@@ -462,8 +457,7 @@ static void test_loss(void **state)
 			   "  text=b\n");
 	tlog_free(&r.log);
 	/* after it: the first stays, the last is unknown unless another one follows; sizes add up, unknown ones win */
-	req(&r, 2, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 2, 200, STREAM, 100);
+	stream(&r, 2, 0, 100);
 	resp(&r, 2, START(USAGE10) TEXT("a"), 110);
 	gap(&r, 2, HTTP_RESPONSE, 5, HTTP_GAP_LOST, 200);
 	gap(&r, 2, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_LOST, 210);
@@ -625,8 +619,7 @@ static void test_stale_usage(void **state)
 
 	(void)state;
 	rig_open(&r);
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 100);
+	stream(&r, 1, 0, 100);
 	resp(&r, 1, START(USAGE10) TEXT("a"), 110);
 	gap(&r, 1, HTTP_RESPONSE, 30, HTTP_GAP_LOST, 120);
 	resp(&r, 1, "\n\n" DONE, 130);
@@ -647,8 +640,7 @@ static void test_unreadable_usage(void **state)
 		struct rig r;
 
 		rig_open(&r);
-		req(&r, 1, "/v1/messages", HOST, ASK, 0);
-		resp_head(&r, 1, 200, STREAM, 100);
+		stream(&r, 1, 0, 100);
 		resp(&r, 1, START(USAGE10) TEXT("a"), 110);
 		snprintf(event, sizeof(event), STOP("%s") DONE, counts[i]);
 		resp(&r, 1, event, 120);
@@ -784,16 +776,6 @@ static void test_mid_attach(void **state)
 
 /* --- who calls --------------------------------------------------------------------------------------------------- */
 
-static void one(struct rig *r, const char *target, const char *headers, const char *body)
-{
-	static uint64_t xid = 1000;
-
-	tlog_free(&r->log);
-	req(r, ++xid, target, headers, body, 10);
-	resp_head(r, xid, 200, STREAM, 20);
-	resp_end(r, xid, 1, 30);
-}
-
 static void test_identity(void **state)
 {
 	struct rig r;
@@ -861,15 +843,13 @@ static void test_reset_when_whole(void **state)
 
 	(void)state;
 	rig_open(&r);
-	req(&r, 1, "/v1/messages", HOST, ASK, 10);
-	resp_head(&r, 1, 200, STREAM, 20);
+	stream(&r, 1, 10, 20);
 	resp(&r, 1, "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n", 30);
 	resp(&r, 1, "data: {\"type\":\"message_stop\"}\n\n", 40);
 	abort_at(&r, 1, HTTP_ABORT_CLIENT, 50);
 	expect(&r, " end=client_abort whole\n");
 	tlog_free(&r.log);
-	req(&r, 2, "/v1/messages", HOST, ASK, 110);
-	resp_head(&r, 2, 200, STREAM, 120);
+	stream(&r, 2, 110, 120);
 	resp(&r, 2, "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n", 130);
 	abort_at(&r, 2, HTTP_ABORT_CLIENT, 150);
 	expect(&r, " end=client_abort\n"); /* and no attempt of the first one's again */
@@ -888,8 +868,7 @@ static void test_reset_in_doubt(void **state)
 			struct rig r;
 
 			rig_open(&r);
-			req(&r, 1, "/v1/messages", HOST, ASK, 10);
-			resp_head(&r, 1, 200, STREAM, 20);
+			stream(&r, 1, 10, 20);
 			if (whole)
 				resp(&r, 1, "data: {\"type\":\"message_stop\"}\n\n", 40);
 			r.conn.answers_wait = true;
@@ -1256,8 +1235,7 @@ static void test_eviction(void **state)
 
 	(void)state;
 	rig_stale(&r);
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 100);
+	stream(&r, 1, 0, 100);
 	resp(&r, 1, START(USAGE10) TEXT("a"), 200);
 	exchanges_tick(r.table, AT(1500).ts_ns);
 	exchanges_tick(r.table, AT(2150).ts_ns);
@@ -1280,8 +1258,7 @@ static void test_eviction(void **state)
 	resp_end(&r, 1, 100, 3200);
 	tlog_free(&r.log);
 	/* the next call of the connection is whole */
-	req(&r, 2, "/v1/messages", HOST, ASK, 3300);
-	resp_head(&r, 2, 200, STREAM, 3400);
+	stream(&r, 2, 3300, 3400);
 	resp(&r, 2, START(USAGE10) TEXT("x") STOP("5") DONE, 3500);
 	resp_end(&r, 2, 100, 3500);
 	expect(&r, "call 2 ");
@@ -1360,8 +1337,7 @@ static void test_snapshot(void **state)
 
 	(void)state;
 	rig_open(&r);
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 100);
+	stream(&r, 1, 0, 100);
 	resp(&r, 1, START(USAGE10) TEXT("a"), 200);
 	req_head(&r, 2, "POST", "/v1/messages", HOST, 250);
 	req_body(&r, 2, "{\"model\":\"half\",\"max", 250);
@@ -1534,8 +1510,7 @@ static void test_no_content(void **state)
 	(void)state;
 	cfg.content = false;
 	assert_true(rig_try(&r, &cfg));
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 100);
+	stream(&r, 1, 0, 100);
 	resp(&r, 1, START(USAGE10) TEXT("SECRET") STOP("5") DONE, 200);
 	resp_end(&r, 1, 9, 300);
 	assert_null(strstr(r.log.text, "SECRET"));
@@ -1552,8 +1527,7 @@ static void test_caps(void **state)
 
 	(void)state;
 	rig_open(&r);
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 100);
+	stream(&r, 1, 0, 100);
 	memset(filler, 0, 601);
 	for (int i = 0; i < 600; i += 3)
 		memcpy(filler + i, "\xe4\xbd\xa0", 3);
@@ -1799,8 +1773,7 @@ static void test_long_stream(void **state)
 
 	(void)state;
 	rig_open(&r);
-	req(&r, 1, "/v1/messages", HOST, ASK, 0);
-	resp_head(&r, 1, 200, STREAM, 100);
+	stream(&r, 1, 0, 100);
 	resp(&r, 1, START(USAGE10), 100);
 	for (uint64_t i = 0; i < 100000; i++)
 		resp(&r, 1, TEXT("x"), 200 + i);

@@ -419,16 +419,6 @@ static void test_every_gap(void **state)
 
 /* --- requests of the other dialects ------------------------------------------------------------------------------ */
 
-static void one(struct rig *r, const char *target, const char *headers, const char *body)
-{
-	static uint64_t xid = 1000;
-
-	tlog_free(&r->log);
-	req(r, ++xid, target, headers, body, 10);
-	resp_head(r, xid, 200, STREAM, 20);
-	resp_end(r, xid, 1, 30);
-}
-
 static void test_requests(void **state)
 {
 	struct rig r;

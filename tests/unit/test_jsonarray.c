@@ -38,19 +38,11 @@ static void close_parser(void *parser, struct tlog *log)
 	jsonarray_free(parser);
 }
 
-#define SEGMENT(text, ts)                                                                                              \
-	{                                                                                                              \
-		text, sizeof(text) - 1, ts, DIR_RX                                                                     \
-	}
-#define GAP(ts)                                                                                                        \
-	{                                                                                                              \
-		NULL, 9, ts, DIR_RX                                                                                    \
-	}
+#define SEGMENT(text, ts) FEED_SEGMENT(DIR_RX, ts, text)
+#define GAP(ts)		  FEED_GAP(DIR_RX, ts, 9)
 #define FEED(...)                                                                                                      \
 	{                                                                                                              \
-		.segments = (const struct feed_segment[]){__VA_ARGS__},                                                \
-		.count = ARRAY_SIZE(((const struct feed_segment[]){__VA_ARGS__})), .open = open_parser, .push = push,  \
-		.gap = gap, .close = close_parser                                                                      \
+		FEED_OF(open_parser, push, gap, close_parser, __VA_ARGS__)                                             \
 	}
 
 /* As Gemini's servers write it, with what must not be taken for brackets. */

@@ -193,15 +193,10 @@ static void close_stdio(void *parser, struct tlog *log)
 	free(s);
 }
 
-#define SEGMENT(text, ms, way)                                                                                         \
-	{                                                                                                              \
-		text, sizeof(text) - 1, (ms)*MS + 1, way                                                               \
-	}
+#define SEGMENT(text, ms, way) FEED_SEGMENT(way, (ms)*MS + 1, text)
 #define FEED(...)                                                                                                      \
 	{                                                                                                              \
-		.segments = (const struct feed_segment[]){__VA_ARGS__},                                                \
-		.count = ARRAY_SIZE(((const struct feed_segment[]){__VA_ARGS__})), .open = open_stdio,                 \
-		.push = push_stdio, .gap = gap_stdio, .close = close_stdio                                             \
+		FEED_OF(open_stdio, push_stdio, gap_stdio, close_stdio, __VA_ARGS__)                                   \
 	}
 
 #define DIALOGUE                                                                                                       \

@@ -37,15 +37,10 @@ static void close_parser(void *parser, struct tlog *log)
 	ndjson_free(parser);
 }
 
-#define SEGMENT(text, ts)                                                                                              \
-	{                                                                                                              \
-		text, sizeof(text) - 1, ts, DIR_RX                                                                     \
-	}
+#define SEGMENT(text, ts) FEED_SEGMENT(DIR_RX, ts, text)
 #define FEED(...)                                                                                                      \
 	{                                                                                                              \
-		.segments = (const struct feed_segment[]){__VA_ARGS__},                                                \
-		.count = ARRAY_SIZE(((const struct feed_segment[]){__VA_ARGS__})), .open = open_parser, .push = push,  \
-		.gap = gap, .close = close_parser                                                                      \
+		FEED_OF(open_parser, push, gap, close_parser, __VA_ARGS__)                                             \
 	}
 
 #define STREAM                                                                                                         \
@@ -87,8 +82,8 @@ static void test_ends(void **state)
 
 static void test_gap_costs_its_line(void **state)
 {
-	struct feed f = FEED(SEGMENT("{\"a\":1}\n{\"b\":", 10), {NULL, 5, 11, DIR_RX}, SEGMENT("}\n{\"c\":3}\n", 20)),
-		    last = FEED(SEGMENT("{}\n{\"b\":", 10), {NULL, 5, 11, DIR_RX}, SEGMENT("1}", 20)),
+	struct feed f = FEED(SEGMENT("{\"a\":1}\n{\"b\":", 10), FEED_GAP(DIR_RX, 11, 5), SEGMENT("}\n{\"c\":3}\n", 20)),
+		    last = FEED(SEGMENT("{}\n{\"b\":", 10), FEED_GAP(DIR_RX, 11, 5), SEGMENT("1}", 20)),
 		    first = FEED({NULL, UINT64_MAX, 1, DIR_RX}, SEGMENT("1}\n{}\n", 20));
 
 	(void)state;
@@ -133,7 +128,7 @@ static void test_long_lines(void **state)
 	size_t len = NDJSON_LINE_MAX + 1 + 3;
 	char *text = malloc(len);
 	struct feed_segment segment = {text, len, 5, DIR_RX};
-	struct feed f = FEED({NULL, 0, 0, DIR_RX});
+	struct feed f = FEED(FEED_GAP(DIR_RX, 0, 0));
 	struct feed_run r = FEED_WHOLE;
 
 	(void)state;
