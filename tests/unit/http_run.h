@@ -20,6 +20,7 @@ struct http_run {
 	enum http_abort why; /* how it ends */
 	uint64_t end_ms;
 	bool lacking;	   /* see struct contract */
+	size_t full, near; /* see every_cut(), http_run_near_cuts() */
 	size_t cut1, cut2; /* of all bytes of the script */
 	size_t piece;	   /* not 0: everything in pieces of that size */
 	struct guard guard;
@@ -160,13 +161,19 @@ static inline void http_run_pieces(struct http_run *r)
 	r->piece = 0;
 }
 
-/* Every pair of cuts that are less than `near` bytes apart: where line ends and frame headers are. */
-static inline void http_run_near_cuts(struct http_run *r, size_t near)
+/* Every pair of cuts of a script of at most r->full bytes, of a longer one some. */
+static inline void http_run_cuts(struct http_run *r)
+{
+	every_cut(script_len(r->steps, r->count), r->full, http_run_cut, r);
+}
+
+/* Every pair of cuts that are less than r->near bytes apart: where line ends and frame headers are. */
+static inline void http_run_near_cuts(struct http_run *r)
 {
 	size_t len = script_len(r->steps, r->count);
 
 	for (size_t a = 0; a <= len; a++)
-		for (size_t b = a; b <= len && b < a + near; b++)
+		for (size_t b = a; b <= len && b < a + r->near; b++)
 			http_run_cut(r, a, b);
 }
 

@@ -26,6 +26,8 @@ static struct http_run run_of(const struct scenario *s)
 		.count = s->count,
 		.why = s->why,
 		.end_ms = s->end_ms,
+		.full = 12,
+		.near = 8,
 		.cut1 = SIZE_MAX,
 		.cut2 = SIZE_MAX,
 	};
@@ -49,26 +51,16 @@ static void test_whole_and_bytewise(void **state)
 	each_scenario(http_run_pieces);
 }
 
-static void every_pair(struct http_run *r)
-{
-	every_cut(script_len(r->steps, r->count), 12, http_run_cut, r);
-}
-
 static void test_every_cut(void **state)
 {
 	(void)state;
-	each_scenario(every_pair);
-}
-
-static void every_near_pair(struct http_run *r)
-{
-	http_run_near_cuts(r, 8);
+	each_scenario(http_run_cuts);
 }
 
 static void test_every_near_cut(void **state)
 {
 	(void)state;
-	each_scenario(every_near_pair);
+	each_scenario(http_run_near_cuts);
 }
 
 static void test_no_memory(void **state)
@@ -189,13 +181,11 @@ static void push_text(struct http1 *h, enum dir dir, const char *text, uint64_t 
 
 static void test_many_headers(void **state)
 {
-	struct contract c = {0};
 	struct hlog l = {0};
-	struct http1 *h;
+	struct contract c = {.next = hlog_sink(&l)};
+	struct http1 *h = plain_new(&c, true);
 
 	(void)state;
-	c.next = hlog_sink(&l);
-	h = plain_new(&c, true);
 	push_text(h, DIR_TX, "POST / HTTP/1.1\r\n", 1);
 	for (int i = 0; i < 300; i++)
 		push_text(h, DIR_TX, "X-Some: header\r\n", 1);
@@ -238,13 +228,11 @@ static void test_request_told_after_its_loss(void **state)
 static void test_hole_over_responses(void **state)
 {
 	struct stamp at = {.entry_ns = MS(40), .ts_ns = MS(40)};
-	struct contract c = {0};
 	struct hlog l = {0};
-	struct http1 *h;
+	struct contract c = {.next = hlog_sink(&l)};
+	struct http1 *h = plain_new(&c, true);
 
 	(void)state;
-	c.next = hlog_sink(&l);
-	h = plain_new(&c, true);
 	push_text(h, DIR_TX, GET("/1"), 1);
 	push_text(h, DIR_TX, GET("/2"), 10);
 	push_text(h, DIR_TX, GET("/3"), 20);
@@ -262,13 +250,11 @@ static void test_hole_over_responses(void **state)
 static void test_in_step_again(void **state)
 {
 	struct stamp hole[2] = {{.entry_ns = MS(35), .ts_ns = MS(35)}, {.entry_ns = MS(20), .ts_ns = MS(20)}};
-	struct contract c = {0};
 	struct hlog l = {0};
-	struct http1 *h;
+	struct contract c = {.next = hlog_sink(&l)};
+	struct http1 *h = plain_new(&c, true);
 
 	(void)state;
-	c.next = hlog_sink(&l);
-	h = plain_new(&c, true);
 	push_text(h, DIR_TX, GET("/1"), 1);
 	push_text(h, DIR_RX, OK(1) "1", 5);
 	push_text(h, DIR_TX, GET("/2"), 10);
@@ -295,13 +281,11 @@ static void test_in_step_again(void **state)
 
 static void test_head_too_long(void **state)
 {
-	struct contract c = {0};
 	struct hlog l = {0};
-	struct http1 *h;
+	struct contract c = {.next = hlog_sink(&l)};
+	struct http1 *h = plain_new(&c, true);
 
 	(void)state;
-	c.next = hlog_sink(&l);
-	h = plain_new(&c, true);
 	push_text(h, DIR_TX, "POST /long HTTP/1.1\r\n", 1);
 	for (int i = 0; i < 5000; i++)
 		push_text(h, DIR_TX, "X-Some: header\r\n", 1);

@@ -46,6 +46,8 @@ static struct http_run run_of(const struct scenario *s, const struct wire *w)
 		.why = HTTP_ABORT_CLOSED,
 		.end_ms = END_MS,
 		.lacking = true,
+		.full = 40,
+		.near = 12,
 		.cut1 = SIZE_MAX,
 		.cut2 = SIZE_MAX,
 	};
@@ -73,26 +75,16 @@ static void test_whole_and_bytewise(void **state)
 	each_scenario(http_run_pieces);
 }
 
-static void every_pair(struct http_run *r)
-{
-	every_cut(script_len(r->steps, r->count), 40, http_run_cut, r);
-}
-
 static void test_every_cut(void **state)
 {
 	(void)state;
-	each_scenario(every_pair);
-}
-
-static void every_near_pair(struct http_run *r)
-{
-	http_run_near_cuts(r, 12);
+	each_scenario(http_run_cuts);
 }
 
 static void test_every_near_cut(void **state)
 {
 	(void)state;
-	each_scenario(every_near_pair);
+	each_scenario(http_run_near_cuts);
 }
 
 static void test_no_memory(void **state)

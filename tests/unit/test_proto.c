@@ -248,6 +248,7 @@ static void each_scenario(void (*fn)(struct http_run *r))
 			.golden = scenarios[i].golden,
 			.steps = scenarios[i].steps,
 			.count = ARRAY_SIZE(scenarios[i].steps),
+			.full = 60,
 			.why = HTTP_ABORT_CLOSED,
 			.end_ms = 9000,
 			.lacking = true,
@@ -261,7 +262,7 @@ static void each_scenario(void (*fn)(struct http_run *r))
 static void every_pair(struct http_run *r)
 {
 	http_run_pieces(r);
-	every_cut(script_len(r->steps, r->count), 60, http_run_cut, r);
+	http_run_cuts(r);
 }
 
 static void test_every_cut(void **state)
