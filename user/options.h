@@ -2,7 +2,7 @@
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
-/* The command line (INTERFACE: README and man page) as plain data. */
+/* The command line (doc/perfbpf.8.md) as plain data. */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -114,8 +114,8 @@ struct dns_sink pipeline_dns_sink(struct pipeline *p);
 struct proc_sink pipeline_proc_sink(struct pipeline *p);
 struct agents_sink pipeline_agents_sink(struct pipeline *p);
 void pipeline_count(struct pipeline *p, enum counter_kind kind, uint32_t pid, uint64_t ts_ns, uint64_t value);
-/* Into `spans`: those of the run, or of a snapshot of what is open. What finds no memory is counted. */
-/* Takes the span; err: it could not be made. */
+/* Into `spans`: those of the run, or of a snapshot of what is open. What finds no memory is counted.
+ * pipeline_add_span() takes the span; err: it could not be made. */
 void pipeline_add_span(struct pipeline *p, struct spans *spans, int err, struct span *span);
 void pipeline_add_call(struct pipeline *p, struct spans *spans, const struct call *c, const struct proc *proc,
 		       const struct agent_place *place);

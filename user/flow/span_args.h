@@ -31,9 +31,9 @@ void span_put_duration(struct json *j, const char *key, int64_t ns); /* < 0: unk
 /* Unknown and empty phases are left out; a phase never begins before the one before it has ended. */
 void span_add_phase(struct span *s, const char *name, uint64_t begin_ns, uint64_t end_ns);
 
-/* The first SPAN_INSTANTS_MAX of them as instants. 0 or -ENOMEM. */
 /* One more instant. 0 or -ENOMEM. */
 int span_put_instant(struct span *s, const char *name, uint64_t ts_ns);
+/* The first SPAN_INSTANTS_MAX of them as instants. 0 or -ENOMEM. */
 int span_put_retransmits(struct span *s, const uint64_t *retransmit_ns, unsigned count);
 
 /* Takes the text of a whole JSON object as the span's args, and releases it; "{}" is none. 0 or -ENOMEM. */

@@ -76,7 +76,7 @@ static bool failed(const struct call *c)
 	return c->error || c->status >= 400 || (c->end != END_COMPLETE && !c->whole);
 }
 
-/* Words of the APIs for an answer that is to be continued by the next request (llm-wire.md section on stop reasons). */
+/* Stop reasons of the APIs for an answer that is to be continued by the next request. */
 static bool goes_on(const struct call *c)
 {
 	static const char *const words[] = {"pause_turn", "tool_use", "tool_calls", "function_call", "TOOL_CALL"};

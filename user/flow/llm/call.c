@@ -47,17 +47,9 @@ void call_init(struct call *c)
 
 void call_release(struct call *c)
 {
-	free(c->method);
-	free(c->path);
-	free(c->host);
-	free(c->model);
-	free(c->request_model);
-	free(c->session_id);
-	free(c->agent_id);
-	free(c->parent_agent_id);
-	free(c->agent_name);
-	free(c->turn_id);
-	free(c->tool_durations);
+#define X(name) free(c->name);
+	CALL_TEXTS(X)
+#undef X
 	free(c->segments);
 	free(c->stall_at);
 	free(c->late_at);
@@ -68,9 +60,6 @@ void call_release(struct call *c)
 		free(c->results[i].name);
 	}
 	free(c->results);
-	free(c->stop_reason);
-	free(c->error);
-	free(c->undecoded);
 	for (size_t i = 0; i < c->tool_count; i++) {
 		free(c->tools[i].id);
 		free(c->tools[i].name);
@@ -102,14 +91,11 @@ static bool copy_text(char **field)
 
 static bool copy_texts(struct call *c)
 {
-	char **const texts[] = {&c->method,	   &c->path,	   &c->host,	       &c->model,
-				&c->request_model, &c->session_id, &c->agent_id,       &c->parent_agent_id,
-				&c->agent_name,	   &c->turn_id,	   &c->tool_durations, &c->stop_reason,
-				&c->error,	   &c->undecoded};
 	bool done = copy_array(&c->text, c->text ? c->text_len + 1 : 0);
 
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		done &= copy_text(texts[i]);
+#define X(name) done &= copy_text(&c->name);
+	CALL_TEXTS(X)
+#undef X
 	return done;
 }
 

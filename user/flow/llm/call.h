@@ -23,7 +23,8 @@ enum end_reason {
 	END_CAPTURE_END,
 };
 
-/* Token counts, normalised (INTERFACE section 3); each UNKNOWN_COUNT when not reported. */
+/* Token counts, normalised: input_total is input_uncached + cache_read + cache_write, reasoning is part of
+ * output_total. Each UNKNOWN_COUNT when not reported. */
 struct usage {
 	enum usage_source source; /* USAGE_NONE: nothing was reported, usage is null */
 	int64_t input_uncached, cache_read, cache_write, input_total, output_total, reasoning;
@@ -48,7 +49,7 @@ struct call_request {
 	int thinking; /* -1 unknown, 0 no, 1 yes */
 };
 
-/* A result of a tool that the newest part of the request carries (llm-wire: join keys). Sizes only, no text. */
+/* A result of a tool that the newest part of the request carries. Sizes only, no text. */
 struct tool_result {
 	char *id;      /* owned; of the tool call that it answers; NULL unknown */
 	char *name;    /* owned; NULL unknown */
@@ -85,6 +86,25 @@ struct call_server {
 bool call_server_known(const struct call_server *s); /* anything of it */
 #define CALL_SERVER_NONE ((struct call_server){-1, -1, -1, -1, -1, -1})
 
+/* The texts of a call, each owned and NULL unless known. (`text`, which has a length, is not among them.) */
+#define CALL_TEXTS(X)                                                                                                  \
+	X(method)                                                                                                      \
+	X(path) /* without secret query values */                                                                      \
+	X(host)                                                                                                        \
+	X(model) /* as the response names it, else as the request does */                                              \
+	X(request_model)                                                                                               \
+	X(session_id)                                                                                                  \
+	X(agent_id)                                                                                                    \
+	X(parent_agent_id)                                                                                             \
+	X(agent_name)	  /* kind of sub-agent where the client says so: "Explore", "review" */                        \
+	X(turn_id)	  /* the client's own */                                                                       \
+	X(tool_durations) /* what the client says its tools took: "Bash=418" in ms, comma between */                   \
+	X(stop_reason)                                                                                                 \
+	X(error)                                                                                                       \
+	X(undecoded) /* coding or protocol; NULL: decoded */
+
+/* call_init() makes everything unknown, call_copy() and call_release() know everything that is owned: a new member that
+ * is not 0 when unknown, or that is an owned array, is theirs too. What pending_report() tells is lent: see there. */
 struct call {
 	uint64_t id; /* unique in the run, from 1 */
 	struct conn_key conn;
@@ -122,20 +142,17 @@ struct call {
 	uint64_t connect_begin_ns, connect_end_ns, tls_begin_ns, tls_end_ns;
 	bool tls_approximate;
 
-	const char *protocol;	    /* static */
-	char *method, *path, *host; /* owned; path without secret query values */
+	const char *protocol; /* static */
 	int status;
-	const char *api, *provider, *operation; /* static ids of llm-wire.md section 2, NULL unknown */
-	char *model;				/* as the response names it, else as the request does */
-	char *request_model;
+	const char *api, *provider, *operation; /* static: see struct dialect, dialect_provider(); NULL unknown */
+#define X(name) char *name;
+	CALL_TEXTS(X)
+#undef X
 	enum call_class class;
 	/* Small and without tools: not main but auxiliary, if a call with tools begins in its process before then.
 	 * 0: the class is settled. */
 	uint64_t class_open_ns;
 	int stream; /* -1 unknown */
-	char *session_id, *agent_id, *parent_agent_id;
-	char *agent_name; /* owned; kind of sub-agent where the client says so: "Explore", "review"; NULL unknown */
-	char *turn_id;	  /* owned; the client's own; NULL unknown */
 	enum call_trigger trigger;
 	/* Of the system prompt and the tools of the request: with the process and the provider the conversation where
 	 * no session id is. 0 unknown. */
@@ -145,14 +162,11 @@ struct call {
 	int interactive;	     /* the client says that a person (1) or a script (0) drives it; -1 unknown */
 	struct tool_result *results; /* owned array: what the newest part of the request answers */
 	size_t result_count;
-	char *tool_durations;  /* owned; what the client says its tools took: "Bash=418" in ms, comma between; NULL none
-				*/
 	struct sock_addr peer; /* family 0: unknown */
 
 	struct usage usage;
 	struct call_server server;
 	bool hidden_reasoning; /* reasoning was counted and not streamed: decode rate is not known */
-	char *stop_reason, *error;
 	enum end_reason end;
 	bool whole;			/* the answer's terminal event came: only its framing can lack an end */
 	bool unfinished;		/* still open when tracing ended, or in a snapshot */
@@ -163,7 +177,6 @@ struct call {
 	bool unasked;	    /* nothing says when it was asked for (speech): no start */
 	bool start_known;   /* with mid_attach: only headers were missed, times count from the start */
 	int64_t lost_bytes; /* of this call's bytes; UNKNOWN_COUNT when lossy and unknown how many */
-	char *undecoded;    /* coding or protocol; NULL: decoded */
 	int attempt;	    /* from 1 */
 	uint64_t retry_of;  /* id of the first attempt, 0 none */
 	int64_t retry_wait_ns;
@@ -202,7 +215,7 @@ double call_cache_hit_rate(const struct call *c);
 int64_t call_output_total(const struct call *c);
 double call_itps(const struct call *c);		/* input_total / ttft */
 double call_otps(const struct call *c);		/* output_total / (end - start) */
-double call_decode_tok_s(const struct call *c); /* (output_total - 1) / (last_token - first_token); see INTERFACE */
+double call_decode_tok_s(const struct call *c); /* (output_total - 1) / (last_token - first_token) */
 double call_tpot_ms(const struct call *c);
 
 /* The answer is whole, and usage partial for counts that are left out alone: those that are there are good. */

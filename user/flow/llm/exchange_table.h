@@ -114,9 +114,10 @@ void call_note_lost(struct call *c, uint64_t len);
 
 /* --- exchange_report.c: what it comes to ------------------------------------------------------------------------- */
 bool pending_is_call(const struct pending *p);
-/* The call as it stands: a copy whose text and arrays stay owned by p. `end_ns`: now, or when it ended. */
 /* The waits on its socket, as far as they lie in it: before pending_report(). */
 void pending_take_delays(struct pending *p, uint64_t end_ns);
+/* The call as it stands: a copy whose texts and arrays stay owned by p and its parts (no call_release()). `end_ns`:
+ * now, or when it ended. */
 void pending_report(const struct pending *p, enum end_reason end, uint64_t end_ns, struct call *out);
 /* When the call began that pending_report() would tell: as of call_bounds(). */
 uint64_t pending_begin_ns(const struct pending *p, uint64_t now_ns);
