@@ -463,21 +463,22 @@ struct ev_gone {
 	__u64 cpu_ns; /* as in ev_exit */
 };
 
-/* Counters of the kernel side, per CPU, index = id. X(ID, name): `name` is the key in metadata.lost. */
+/* Counters of the kernel side, per CPU, index = id: append-only, a capture holds them in this order. X(ID, which of
+ * base/lost.h it is shown as; LOST_COUNT: as none): only user space looks at the second. */
 #define EV_STATS(X)                                                                                                    \
-	X(ST_RING_RECORDS, "ring_records")    /* records that found no room in the ring */                             \
-	X(ST_RING_BYTES, "ring_bytes")	      /* plaintext bytes in them */                                            \
-	X(ST_STATE_FULL, "state_full")	      /* a map was full, or thread storage was refused */                      \
-	X(ST_NEST_OVERFLOW, "nest_overflow")  /* more than LIMIT_NEST TLS calls open on one thread */                  \
-	X(ST_MISSED_RETURN, "missed_returns") /* a call was entered and its return never seen */                       \
-	X(ST_FAULT, "faults")		      /* user memory that could not be read */                                 \
-	X(ST_UNSEEN, "unseen_bytes")	      /* bytes moved where no probe looks (sendfile and the like) */           \
-	X(ST_SAMPLES, "samples")	      /* samples that found no room in the ring, or no end */                  \
-	X(ST_OVERLOAD, "overload_bytes")      /* plaintext that was not copied: more came than was drained */          \
-	X(ST_IGNORED_BYTES, "ignored_bytes")  /* no loss: bytes on the wire of connections ignored for good */
+	X(ST_RING_RECORDS, LOST_RING_RECORDS)	 /* records that found no room in the ring */                          \
+	X(ST_RING_BYTES, LOST_RING_BYTES)	 /* plaintext bytes in them */                                         \
+	X(ST_STATE_FULL, LOST_STATE_FULL)	 /* a map was full, or thread storage was refused */                   \
+	X(ST_NEST_OVERFLOW, LOST_NEST_OVERFLOW)	 /* more than LIMIT_NEST TLS calls open on one thread */               \
+	X(ST_MISSED_RETURN, LOST_MISSED_RETURNS) /* a call was entered and its return never seen */                    \
+	X(ST_FAULT, LOST_FAULTS)		 /* user memory that could not be read */                              \
+	X(ST_UNSEEN, LOST_UNSEEN_BYTES)		 /* bytes moved where no probe looks (sendfile and the like) */        \
+	X(ST_SAMPLES, LOST_SAMPLES)		 /* samples that found no room in the ring, or no end */               \
+	X(ST_OVERLOAD, LOST_OVERLOAD)		 /* plaintext that was not copied: more came than was drained */       \
+	X(ST_IGNORED_BYTES, LOST_COUNT)		 /* no loss: bytes on the wire of connections ignored for good */
 
 enum ev_stat {
-#define X(id, name) id,
+#define X(id, lost) id,
 	EV_STATS(X)
 #undef X
 		ST_COUNT,

@@ -57,6 +57,21 @@ static void test_numbers(void **state)
 	assert_int_equal(EV_LOST, 12);
 	assert_int_equal(EV_TICK, 13);
 	assert_int_equal(EV_CONN_POS, 14);
+	assert_int_equal(EV_WIRE, 15);
+	assert_int_equal(EV_HELLO, 16);
+	assert_int_equal(EV_FILES, 17);
+	assert_int_equal(EV_TOOL_CALL, 18);
+	assert_int_equal(EV_SAMPLE, 19);
+	assert_int_equal(EV_FRAME, 20);
+	assert_int_equal(EV_SAMPLING, 21);
+	assert_int_equal(EV_DNS, 22);
+	assert_int_equal(EV_CPU, 23);
+	assert_int_equal(EV_SQLITE_TEXT, 24);
+	assert_int_equal(EV_SQLITE_RUN, 25);
+	assert_int_equal(EV_FUNC_CALL, 26);
+	assert_int_equal(EV_FUNC, 27);
+	assert_int_equal(EV_ALLOC_FREE, 28);
+	assert_int_equal(EV_ALLOC_WINDOW, 29);
 	assert_int_equal(EV_GONE, 30);
 	assert_int_equal(EV_F_PLAIN, 64);
 	assert_int_equal(EV_F_IGNORED, 128);
@@ -66,6 +81,7 @@ static void test_numbers(void **state)
 	assert_int_equal(EV_F_HALF, 512);
 	assert_int_equal(ST_RING_RECORDS, 0);
 	assert_int_equal(ST_UNSEEN, 6);
+	assert_int_equal(ST_IGNORED_BYTES, 9);
 }
 
 static void test_cookie(void **state)

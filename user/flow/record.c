@@ -8,17 +8,10 @@
 #include "base/err.h"
 #include "bpf/event.h"
 
-/* Kernel counter -> ours. Both lists are append-only, but not to each other. */
 static const enum lost_id stat_lost[ST_COUNT] = {
-	[ST_RING_RECORDS] = LOST_RING_RECORDS,
-	[ST_RING_BYTES] = LOST_RING_BYTES,
-	[ST_STATE_FULL] = LOST_STATE_FULL,
-	[ST_NEST_OVERFLOW] = LOST_NEST_OVERFLOW,
-	[ST_MISSED_RETURN] = LOST_MISSED_RETURNS,
-	[ST_FAULT] = LOST_FAULTS,
-	[ST_UNSEEN] = LOST_UNSEEN_BYTES,
-	[ST_SAMPLES] = LOST_SAMPLES,
-	[ST_OVERLOAD] = LOST_OVERLOAD,
+#define X(id, lost) [id] = lost,
+	EV_STATS(X)
+#undef X
 };
 
 _Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_RECORDS == EV_SOCK_RECORDS, "enum sock_how follows the ABI");
