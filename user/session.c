@@ -203,8 +203,10 @@ static int prepare(struct session *s)
 		return err;
 	s->targets = targets_new();
 	s->loop = loop_new();
-	if (!s->targets || !s->loop)
+	if (!s->targets || !s->loop) {
+		log_error("cannot begin: %s", strerror(errno));
 		return -ENOMEM;
+	}
 	if (s->o->all)
 		targets_set_all(s->targets);
 	if (s->o->name) {
@@ -281,11 +283,13 @@ static int trace(struct session *s)
 {
 	int err, status = 0;
 
-	err = session_add_targets(s);
-	if (!err)
-		err = session_add_sources(s);
-	if (err)
+	if (session_add_targets(s))
 		return 1;
+	err = session_add_sources(s);
+	if (err) {
+		log_error("cannot wait for events: %s", strerror(-err));
+		return 1;
+	}
 	slice_shorten();
 	if (!s->path_fixed && s->first.pid && !s->o->argv)
 		default_trace_path(s, *s->first.exe ? s->first.exe : s->first.comm, s->first.pid);

@@ -112,6 +112,8 @@ static int add_trees(const pid_t *pids, size_t count, int (*fn)(void *ctx, const
 	struct target_family *f = target_family_read();
 	int err = f ? 0 : -errno;
 
+	if (err)
+		log_error("cannot list the processes of this machine: %s", strerror(-err));
 	for (size_t i = 0; i < count && !err; i++)
 		err = fn(ctx, f, pids[i]);
 	target_family_free(f);
