@@ -27,6 +27,8 @@ static void put_count(struct tlog *l, const char *name, int64_t n)
 {
 	if (n >= 0)
 		tlog_printf(l, "%s%lld", name, (long long)n);
+	else if (n == USAGE_UNREADABLE)
+		tlog_printf(l, "%s?", name);
 }
 
 static void on_usage(void *ctx, const struct usage_part *u)
@@ -275,7 +277,8 @@ static void test_chat_events(void **state)
 		{"message", "{\"choices\":[],\"usage\":{\"prompt_tokens\":9},\"timings\":{\"cache_n\":7}}",
 		 "usage:i9r7"},
 		{"message", "{\"choices\":[],\"x_groq\":{\"usage\":{\"prompt_tokens\":8}}}", "provider(groq) usage:i8"},
-		{"message", "{\"choices\":[],\"usage\":{\"prompt_tokens\":-3,\"completion_tokens\":1.5}}", "usage:"},
+		{"message", "{\"choices\":[],\"usage\":{\"prompt_tokens\":-3,\"completion_tokens\":1.5}}",
+		 "usage:i?o?"},
 		{"message", "[DONE]", "end"},
 		{"message", " [DONE] ", "end"},
 		{"message", "nonsense", ""},
@@ -893,6 +896,10 @@ static void test_cohere(void **state)
 		 "\"input_tokens\":5},\"tokens\":{\"input_tokens\":50,\"output_tokens\":3},\"cached_tokens\":16}}}",
 		 "usage:i50r16o3 stop(COMPLETE) end"},
 		{"message-end",
+		 "{\"type\":\"message-end\",\"delta\":{\"usage\":{\"tokens\":{\"input_tokens\":-5,\"output_tokens\":3}}"
+		 "}}",
+		 "usage:i?o3 end"},
+		{"message-end",
 		 "{\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"ERROR\",\"error\":\"secret\"}}",
 		 "stop(ERROR) error(ERROR) end"},
 		{NULL,
@@ -1082,6 +1089,12 @@ static void test_paths(void **state)
 		{"HEAD", "/api/hello", NULL, NULL, NULL, CALL_MAIN, -1},
 		{"", "", NULL, NULL, NULL, CALL_MAIN, -1},
 	};
+	static const struct dialect *const all[] = {
+#define X(name) &dialect_##name,
+		DIALECTS(X)
+#undef X
+	};
+	bool claimed[ARRAY_SIZE(all)] = {false};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -1092,11 +1105,17 @@ static void test_paths(void **state)
 			fail_msg("%s is %s", rows[i].path, d ? d->api : "nobody's");
 		if (!d)
 			continue;
+		for (size_t k = 0; k < ARRAY_SIZE(all); k++)
+			claimed[k] |= all[k] == d;
 		assert_int_equal(said.class, rows[i].class);
 		assert_int_equal(said.stream, rows[i].stream);
 		assert_true(sv_eq(said.model, sv_of(rows[i].model)));
 		assert_string_equal(said.operation ? said.operation : "", rows[i].operation ? rows[i].operation : "");
 	}
+	for (size_t k = 0; k < ARRAY_SIZE(all); k++)
+		if (all[k]->match && !claimed[k])
+			fail_msg("no path of these is one of %s (number %zu): another dialect has them", all[k]->api,
+				 k);
 	assert_null(dialect_by_path(SV_NONE, SV_NONE, &(struct dialect_path){0}));
 	assert_ptr_equal(dialect_by_upgrade(SV("/v1/responses")), &dialect_openai_responses);
 	assert_ptr_equal(dialect_by_upgrade(SV("/backend-api/codex/responses")), &dialect_openai_responses);

@@ -6,34 +6,17 @@
 
 #include "base/err.h"
 
-/* The first that claims a path has it. */
 static const struct dialect *const dialects[] = {
-	&dialect_anthropic,
-	&dialect_openai_chat,
-	&dialect_openai_responses,
-	&dialect_openai_completions,
-	&dialect_openai_embeddings,
-	&dialect_openai_realtime,
-	&dialect_vertex_anthropic,
-	&dialect_bedrock_invoke,
-	&dialect_bedrock_converse,
-	&dialect_gemini_codeassist,
-	&dialect_gemini,
-	&dialect_gemini_embed,
-	&dialect_gemini_interactions,
-	&dialect_cohere,
-	&dialect_lmstudio,
-	&dialect_ollama,
-	&dialect_ollama_embed,
-	&dialect_llamacpp,
-	&dialect_tgi,
+#define X(name) &dialect_##name,
+	DIALECTS(X)
+#undef X
 };
 
 const struct dialect *dialect_by_path(struct sv method, struct sv path, struct dialect_path *out)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(dialects); i++) {
 		*out = DIALECT_PATH_NONE;
-		if (dialects[i]->match(method, path, out))
+		if (dialects[i]->match && dialects[i]->match(method, path, out))
 			return dialects[i];
 	}
 	*out = DIALECT_PATH_NONE;
@@ -348,5 +331,7 @@ int64_t dialect_detail(const cJSON *object, const char *details, const char *key
 
 int64_t dialect_first_known(int64_t a, int64_t b)
 {
-	return a >= 0 ? a : b;
+	if (a >= 0)
+		return a;
+	return b >= 0 || a == UNKNOWN_COUNT ? b : a;
 }

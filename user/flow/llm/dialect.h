@@ -4,7 +4,12 @@
 
 /*
  * A model API's dialect: how its paths look, and what its response documents say. A dialect is a table row with pure
- * functions; it keeps no state and reads no clock. One more API is one more dialect_*.c and one row in dialect.c.
+ * functions; it keeps no state and reads no clock.
+ *
+ * One more API is one more dialect_*.c and its line of DIALECTS below. Where its answers tell it by themselves, a row
+ * of verdicts[] in dialect_verdict.c, which calls whose request is not seen need (and paths that nobody knows). A host
+ * of its own is a row of providers[] in dialect.c. Requests that are written as none of enum dialect_request are read
+ * by request_scan.c.
  */
 
 #include "base/json.h"
@@ -78,7 +83,7 @@ enum dialect_mark {
 };
 
 struct dialect {
-	const char *api;       /* id of llm-wire.md section 2.1: "anthropic", "openai.chat", "openai.responses" */
+	const char *api;       /* for `api` of outputs, listed in doc/calls-format.md: "anthropic", "openai.chat" */
 	const char *operation; /* OTel: "chat" … */
 	const char *provider;  /* family, where the host does not say: "anthropic", "openai" */
 	enum dialect_request request;
@@ -91,7 +96,7 @@ struct dialect {
 	/* Marks that a request must have all of, where others have such paths too; 0: any mark does. */
 	unsigned required;
 	/* Does this method and path (without query) propose the dialect? *out is DIALECT_PATH_NONE before. NULL: none
-	 * does; only documents tell. */
+	 * does; documents tell, or the path of a WebSocket (dialect_by_upgrade()). */
 	bool (*match)(struct sv method, struct sv path, struct dialect_path *out);
 	/* One document of a stream: SSE event (type as the stream names it; data parsed, NULL when it is no JSON, such
 	 * as "[DONE]", then `raw` says it), line, array element, or frame (type: its event type). */
@@ -122,25 +127,31 @@ bool dialect_path_excluded(struct sv path);
  * the dialect's family, else "_OTHER". Host may carry a port. Static string. */
 const char *dialect_provider(const struct dialect *d, struct sv host, struct sv path, const char *told);
 
-extern const struct dialect dialect_anthropic;
-extern const struct dialect dialect_openai_chat;
-extern const struct dialect dialect_openai_responses;
-extern const struct dialect dialect_openai_completions;
-extern const struct dialect dialect_openai_embeddings;
-extern const struct dialect dialect_openai_realtime;
-extern const struct dialect dialect_vertex_anthropic;
-extern const struct dialect dialect_bedrock_invoke;
-extern const struct dialect dialect_bedrock_converse;
-extern const struct dialect dialect_gemini;
-extern const struct dialect dialect_gemini_embed;
-extern const struct dialect dialect_gemini_codeassist;
-extern const struct dialect dialect_gemini_interactions;
-extern const struct dialect dialect_gemini_live;
-extern const struct dialect dialect_cohere;
-extern const struct dialect dialect_ollama;
-extern const struct dialect dialect_ollama_embed;
-extern const struct dialect dialect_llamacpp;
-extern const struct dialect dialect_lmstudio;
-extern const struct dialect dialect_tgi;
+/* All dialects. The first that claims a path has it: one whose paths may end as another's comes before that one. */
+#define DIALECTS(X)                                                                                                    \
+	X(anthropic)                                                                                                   \
+	X(openai_chat)                                                                                                 \
+	X(openai_responses)                                                                                            \
+	X(openai_completions)                                                                                          \
+	X(openai_embeddings)                                                                                           \
+	X(openai_realtime)                                                                                             \
+	X(vertex_anthropic)                                                                                            \
+	X(bedrock_invoke)                                                                                              \
+	X(bedrock_converse)                                                                                            \
+	X(gemini_codeassist)                                                                                           \
+	X(gemini)                                                                                                      \
+	X(gemini_embed)                                                                                                \
+	X(gemini_interactions)                                                                                         \
+	X(gemini_live)                                                                                                 \
+	X(cohere)                                                                                                      \
+	X(lmstudio)                                                                                                    \
+	X(ollama)                                                                                                      \
+	X(ollama_embed)                                                                                                \
+	X(llamacpp)                                                                                                    \
+	X(tgi)
+
+#define X(name) extern const struct dialect dialect_##name;
+DIALECTS(X)
+#undef X
 
 #endif

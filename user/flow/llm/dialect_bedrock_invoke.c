@@ -71,9 +71,9 @@ static void say_metrics(const struct llm_sink *out, const cJSON *metrics, bool c
 	dialect_say_server(out, &s);
 	if (counted)
 		return;
-	u.output_total = json_get_count(metrics, "outputTokenCount");
+	u.output_total = dialect_count(metrics, "outputTokenCount");
 	if (!json_get(metrics, "cacheReadInputTokenCount") && !json_get(metrics, "cacheWriteInputTokenCount"))
-		u.input_total = json_get_count(metrics, "inputTokenCount");
+		u.input_total = dialect_count(metrics, "inputTokenCount");
 	out->on_usage(out->ctx, &u);
 }
 

@@ -18,9 +18,9 @@ static void say_usage(const struct llm_sink *out, const cJSON *usage)
 
 	if (!cJSON_IsObject(usage))
 		return;
-	u.input_total = json_get_count(tokens, "input_tokens");
-	u.output_total = json_get_count(tokens, "output_tokens");
-	u.cache_read = json_get_count(usage, "cached_tokens");
+	u.input_total = dialect_count(tokens, "input_tokens");
+	u.output_total = dialect_count(tokens, "output_tokens");
+	u.cache_read = dialect_count(usage, "cached_tokens");
 	u.no_cache_write = true;
 	out->on_usage(out->ctx, &u);
 }

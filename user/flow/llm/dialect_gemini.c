@@ -189,20 +189,11 @@ static void on_document_live(const cJSON *doc, const struct llm_sink *out)
 	dialect_say_google_error(out, doc); /* of a handshake that was refused */
 }
 
-static bool match_live(struct sv method, struct sv path, struct dialect_path *out)
-{
-	(void)method;
-	(void)path;
-	(void)out;
-	return false; /* dialect_by_upgrade */
-}
-
 const struct dialect dialect_gemini_live = {
 	.api = "gemini.live",
 	.operation = "generate_content",
 	.provider = "gcp.gemini",
 	.request = DIALECT_REQUEST_GEMINI,
-	.match = match_live,
 	.on_event = on_event_live,
 	.on_document = on_document_live,
 };

@@ -10,10 +10,10 @@ static void say_usage(const struct llm_sink *out, const cJSON *usage)
 
 	if (!cJSON_IsObject(usage))
 		return;
-	u.input_total = json_get_count(usage, "input_tokens");
+	u.input_total = dialect_count(usage, "input_tokens");
 	u.cache_read = dialect_detail(usage, "input_token_details", "cached_tokens");
 	u.no_cache_write = true;
-	u.output_total = json_get_count(usage, "output_tokens");
+	u.output_total = dialect_count(usage, "output_tokens");
 	u.reasoning = dialect_detail(usage, "output_token_details", "reasoning_tokens");
 	out->on_usage(out->ctx, &u);
 }
@@ -54,19 +54,10 @@ static void on_document(const cJSON *doc, const struct llm_sink *out)
 	dialect_say_error(out, doc); /* of a handshake that was refused */
 }
 
-static bool match(struct sv method, struct sv path, struct dialect_path *out)
-{
-	(void)method;
-	(void)path;
-	(void)out;
-	return false; /* dialect_by_upgrade */
-}
-
 const struct dialect dialect_openai_realtime = {
 	.api = "openai.realtime",
 	.operation = "chat",
 	.provider = "openai",
-	.match = match,
 	.on_event = on_event,
 	.on_document = on_document,
 };

@@ -64,10 +64,12 @@ struct dialect_gemini_counts {
 };
 void dialect_say_gemini_usage(const struct llm_sink *out, const struct dialect_gemini_counts *n);
 
-/* Number of tokens: UNKNOWN_COUNT when absent or null, USAGE_UNREADABLE when negative, fractional, no number … */
+/* Number of tokens: UNKNOWN_COUNT when absent or null, USAGE_UNREADABLE when negative, fractional, no number … What a
+ * struct usage_part gets is read by this, or a count that cannot be read looks as if it was not said. */
 int64_t dialect_count(const cJSON *object, const char *key);
 /* {"…_details":{key}} of object: the same. */
 int64_t dialect_detail(const cJSON *object, const char *details, const char *key);
+/* The first of two counts that is known. Of neither: USAGE_UNREADABLE, if one of them is. */
 int64_t dialect_first_known(int64_t a, int64_t b);
 
 #endif

@@ -21,8 +21,8 @@ static void say_details(const struct llm_sink *out, const cJSON *details)
 	if (!cJSON_IsObject(details))
 		return;
 	dialect_say_stop(out, details, "finish_reason");
-	u.output_total = json_get_count(details, "generated_tokens");
-	u.input_total = json_get_count(details, "input_length");
+	u.output_total = dialect_count(details, "generated_tokens");
+	u.input_total = dialect_count(details, "input_length");
 	u.no_cache_write = true;
 	out->on_usage(out->ctx, &u);
 }
