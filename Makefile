@@ -54,7 +54,7 @@ SKEL := $(O)/gen/perfbpf.skel.h
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-scenarios check-cases check-fuzz check-kills check-static check-unit check-valgrind check-viewers \
+.PHONY: all clean help deps demo check check-headers check-layers check-format check-arm64 check-docs check-scenarios check-cases check-fuzz check-kills check-static check-unit check-valgrind check-viewers \
 	check-arm64-user check-kernels check-soak bench install \
 	uninstall format man FORCE
 
@@ -448,6 +448,9 @@ check-headers: ## each header compiles alone
 
 check-layers: ## includes against the layer table of doc/design.md
 	$(Q)tests/tools/check-layers
+
+check-docs: ## the documents name every option, every member of the outputs, and no file that is not there
+	$(Q)$(PYTHON) tests/tools/check_docs.py
 
 check-scenarios: ## the tests that tests/scenarios.md names exist
 	$(Q)$(PYTHON) tests/tools/check_scenarios.py

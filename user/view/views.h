@@ -12,7 +12,7 @@
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
 
-/* One JSON object and a newline: the call record of INTERFACE section 3. */
+/* One JSON object and a newline: the call record of doc/calls-format.md. */
 int view_call_json(struct buf *out, const struct call *c, const struct proc *p, const struct agent_place *place,
 		   uint64_t start_ns, int64_t boot_to_unix_ns, bool content);
 /* The same of a database command: "type":"db". */
