@@ -362,7 +362,7 @@ static int finish(struct session *s)
 	now_ns = clock_boot_ns();
 	capture_make_tick(now_ns, session_keep, s); /* a replay ends then, too */
 	pipeline_finish(s->pipeline, now_ns);
-	pipeline_count_lost(s->pipeline, LOST_TARGETS, s->untraced);
+	pipeline_count_lost(s->pipeline, LOST_TARGETS, s->untraced + probes_alloc_refused(s->probes));
 	session_write(s);
 	/* From here on a second signal ends us at once; the trace is whole. */
 	session_stop_signals(&set);

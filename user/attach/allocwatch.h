@@ -62,7 +62,7 @@ void allocwatch_update(struct allocwatch *w, uint64_t now_ns);
 /* No more windows. What each process took in all is told by the next allocwatch_tell(). */
 void allocwatch_stop(struct allocwatch *w);
 
-/* Processes, and files, that are not looked at for want of room or because they cannot be probed. */
+/* How often a file, or one of a process, was not looked at for want of room or because it cannot be probed. */
 unsigned allocwatch_refused(const struct allocwatch *w);
 
 #endif

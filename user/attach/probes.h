@@ -122,7 +122,7 @@ int probes_alloc_file(struct probes *p, const char *path, const struct elf *e);
 void probes_alloc_map(struct probes *p, pid_t pid, int file);
 void probes_alloc_fork(struct probes *p, pid_t parent, pid_t child);
 void probes_alloc_forget(struct probes *p, pid_t pid);
-unsigned probes_alloc_refused(const struct probes *p); /* what is not looked at for want of room */
+unsigned probes_alloc_refused(const struct probes *p); /* allocwatch_refused(); 0 without --alloc */
 
 struct probes_file { /* one for each stack of a file */
 	const char *shown_path;
