@@ -8,7 +8,6 @@
 
 #include "flow/agent/agents.h"
 #include "flow/conn.h"
-#include "flow/counters.h"
 #include "flow/coverage.h"
 #include "flow/dns.h"
 #include "flow/db/command.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Samples of children that do something known: who is sampled, how often, with which stack. TAP, without a plan. */
-#include <errno.h>
 #include <linux/types.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

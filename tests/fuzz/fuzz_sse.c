@@ -2,7 +2,6 @@
 
 /* First byte: size of the pieces (0: whole), and with its top bit a gap in the middle. Bytewise tells the same. */
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "flow/proto/sse.h"

@@ -4,13 +4,11 @@
  * the file that COUNTALLOC names. Exact: the measure that --alloc is held against.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static _Atomic uint64_t asked_bytes, asked_count, freed_count;
 static char early[4096]; /* dlsym() allocates before there is anything to allocate with */

@@ -8,7 +8,6 @@
  *   hotspot SECONDS jit   one thread in code that it made itself, named in /tmp/perf-PID.map
  *   hotspot SECONDS many  one thread, by turns in each of 32,768 stacks: leaf() below fifteen of left() and right()
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>

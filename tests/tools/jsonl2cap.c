@@ -19,7 +19,6 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <linux/types.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,6 @@
  * in the positions of their connections, as if the same program had gone on and on. Other records come once. With FROM
  * and COUNT only these DATA records (from 0 on) are repeated; the others come once, before and behind them.
  */
-#include <errno.h>
 #include <linux/types.h>
 #include <stdint.h>
 #include <stdio.h>

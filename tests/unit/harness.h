@@ -15,7 +15,8 @@
 
 #include <cmocka.h>
 
-/* A growing text that sinks write into; compared with a golden text. Freed by log_free(). Never counted by fail_nth. */
+/* A growing text that sinks write into; compared with a golden text. Freed by tlog_free(). Never counted by fail_nth.
+ */
 struct tlog {
 	char *text; /* NUL-terminated */
 	size_t len, size;

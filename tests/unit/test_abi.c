@@ -7,7 +7,6 @@
 #include <bpf/btf.h>
 #include <linux/types.h>
 
-#include "base/err.h"
 #include "bpf/event.h"
 
 #define OBJECT_ENV "PERFBPF_BPF_OBJECT"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "harness.h"
 
-#include <errno.h>
-
 #include "flow/halves.h"
 
 #define MS 1000000ull

@@ -126,24 +126,6 @@ static void arguments_that_move(void **state)
 	elf_unmap(&e);
 }
 
-static void five_byte_nop_where_the_kernel_optimizes_it(void **state)
-{
-	struct site site;
-	struct elf e;
-
-	(void)state;
-	open_shape(&e, "sites");
-	site_set_nop5(true);
-	assert_int_equal(site_resolve(&e, symbol(&e, "nop5").off, true, &site), 0);
-	assert_int_equal(site.class, SITE_NOP5);
-	assert_true(site.off == site.func_off);
-	assert_int_equal(site.rule, 1);
-	assert_int_equal(site_resolve(&e, symbol(&e, "endbr_push").off, true, &site), 0);
-	assert_int_equal(site.class, SITE_EMULATED);
-	site_set_nop5(false);
-	elf_unmap(&e);
-}
-
 static void what_is_no_code_is_refused(void **state)
 {
 	struct site site;
@@ -166,7 +148,6 @@ static void what_is_no_code_is_refused(void **state)
 static void class_names(void **state)
 {
 	(void)state;
-	assert_string_equal(site_class_name(SITE_NOP5), "nop5");
 	assert_string_equal(site_class_name(SITE_EMULATED), "emulated");
 	assert_string_equal(site_class_name(SITE_STEPPED), "single-stepped");
 	assert_string_equal(site_class_name(SITE_ENTRY), "entry");
@@ -335,7 +316,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(first_instructions),
 		cmocka_unit_test(arguments_that_move),
-		cmocka_unit_test(five_byte_nop_where_the_kernel_optimizes_it),
 		cmocka_unit_test(what_is_no_code_is_refused),
 		cmocka_unit_test(class_names),
 		cmocka_unit_test(tail_jumps),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "harness.h"
 
-#include "base/err.h"
 #include "flow/db/shape.h"
 #include "flow/db/sqlite.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "overload.h"
 
-#include <stddef.h>
-
 const char *overload_text(uint32_t level)
 {
 	static const char *const texts[] = {

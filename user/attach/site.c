@@ -11,16 +11,9 @@
 #define STRAIGHT_LINE_MAX 32	/* instructions looked at from the entry */
 #define BODY_INSNS_MAX	  16384 /* of a function, to see whether it comes back to the site */
 
-static bool nop5_is_optimized;
-
-void site_set_nop5(bool optimized)
-{
-	nop5_is_optimized = optimized;
-}
-
 const char *site_class_name(enum site_class c)
 {
-	static const char *const names[] = {"nop5", "emulated", "single-stepped", "entry"};
+	static const char *const names[] = {"emulated", "single-stepped", "entry"};
 
 	return c < ARRAY_SIZE(names) ? names[c] : "?";
 }
@@ -40,11 +33,6 @@ static bool is_emulated(const uint8_t *p, size_t size)
 	if (size == 5)
 		return p[0] == 0xe8 || p[0] == 0xe9;
 	return size == 6 && p[0] == 0x0f && (p[1] & 0xf0) == 0x80;
-}
-
-static bool is_nop5(const uint8_t *p, size_t size)
-{
-	return size == 5 && !memcmp(p, "\x0f\x1f\x44\x00\x00", 5);
 }
 
 static void fill(const struct decoder *d, uint64_t func_off, enum site_class class, uint8_t rule, struct site *out)
@@ -103,19 +91,14 @@ static bool follow_values(const struct decoder *d, struct values *v)
 }
 
 /* Rule 1: d stands on the site when true. keep: registers that are not written before it. */
-static bool straight_line_site(struct decoder *d, uint64_t func_off, uint32_t keep, struct values *v,
-			       enum site_class *class)
+static bool straight_line_site(struct decoder *d, uint64_t func_off, uint32_t keep, struct values *v)
 {
 	uint64_t off = func_off;
 	int64_t target;
 
 	for (unsigned i = 0; i < STRAIGHT_LINE_MAX && decode_insn(d, off); i++) {
-		bool nop5 = nop5_is_optimized && is_nop5(d->insn->bytes, d->insn->size);
-
-		if (nop5 || is_emulated(d->insn->bytes, d->insn->size)) {
-			*class = nop5 ? SITE_NOP5 : SITE_EMULATED;
+		if (is_emulated(d->insn->bytes, d->insn->size))
 			return !comes_back(d, func_off, off) && decode_insn(d, off);
-		}
 		if (flow_of(d, &target) != FLOW_NEXT || written_regs(d) & keep || !follow_values(d, v))
 			return false;
 		off += d->insn->size;
@@ -132,7 +115,6 @@ static bool is_code(const struct elf *e, uint64_t off)
 static int resolve(const struct elf *e, uint64_t func_off, uint32_t keep, struct values *v, struct site *out)
 {
 	const struct values at_entry = *v;
-	enum site_class class = SITE_STEPPED;
 	struct decoder d;
 	int err;
 
@@ -144,8 +126,8 @@ static int resolve(const struct elf *e, uint64_t func_off, uint32_t keep, struct
 	err = decoder_open(&d, e);
 	if (err)
 		return err;
-	if (straight_line_site(&d, func_off, keep, v, &class)) {
-		fill(&d, func_off, class, 1, out);
+	if (straight_line_site(&d, func_off, keep, v)) {
+		fill(&d, func_off, SITE_EMULATED, 1, out);
 	} else if (decode_insn(&d, func_off)) {
 		fill(&d, func_off, SITE_STEPPED, 3, out);
 		*v = at_entry;

@@ -8,14 +8,13 @@
  * from the function's start and picks the cheapest safe instruction:
  *  1. the first emulated instruction on the straight line from the entry before rsp or an argument register changes;
  *  2. else the same in the internal function that the public one calls with the same arguments (site_forward);
- *  3. else the entry itself, class SLOW.
+ *  3. else the entry itself, class STEPPED.
  * Never an offset that was not decoded as an instruction boundary.
  */
 
 #include "elf.h"
 
 enum site_class {
-	SITE_NOP5,
 	SITE_EMULATED,
 	SITE_STEPPED,
 	SITE_ENTRY /* arm64, whose code is not decoded: the function's entry */
@@ -29,9 +28,6 @@ struct site {
 	uint8_t len_arg; /* 0: moved length is the return value; N: *(size_t *)argument N, returned > 0 */
 	char insn[32];	 /* text of the instruction, for check and metadata */
 };
-
-/* Whether this kernel optimizes a probe on a five-byte nop (6.18); off until said so. */
-void site_set_nop5(bool optimized);
 
 /* Rules 1 and 3 (rule 2 needs the related functions: site_forward).
  * func_off: file offset of the function; has_return: a return probe is wanted (rsp must still be the entry's).
@@ -71,6 +67,6 @@ int site_forward(const struct elf *e, uint64_t func_off, uint64_t func_size, uns
  * too when that cannot be told (no memory, the function is too large, another machine). */
 bool site_reaches(const struct elf *e, uint64_t func_off, uint64_t target_off);
 
-const char *site_class_name(enum site_class c); /* "nop5", "emulated", "single-stepped", "entry" */
+const char *site_class_name(enum site_class c); /* "emulated", "single-stepped", "entry" */
 
 #endif

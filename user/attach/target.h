@@ -92,7 +92,7 @@ struct target_named {
 	char name[64];		     /* captured text */
 	enum target_by by;	     /* what the pattern matches; NOTHING: it is a child of one that it matches */
 	enum target_starter starter; /* what it would be, if it started another program */
-	enum target_starter wraps;   /* what it is; NO_STARTER: no wrapper */
+	enum target_starter wraps;   /* what it is; TARGET_NO_STARTER: no wrapper */
 	bool interpreter;
 	bool meant;
 	pid_t real; /* whom it starts; itself */

@@ -7,7 +7,6 @@
  * once: the lowest lane that is free at the span's begin. Written in pieces to a sink, one event a line.
  */
 
-#include "base/json.h"
 #include "counters.h"
 #include "functions.h"
 #include "proc.h"

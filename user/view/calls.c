@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/err.h"
 #include "base/json.h"
 
 /* The call record: every field is there, null for what is not known. Milliseconds with six decimals: exact to the ns.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Single calls of models, slowest first. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 

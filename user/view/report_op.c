@@ -2,7 +2,6 @@
 /* The table of operations. */
 #include "report_op.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

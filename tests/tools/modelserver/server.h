@@ -62,7 +62,7 @@ struct request {
 	bool deflate_offered;
 	char coding[64];
 	struct knobs knobs;
-	struct buf body; /* as carried; decoded once request_parse_body() has been called */
+	struct buf body; /* as carried; decoded once request_parse() has been called */
 	size_t carried;
 	bool stream, include_usage;
 	char path_model[256], request_model[256];

@@ -2,7 +2,7 @@
 /*
  * What is left of a static TLS library when it is stripped: functions that report errors with library, reason, file and
  * line. Compiled as different programs are; macros plant what a finder must not be taken in by (Makefile:
- * SHAPE_FLAGS_strings_NAME).
+ * STRING_FLAGS_NAME).
  */
 #include <stddef.h>
 

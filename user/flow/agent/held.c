@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/err.h"
-
 struct held_turn *held_turn_new(const struct turn *t, uint64_t lane, const char *turn_id)
 {
 	struct held_turn *h = calloc(1, sizeof(*h));

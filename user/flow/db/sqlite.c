@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "sqlite.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

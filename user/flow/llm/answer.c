@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "answer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "base/err.h"
 #include "body.h"
 #include "exchange.h"
 #include "jsonscan.h"
@@ -488,11 +486,6 @@ bool answer_contradicts(const struct answer *a)
 bool answer_ended(const struct answer *a)
 {
 	return a->terminal;
-}
-
-bool answer_failed(const struct answer *a)
-{
-	return a->error != NULL;
 }
 
 /* --- report ------------------------------------------------------------------------------------------------------ */

@@ -38,7 +38,6 @@ bool answer_rejected(const struct answer *a);		      /* without a dialect, and i
 bool answer_confirmed(const struct answer *a);		      /* the dialect found something to say */
 bool answer_contradicts(const struct answer *a);	      /* there was something, and it told no dialect */
 bool answer_ended(const struct answer *a);		      /* by its terminal event */
-bool answer_failed(const struct answer *a);		      /* an error was told */
 void answer_warm(const struct answer *a, struct warm *w);     /* adds what answer_push() looks at */
 size_t answer_held(const struct answer *a);		      /* bytes of memory that grow with the body */
 const char *answer_provider(const struct answer *a); /* whose server it must be; static. NULL: it does not tell */

@@ -3,7 +3,6 @@
 
 #include "mcp_table.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/err.h"

@@ -9,7 +9,6 @@
  */
 
 #include "base/lost.h"
-#include "base/sv.h"
 #include "base/types.h"
 
 #define MCP_TEXT_BYTES	  129  /* of a name or an id, and a NUL; longer names are cut */

@@ -10,14 +10,6 @@ static const struct sv methods[] = {
 	{"UNLOCK", 6},	{"LOCK", 4},  {"REPORT", 6},   {"SEARCH", 6},	 {"QUERY", 5},
 };
 
-bool http_method_known(struct sv method)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
-		if (sv_eq(methods[i], method))
-			return true;
-	return false;
-}
-
 int http_method_prefix(struct sv text)
 {
 	bool open = false;

@@ -3,7 +3,7 @@
 #define FLOW_PROTO_HTTP_H
 
 /*
- * What every HTTP-carrying protocol (http1 now; http2, ws later) says downstream: exchanges, each a request and its
+ * What every HTTP-carrying protocol (http1, http2) says downstream: exchanges, each a request and its
  * response, named by a number that is unique within its connection. Order per exchange:
  *   on_request, on_request_body*, on_request_end, on_response, on_response_body*, on_response_end
  * with request and response parts free to interleave (a response may begin before the request ended), body gaps between
@@ -38,10 +38,8 @@ struct sv http_header_get(const struct http_head *h, const char *name);
 /* host and port of user:password@host:port, which nobody should send (RFC 9110 section 4.2.4). */
 struct sv http_without_userinfo(struct sv authority);
 
-/* A method in use (RFC 9110, PATCH, WebDAV's common ones): what a connection is told by, and a request line is searched
- * by. */
-bool http_method_known(struct sv method);
-/* Length of the known method and its space that `text` begins with; 0: none; -1: text ends before that can be told. */
+/* Length of the method in use (RFC 9110, PATCH, WebDAV's common ones) and its space that `text` begins with: what a
+ * connection is told by, and a request line is searched by. 0: none; -1: text ends before that can be told. */
 int http_method_prefix(struct sv text);
 bool http_is_token(struct sv s); /* RFC 9110 token, not empty */
 

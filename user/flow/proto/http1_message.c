@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "http1_message.h"
 
-#include <errno.h>
-
 #define CHUNK_EXT_MAX  16384 /* of one chunk's extensions; longer is a parse error */
 #define TRAILER_MAX    65536 /* of all trailer lines; longer is a parse error */
 #define START_LOOK_MAX 33    /* bytes of a start line that are checked before it is complete */

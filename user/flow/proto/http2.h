@@ -46,7 +46,8 @@ enum http2_client { HTTP2_CLIENT_TX, HTTP2_CLIENT_RX, HTTP2_CLIENT_UNKNOWN };
 
 struct http2;
 
-/* fresh: both directions begin at the first byte, the client's with the preface; not with CLIENT_UNKNOWN. NULL: ENOMEM.
+/* fresh: both directions begin at the first byte, the client's with the preface; not with HTTP2_CLIENT_UNKNOWN. NULL:
+ * ENOMEM.
  */
 struct http2 *http2_new(bool fresh, enum http2_client client, const struct http_sink *sink);
 void http2_free(struct http2 *h);
