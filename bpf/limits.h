@@ -57,6 +57,8 @@
  * it never will be. More than one, because a connection met in the middle may begin with the rest of a body. */
 #define LIMIT_PLAIN_LOOKS      16
 #define LIMIT_PLAIN_LOOK_BYTES 65536
+/* A request of SOCKS 4 with the names of a user and a host. */
+#define LIMIT_SOCKS_BYTES 530
 
 /* Children whose standard input and output come from their parent, at once; and how far the parent's descriptors are
  * searched for the other ends. */

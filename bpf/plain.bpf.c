@@ -171,6 +171,16 @@ static __always_inline bool is_tls(__u64 word, __u32 n)
 	return n >= 3 && type >= 0x14 && type <= 0x17 && major == 3 && minor <= 4;
 }
 
+/* A client's greeting of a SOCKS proxy: RFC 1928 section 3 (version 5, a count of methods, those); version 4 asks at
+ * once. */
+static __always_inline bool is_socks(__u64 word, __u64 len)
+{
+	__u8 version = word, second = word >> 8;
+
+	return (version == 5 && len == 2u + second) ||
+	       (version == 4 && second == 1 && len >= 9 && len <= LIMIT_SOCKS_BYTES);
+}
+
 int plain_is_tls(const struct plain_move *m)
 {
 	__u64 word;
@@ -206,8 +216,8 @@ int plain_look(struct sock_info *info, const struct plain_move *m, int fresh)
 			return PLAIN_HTTP;
 		if (cfg.db && is_database(word, n, m->len, dir, fresh))
 			return PLAIN_HTTP;
-		/* The first bytes of all; but a proxy may put a line before them. */
-		if (fresh && !BEGINS("CONNECT ") && !BEGINS("PROXY "))
+		/* The first bytes of all; but a proxy may put a line before them, or be asked for what follows. */
+		if (fresh && !BEGINS("CONNECT ") && !BEGINS("PROXY ") && !is_socks(word, m->len))
 			return PLAIN_NEVER;
 	}
 	info->looks[dir]++;

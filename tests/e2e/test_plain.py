@@ -129,6 +129,25 @@ def attach_command(name):
     e2e.check_paid(pairs[0][0], plain=True)
 
 
+@cases([(scheme, scheme) for scheme in ("socks5h", "socks4a")])
+def socks(scheme):
+    """plain, through a proxy, curl"""
+    if not shutil.which("curl"):
+        raise Skip("no curl")
+    server = Server("--plain")
+    calls = e2e.usual_calls(scheme)
+    proxy = e2e.start([e2e.PYTHON, os.path.join(CLIENTS, "socks_proxy.py")], stdout=subprocess.PIPE, text=True)
+    port = int(proxy.stdout.readline().split()[1])
+    path = os.path.join(e2e.directory(), "curl.conf")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(curl_config(server, calls).replace("silent", f'silent\nproxy = "{scheme}://127.0.0.1:{port}"'))
+    perfbpf = Perfbpf(command=["curl", "-K", path], stdout=subprocess.DEVNULL)
+    pairs = e2e.finish(perfbpf, server, len(calls), COLD_MS)
+    for call, _ in pairs:
+        assert call["mid_attach"] is False and call["peer"]["port"] == port, call
+    e2e.check_paid(pairs[0][0], plain=True)
+
+
 @cases([(how, how) for how in ("before", "open", "command", "new connections", "partial writes")])
 def c_client(how):
     """plain, C client"""
