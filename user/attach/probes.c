@@ -116,39 +116,20 @@ static void configure(struct probes *p)
 	skel->rodata->cfg.off_cpu_min_ns = p->cfg.off_cpu_min_ns;
 }
 
-/* The tracepoints: those of sockets and processes. TLS probes come with their files. */
+/* Every program of a tracepoint that was loaded, but for the end of system calls: attach/syscalls.h says when that one
+ * is. TLS probes come with their files. */
 static int attach_tracepoints(struct probes *p)
 {
-	struct perfbpf_bpf *skel = p->skel;
-	struct {
-		struct bpf_program *program;
-		struct bpf_link **link;
-	} all[] = {
-		{skel->progs.proc_fork, &skel->links.proc_fork},
-		{skel->progs.proc_prepare_exec, &skel->links.proc_prepare_exec},
-		{skel->progs.proc_exec, &skel->links.proc_exec},
-		{skel->progs.proc_exit, &skel->links.proc_exit},
-		{skel->progs.proc_gone, &skel->links.proc_gone},
-		{skel->progs.sock_state, &skel->links.sock_state},
-		{skel->progs.sock_sent, &skel->links.sock_sent},
-		{skel->progs.sock_received, &skel->links.sock_received},
-		{skel->progs.sock_rtt, &skel->links.sock_rtt},
-		{skel->progs.sock_retransmit, &skel->links.sock_retransmit},
-		{skel->progs.sock_reset_sent, &skel->links.sock_reset_sent},
-		{skel->progs.sock_reset_received, &skel->links.sock_reset_received},
-		{skel->progs.delay_ready, &skel->links.delay_ready},
-		{skel->progs.delay_hole, &skel->links.delay_hole},
-		{skel->progs.delay_repaired, &skel->links.delay_repaired},
-		{skel->progs.sample_wakeup, &skel->links.sample_wakeup},
-		{skel->progs.sample_switch, &skel->links.sample_switch},
-	};
-	size_t i;
+	const struct bpf_object_skeleton *all = p->skel->skeleton;
 
-	for (i = 0; i < ARRAY_SIZE(all); i++) {
-		if (!bpf_program__autoload(all[i].program))
+	for (int i = 0; i < all->prog_cnt; i++) {
+		const struct bpf_program *program = *all->progs[i].prog;
+
+		if (strncmp(bpf_program__section_name(program), "tp_btf/", 7) != 0 || !bpf_program__autoload(program) ||
+		    program == p->skel->progs.call_returned)
 			continue;
-		*all[i].link = bpf_program__attach(all[i].program);
-		if (!*all[i].link)
+		*all->progs[i].link = bpf_program__attach(program);
+		if (!*all->progs[i].link)
 			return -errno;
 	}
 	return 0;
