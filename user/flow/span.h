@@ -23,7 +23,7 @@
 #define SPAN_INSTANTS_MAX     256	 /* of one span; later ones are only in args.retransmits */
 
 enum span_track {
-	SPAN_LLM,      /* lanes of concurrent requests (synthetic tids above 5000000) */
+	SPAN_LLM,      /* lanes of concurrent requests */
 	SPAN_MCP,      /* lanes of concurrent requests of MCP */
 	SPAN_DB,       /* lanes of concurrent database commands */
 	SPAN_HTTP,     /* lanes of concurrent HTTP requests, served and called */
@@ -31,7 +31,7 @@ enum span_track {
 	SPAN_NETWORK,  /* lanes of connection set-ups that no call paid for */
 	SPAN_TURN,     /* lanes of turns */
 	SPAN_TOOL,     /* lanes of tool calls */
-	SPAN_PROCESS,  /* tid = pid: life of a process. Made by trace.c from the process table, never pushed */
+	SPAN_PROCESS, /* tid = pid: life of a process. Made by trace.c from the process table, never pushed. The last */
 };
 
 struct span_phase {

@@ -5,15 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LANE_TID	  5000001u /* above the largest pid_max (4194304): never a real thread */
-#define LANE_TID_MCP	  5100001u /* room for EXCHANGE_MAX (65536) lanes below */
-#define LANE_TID_NETWORK  5200001u /* and for MCP_OPEN_MAX (65536) */
-#define LANE_TID_TURN	  5300001u
-#define LANE_TID_TOOL	  5400001u
-#define LANE_TID_DB	  5500001u
-#define LANE_TID_HTTP	  5600001u
-#define LANE_TID_FUNCTION 5700001u
-#define FLUSH_BYTES	  32768u
+#define FLUSH_BYTES 32768u
 
 /* Viewers compute in doubles: 2^42 us is the last power of two where one is still exact to 1 ns (50 days). */
 #define TS_MAX_NS 4398046511000000u
@@ -74,16 +66,6 @@ uint32_t trace_viewer_pid(uint32_t pid)
 {
 	pid &= INT32_MAX;
 	return pid ? pid : SELF_PID;
-}
-
-uint32_t trace_track_tid(uint8_t track, uint32_t lane, uint32_t pid)
-{
-	static const uint32_t first[] = {[SPAN_LLM] = LANE_TID,	      [SPAN_MCP] = LANE_TID_MCP,
-					 [SPAN_DB] = LANE_TID_DB,     [SPAN_NETWORK] = LANE_TID_NETWORK,
-					 [SPAN_TURN] = LANE_TID_TURN, [SPAN_TOOL] = LANE_TID_TOOL,
-					 [SPAN_HTTP] = LANE_TID_HTTP, [SPAN_FUNCTION] = LANE_TID_FUNCTION};
-
-	return track == SPAN_PROCESS ? pid : first[track] + lane;
 }
 
 void trace_put_slice(struct writing *w, uint32_t pid, uint32_t tid, struct sv name, const char *cat, uint64_t begin,

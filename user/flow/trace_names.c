@@ -8,20 +8,37 @@
 #define ARGV_MAX   64
 #define ARGV_BYTES 256
 
-/* Names of the tracks, and their order within a process. */
+/*
+ * X(track, its name, thread id of its first lane, where that one is sorted within a process): all but SPAN_PROCESS. The
+ * ids are above the largest pid_max (4194304), so that they are never a real thread's, and have room for EXCHANGE_MAX
+ * and MCP_OPEN_MAX (65536) lanes. doc/trace-format.md has all of this.
+ */
+#define TRACKS(X)                                                                                                      \
+	X(SPAN_TURN, "turns", 5300001, 1)                                                                              \
+	X(SPAN_LLM, "LLM requests", 5000001, 70000)                                                                    \
+	X(SPAN_TOOL, "tools", 5400001, 140000)                                                                         \
+	X(SPAN_MCP, "MCP requests", 5100001, 210000)                                                                   \
+	X(SPAN_DB, "database commands", 5500001, 245000)                                                               \
+	X(SPAN_HTTP, "HTTP requests", 5600001, 262500)                                                                 \
+	X(SPAN_FUNCTION, "functions", 5700001, 271000)                                                                 \
+	X(SPAN_NETWORK, "connections", 5200001, 280000)
+
 static const struct {
 	const char *name;
-	uint32_t order;
+	uint32_t first_tid, order;
 } tracks[] = {
-	[SPAN_TURN] = {"turns", 1},
-	[SPAN_LLM] = {"LLM requests", 70000},
-	[SPAN_TOOL] = {"tools", 140000},
-	[SPAN_MCP] = {"MCP requests", 210000},
-	[SPAN_DB] = {"database commands", 245000},
-	[SPAN_HTTP] = {"HTTP requests", 262500},
-	[SPAN_FUNCTION] = {"functions", 271000},
-	[SPAN_NETWORK] = {"connections", 280000},
+#define X(track, name, first_tid, order) [track] = {name, first_tid, order},
+	TRACKS(X)
+#undef X
 };
+
+#define ONE(track, name, first_tid, order) +1
+_Static_assert(TRACKS(ONE) == SPAN_PROCESS, "every track of enum span_track has a line");
+
+uint32_t trace_track_tid(uint8_t track, uint32_t lane, uint32_t pid)
+{
+	return track == SPAN_PROCESS ? pid : tracks[track].first_tid + lane;
+}
 
 uint32_t trace_track_order(uint8_t track)
 {

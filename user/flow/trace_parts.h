@@ -88,7 +88,6 @@ void trace_put_own_name(struct writing *w);
 void trace_put_arrow_end(struct writing *w, uint64_t id, uint32_t pid, uint32_t tid, uint64_t begin);
 uint64_t trace_relative(const struct writing *w, uint64_t ns); /* to the trace's start */
 uint32_t trace_viewer_pid(uint32_t pid);
-uint32_t trace_track_tid(uint8_t track, uint32_t lane, uint32_t pid);
 
 /* trace_layout.c */
 void trace_lay_out(struct writing *w, const struct spans *spans, const struct spans *extra, struct procs *procs);
@@ -101,6 +100,7 @@ void trace_put_names(struct writing *w);
 void trace_put_lives(struct writing *w);
 bool trace_draws_life(const struct writing *w, const struct shown *s);
 uint64_t trace_life_end(const struct writing *w, const struct proc *p);
+uint32_t trace_track_tid(uint8_t track, uint32_t lane, uint32_t pid);
 uint32_t trace_track_order(uint8_t track); /* within a process */
 struct sv trace_cut_text(struct sv text, size_t max);
 
