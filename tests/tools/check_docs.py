@@ -15,6 +15,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 OPTION = re.compile(r"""^\s*\{"([a-z][a-z-]*)", (KEY_\w+|'.'), (?:"[^"]*"|NULL), ([A-Z_0-9]+)""", re.M)
 # put_text(j, "key", …), json_int(&j, "key", …), span_put_number(j, "key", …): one name for the object, then a literal.
 KEY = re.compile(r'\b(?!json_get)(?:json|put|span_put|report)_\w+\(\s*&?\w+,\s*"([a-z][\w.]*)"')
+COLUMN = re.compile(r'\{(?:NULL|"[^"]*"), "([a-z]\w*)", REPORT_')  # of a table of report
 FORMATS = {
     "doc/calls-format.md": ("user/view/calls.c", "user/view/commands.c"),
     "doc/trace-format.md": (
@@ -72,7 +73,7 @@ def quoted(text):
 def undocumented_keys(document, patterns):
     words = quoted(read(document))
     for path in sorted(p for pattern in patterns for p in glob.glob(os.path.join(TOP, pattern))):
-        keys = set(KEY.findall(read(path)))
+        keys = set(KEY.findall(read(path))) | set(COLUMN.findall(read(path)))
         for key in sorted(keys - words):
             yield f"{os.path.relpath(path, TOP)} writes {key}, and {document} does not say what that is"
 

@@ -2,7 +2,7 @@
 #ifndef TEST_MAKE_CALL_H
 #define TEST_MAKE_CALL_H
 
-/* A usual streamed call with every field filled, for the tests of what comes after the exchange stage. */
+/* A usual streamed call with the fields that most calls have, for the tests of what comes after the exchange stage. */
 
 #include <sys/socket.h>
 

@@ -5,6 +5,8 @@
 
 #include "report_axis.h"
 
+#include "base/err.h"
+
 static struct report_entry *list(const struct report_context *c, size_t *count)
 {
 	struct report_entry *e = calloc(c->r->call_count + 1, sizeof(*e));
@@ -29,6 +31,7 @@ static void cells(const struct report_context *c, size_t at, double out[REPORT_C
 			      call->ttft_ms,	call->in_tokens, call->cached_tokens,
 			      call->out_tokens, call->status,	 call->id};
 
+	_Static_assert(ARRAY_SIZE(all) + 1 == ARRAY_SIZE(columns), "a cell a column");
 	memcpy(out, all, sizeof(all));
 }
 
