@@ -332,8 +332,9 @@ static const struct ev_conn conn = {.obj = 0x7f00, .start_ns = 5, .exec_id = 2, 
 static const struct ev_addr addr = {
 	.family = 2, .lport = 4000, .rport = 443, .laddr = {127, 0, 0, 1}, .raddr = {1, 2, 3, 4}};
 
-/* One of each kind. */
-static unsigned samples(struct packet out[32])
+/* At least one of each kind. */
+#define SAMPLES_MAX (EV_KIND_MAX + 8)
+static unsigned samples(struct packet out[SAMPLES_MAX])
 {
 	struct ev_data d = {.conn = conn, .pos = 100, .entry_ns = 770, .len = 5, .orig_len = 5, .dir = EV_DIR_RX};
 	struct ev_gap g = {.conn = conn, .pos = 12, .dir = EV_DIR_TX};
@@ -490,15 +491,22 @@ static const char golden[] =
 
 static void every_kind(void **state)
 {
-	struct packet all[32];
+	struct packet all[SAMPLES_MAX];
 	unsigned n = samples(all);
+	struct ev_head h;
+	uint64_t seen = 0;
 	struct world w;
 
 	(void)state;
 	open_world(&w);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		memcpy(&h, all[i].bytes, sizeof(h));
+		seen |= 1ull << h.kind;
 		push(&w, &all[i]);
+	}
+	assert_int_equal(seen, (1ull << (EV_KIND_MAX + 1)) - 2);
 	assert_log(&w.log, golden);
+	assert_int_equal(w.lost.n[LOST_UNKNOWN_RECORDS], 0);
 	assert_int_equal(w.lost.n[LOST_RING_RECORDS], 1);
 	assert_int_equal(w.lost.n[LOST_RING_BYTES], 2);
 	assert_int_equal(w.lost.n[LOST_STATE_FULL], 3);
@@ -709,7 +717,7 @@ static void half_connection(void **state)
 
 static void unaligned(void **state)
 {
-	struct packet all[32];
+	struct packet all[SAMPLES_MAX];
 	unsigned n = samples(all);
 	uint8_t shifted[sizeof(all[0].bytes) + 8];
 	struct world w;
@@ -729,7 +737,7 @@ static void unaligned(void **state)
 /* Cut anywhere, every record is bad and nothing beyond its end is read. */
 static void cut_short(void **state)
 {
-	struct packet all[32];
+	struct packet all[SAMPLES_MAX];
 	unsigned n = samples(all);
 
 	(void)state;
@@ -749,7 +757,7 @@ static void cut_short(void **state)
 /* As above with a head that says so: `size` is that of the cut. The counters may be fewer, the rest may not. */
 static void shrunk(void **state)
 {
-	struct packet all[32];
+	struct packet all[SAMPLES_MAX];
 	unsigned n = samples(all);
 
 	(void)state;
@@ -920,7 +928,7 @@ static void sizes(void **state)
 
 static void no_sink(void **state)
 {
-	struct packet all[32];
+	struct packet all[SAMPLES_MAX];
 	unsigned n = samples(all);
 	struct world w;
 
