@@ -449,7 +449,7 @@ check-headers: ## each header compiles alone
 check-layers: ## includes against the layer table of doc/design.md
 	$(Q)tests/tools/check-layers
 
-check-docs: ## the documents name every option, every member of the outputs, and no file that is not there
+check-docs: ## the documents, and report, know every option, member and word of the code; no file is named that is not there
 	$(Q)$(PYTHON) tests/tools/check_docs.py
 
 check-scenarios: ## the tests that tests/scenarios.md names exist

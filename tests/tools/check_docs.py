@@ -4,7 +4,8 @@
 
 Every option that is not hidden is in the man page and in the completion, and the completion has no other; so are the words of
 --by. Every member of a record, a span, the metadata and a report is in its format's document, by the literal key it is written
-with. Files of this tree that comments and documents name are there.
+with. The words that report reads in a trace are those that the trace is written with. Files of this tree that comments and
+documents name are there.
 """
 import glob
 import os
@@ -86,6 +87,19 @@ def undocumented_apis():
                 yield f"{os.path.relpath(path, TOP)}: the api {api} is not in doc/calls-format.md"
 
 
+def misread_words():
+    """report_read.c has its own lists: it reads files, and includes no stage."""
+    reader = read("user/view/report_read.c")
+    for array, path, row in (
+        ("report_part_names", "user/flow/agent/walltime.c", r'\[PART_\w+\] = "([^"]+)"'),
+        ("report_kind_names", "user/flow/profile.c", r'\[PROFILE_(?!ALLOC|FAULT)\w+\] = "([^"]+)"'),  # those are in `memory`
+    ):
+        body = re.search(r"\b%s\[\w+\] = \{(.*?)\};" % array, reader, re.S)
+        have, want = re.findall(r'"([^"]+)"', body[1]) if body else [], re.findall(row, read(path))
+        if have != want or not want:
+            yield f"{array} of user/view/report_read.c: {have}, and {path} has {want}"
+
+
 def tree():
     """All files, but those of build directories."""
     found = {f for f in os.listdir(TOP) if os.path.isfile(os.path.join(TOP, f))}
@@ -121,6 +135,7 @@ def main():
     for document, patterns in FORMATS.items():
         fine &= verdict(f"{document} names every member", undocumented_keys(document, patterns))
     fine &= verdict("doc/calls-format.md names every api", undocumented_apis())
+    fine &= verdict("report reads the words that a trace is written with", misread_words())
     fine &= verdict("files that are named exist", stale_paths())
     return 0 if fine else 1
 

@@ -13,7 +13,8 @@
 
 enum report_table { TABLE_MODEL, TABLE_TOOL, TABLE_MCP, TABLE_DB, TABLE_HTTP, TABLE_FUNC, TABLES };
 
-/* Parts of a verdict's wall time, in the order of doc/trace-format.md. */
+/* Parts of a verdict's wall time, in the order of doc/trace-format.md: those of flow/agent/walltime.h (make
+ * check-docs). */
 enum { PARTS = 11 };
 extern const char *const report_part_names[PARTS];
 
