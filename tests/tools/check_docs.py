@@ -18,7 +18,7 @@ OPTION = re.compile(r"""^\s*\{"([a-z][a-z-]*)", (KEY_\w+|'.'), (?:"[^"]*"|NULL),
 KEY = re.compile(r'\b(?!json_get)(?:json|put|span_put|report)_\w+\(\s*&?\w+,\s*"([a-z][\w.]*)"')
 COLUMN = re.compile(r'\{(?:NULL|"[^"]*"), "([a-z]\w*)", REPORT_')  # of a table of report
 FORMATS = {
-    "doc/calls-format.md": ("user/view/calls.c", "user/view/commands.c"),
+    "doc/calls-format.md": ("user/view/calls.c",),
     "doc/trace-format.md": (
         "user/flow/span*.c",
         "user/flow/trace*.c",

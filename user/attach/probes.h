@@ -156,7 +156,7 @@ int probes_ignore(struct probes *p, uint32_t gen, uint32_t answers, bool on, boo
  * not be copied. Only with probes_config.http; to be said again with each body. */
 void probes_pass(struct probes *p, uint32_t gen, enum dir dir, uint64_t until);
 
-/* Whether the end of every system call is traced now (attach/syscalls.h says when). */
+/* Whether the end of every system call is traced now (attach/syscalls.h says when). For tests. */
 bool probes_sees_syscalls(const struct probes *p);
 
 int probes_fd(const struct probes *p); /* epoll-able: woken only on urgent records */

@@ -85,7 +85,7 @@ int spans_push(struct spans *t, struct span *s);
 void spans_show(struct spans *t, uint64_t max_events);
 /* Oldest to newest as pushed. *s is made for the call and borrowed: its pointers die with the callback. */
 void spans_each(const struct spans *t, void (*fn)(void *ctx, const struct span *s), void *ctx);
-uint64_t spans_count(const struct spans *t);
+uint64_t spans_count(const struct spans *t);  /* for tests */
 uint64_t spans_events(const struct spans *t); /* trace events of the kept spans, at most max_events */
 void span_release(struct span *s);
 

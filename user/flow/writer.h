@@ -31,7 +31,7 @@ struct writer {
 
 /* May `path` be written by this user? 0; -ELOOP (link), -EISDIR, -EEXIST (no regular file), -EMLINK (second hard link),
  * -EPERM (another user's file or directory; or there is no acting for him), -EBUSY, -EACCES (unsafe or unwritable
- * directory), -ENAMETOOLONG, other -errno of open. *why: static text for the user. */
+ * directory), -ENAMETOOLONG, other -errno of open. *why: static text for the user. For tests. */
 int writer_check(const char *path, uid_t uid, gid_t gid, const char **why);
 
 /* path "-": standard output, no rename. uid, gid: who makes the file (SUDO_UID, SUDO_GID). 0; as writer_check;

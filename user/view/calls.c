@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The records of --calls (doc/calls-format.md): of model calls, HTTP exchanges, database commands. */
 #include "views.h"
 
 #include <arpa/inet.h>
@@ -336,5 +337,28 @@ int view_http_json(struct buf *out, const struct http_operation *o, const struct
 	put_text(&j, "end_reason", end_reason_name(o->end));
 	json_bool(&j, "lossy", o->lossy);
 	json_bool(&j, "mid_attach", o->mid_attach);
+	return json_end_line(&j, before);
+}
+
+/* --- database commands ------------------------------------------------------------------------------------------- */
+
+int view_db_json(struct buf *out, const struct db_command *c, const struct proc *p, uint64_t start_ns)
+{
+	size_t before = out->len;
+	struct json j;
+
+	json_init(&j, out);
+	json_object(&j, NULL);
+	json_string(&j, "type", SV("db"));
+	json_uint(&j, "pid", c->proc.tgid);
+	json_uint(&j, "tid", c->tid);
+	put_text(&j, "process", p ? p->name : NULL);
+	put_ms(&j, "start_ms", ((double)c->start_ns - (double)start_ns) / 1e6);
+	put_text(&j, "system", c->system);
+	json_string(&j, "shape", c->shape.len ? c->shape : SV_NONE);
+	put_ms(&j, "dur_ms", (double)(c->end_ns > c->start_ns ? c->end_ns - c->start_ns : 0) / 1e6);
+	put_count(&j, "rows", c->rows);
+	put_text(&j, "error", c->error);
+	json_bool(&j, "complete", !c->unfinished);
 	return json_end_line(&j, before);
 }

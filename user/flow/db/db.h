@@ -31,6 +31,6 @@ void db_finish(struct db *d, uint64_t ts_ns);				       /* the command under way
 
 enum db_status db_status(const struct db *d);
 unsigned db_errors(const struct db *d); /* how often its bytes made no sense */
-unsigned db_open(const struct db *d);	/* commands without an answer yet */
+unsigned db_open(const struct db *d);	/* commands without an answer yet. For tests */
 
 #endif

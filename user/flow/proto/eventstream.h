@@ -62,10 +62,10 @@ void eventstream_free(struct eventstream *e);
 int eventstream_push(struct eventstream *e, const uint8_t *ptr, size_t len, const struct stamp *at); /* 0 or -ENOMEM */
 /* len UINT64_MAX: unknown. To be called first, too, when the stream is met in the middle. */
 void eventstream_gap(struct eventstream *e, uint64_t len);
-bool eventstream_at_end(const struct eventstream *e); /* in step, and no message is open */
+bool eventstream_at_end(const struct eventstream *e); /* in step, and no message is open. For tests */
 /* Messages whose checksum or headers are wrong, and places where step was lost without a gap. */
 unsigned eventstream_errors(const struct eventstream *e);
-unsigned eventstream_lost(const struct eventstream *e);	    /* messages told to be there, but hit by a gap */
+unsigned eventstream_lost(const struct eventstream *e);	    /* messages told to be there, but hit by a gap. For tests */
 unsigned eventstream_oversize(const struct eventstream *e); /* messages skipped for EVENTSTREAM_MESSAGE_MAX */
 size_t eventstream_held(const struct eventstream *e);	    /* bytes of memory that it grew to */
 

@@ -47,7 +47,7 @@ void hpack_free(struct hpack *p);
  */
 int hpack_decode(struct hpack *p, const uint8_t *block, size_t len, struct hpack_head *head);
 void hpack_head_release(struct hpack_head *head);
-void hpack_lose(struct hpack *p); /* a block was not seen: the table is unknown from here */
-bool hpack_is_known(const struct hpack *p);
+void hpack_lose(struct hpack *p);	    /* a block was not seen: the table is unknown from here */
+bool hpack_is_known(const struct hpack *p); /* for tests */
 
 #endif

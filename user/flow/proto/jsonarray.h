@@ -35,8 +35,8 @@ struct jsonarray *jsonarray_new(const struct jsonarray_sink *sink); /* NULL: ENO
 void jsonarray_free(struct jsonarray *a);
 int jsonarray_push(struct jsonarray *a, const uint8_t *ptr, size_t len, const struct stamp *at); /* 0 or -ENOMEM */
 void jsonarray_gap(struct jsonarray *a);
-bool jsonarray_closed(const struct jsonarray *a);	/* nothing was missing, up to the `]` of the array */
-bool jsonarray_is_json(const struct jsonarray *a);	/* false: the body begins as no array and no object */
+bool jsonarray_closed(const struct jsonarray *a);  /* nothing was missing, up to the `]` of the array. For tests */
+bool jsonarray_is_json(const struct jsonarray *a); /* false: the body begins as no array and no object. For tests */
 unsigned jsonarray_oversize(const struct jsonarray *a); /* elements skipped for JSONARRAY_ELEMENT_MAX */
 size_t jsonarray_held(const struct jsonarray *a);	/* bytes of memory that it grew to */
 

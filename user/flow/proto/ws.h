@@ -84,7 +84,7 @@ void ws_free(struct ws *w);
 int ws_push(struct ws *w, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 void ws_gap(struct ws *w, enum dir dir, uint64_t len, const struct stamp *at); /* len UINT64_MAX: unknown */
 void ws_finish(struct ws *w);						       /* messages under way: on_opaque */
-bool ws_given_up(const struct ws *w, enum dir dir);			       /* by a gap, or for an invalid frame */
+bool ws_given_up(const struct ws *w, enum dir dir); /* by a gap, or for an invalid frame. For tests */
 const struct ws_counts *ws_counts(const struct ws *w, enum dir dir);
 
 /* Could a connection whose handshake was missed begin like this, with a client's text frame? 1: yes; 0: no; -1: too
