@@ -134,7 +134,8 @@ static __always_inline struct tcp_sock *tcp_of(struct sock *sk, struct called *c
 }
 
 /* No tracepoint and no register tells of bytes that a splice took out of a TCP socket: what was read by then does. (Two
- * threads that read the same socket at once would look like that, but nobody can follow those anyway.) */
+ * threads that read the same socket at once would look like that, but nobody can follow those anyway.) `len`: of this
+ * read; 0 of the first write, which says where the answers begin: the first of them may be spliced too. */
 static __noinline int plain_spliced(struct plain *plain, struct tcp_sock *tp, __u32 len)
 {
 	__u32 now, hole;
@@ -194,8 +195,8 @@ static __always_inline void plain_moved(struct sock *sk, struct called *c, struc
 	if (!plain)
 		return;
 	plain_inherit(plain, info, m->now);
-	if (m->tcp && m->dir == EV_DIR_RX)
-		plain_spliced(plain, tcp_of(sk, c), m->len);
+	if (m->tcp && (m->dir == EV_DIR_RX || !plain->copied))
+		plain_spliced(plain, tcp_of(sk, c), m->dir == EV_DIR_RX ? m->len : 0);
 	plain_copy(plain, m);
 }
 

@@ -125,6 +125,27 @@ static const char golden_unseen[] = PLAIN_OPEN "data x1 tx 0+8 'POST /1 '\n"
 					       "data x1 rx 117+2 'ef'\n" PLAIN_CLOSE "close x1 tx=119 rx=119\n"
 					       "exit 0 signal 0\n";
 
+/* An answer of which nothing is read but by splices: the next read tells, though no other one came before. */
+static void case_spliced_first(void)
+{
+	int fd = connect_to(port), p[2];
+	char buf[16];
+
+	need(pipe2(p, O_CLOEXEC), 0);
+	need(write(fd, "POST /1 ", 8), 8);
+	usleep(50000);
+	need(splice(fd, NULL, p[1], NULL, 8, 0), 8);
+	need(write(fd, "POST /2 ", 8), 8);
+	usleep(50000);
+	need(read(fd, buf, sizeof(buf)), 8);
+	close_and_settle(fd);
+}
+
+static const char golden_spliced_first[] = PLAIN_OPEN "data x1 tx 0+8 'POST /1 '\n"
+						      "data x1 tx 8+8 'POST /2 '\n"
+						      "data x1 rx 8+8 'POST /2 '\n" PLAIN_CLOSE "close x1 tx=16 rx=16\n"
+						      "exit 0 signal 0\n";
+
 /* A ring of one request at a time, by hand: liburing is not everywhere. */
 static int uring_fd;
 static uint8_t *uring_sq, *uring_cq;
@@ -433,6 +454,8 @@ void plain_tests(void)
 	if (probes_features(probes)->sock_length) {
 		check_served("and over newer ones", golden_newer_calls, case_newer_calls, serve_echo, 1);
 		check_unseen("bytes that no register speaks of are counted", golden_unseen, case_unseen, 222);
+		check_unseen("an answer that was spliced before any other read is counted", golden_spliced_first,
+			     case_spliced_first, 8);
 		if (has_io_uring())
 			check_unseen("and those of io_uring", golden_io_uring, case_io_uring, 36);
 		if (has_call32())
