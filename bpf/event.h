@@ -50,13 +50,12 @@ enum ev_kind {
 	EV_KIND_MAX = 30,
 };
 
-/* ev_head.flags */
+/* ev_head.flags; 32 was never set by any program */
 #define EV_F_CAPPED  1	 /* DATA: orig_len > len because of LIMIT_REQUEST_BYTES: a choice, not a loss */
 #define EV_F_FAULT   2	 /* DATA: user memory could not be read: len is 0 */
 #define EV_F_FRESH   4	 /* CONN_OPEN: seen from its first byte (SSL_new or first handshake was seen); DATA: it was */
 #define EV_F_APPROX  8	 /* HANDSHAKE: end taken from the reads and writes around it */
 #define EV_F_LOCAL   16	 /* CONN_CLOSE: the traced program closed first (else: unknown by whom) */
-#define EV_F_RESUMED 32	 /* HANDSHAKE: session resumed (where known) */
 #define EV_F_PLAIN   64	 /* CONN_OPEN: a socket without TLS; ev_conn.obj is its cookie */
 #define EV_F_IGNORED 128 /* DATA: orig_len > len because user space ignores the connection: a choice */
 #define EV_F_STDIO   256 /* CONN_OPEN, with EV_F_PLAIN: JSON-RPC with a child over its standard input and output */

@@ -33,7 +33,6 @@ struct pending {
 	struct client client;
 	bool upgrade;	     /* asks for a WebSocket */
 	bool by_shape;	     /* nobody claims the path: request and answer tell */
-	bool partial_head;   /* parts of the request's head are not known */
 	bool first_call;     /* of its connection */
 	bool denied;	     /* the request is none of a model call, whatever its path */
 	bool rpc;	     /* ... but a remote procedure call (MCP) */

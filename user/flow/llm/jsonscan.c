@@ -53,7 +53,6 @@ struct jsonscan {
 	unsigned hex_left;
 	uint32_t high; /* high surrogate waiting for its low one, 0 none */
 	enum number number;
-	bool number_long;
 	const char *literal; /* rest to come */
 	enum json_type literal_type;
 	uint64_t skip_depth; /* containers open inside the skipped one, itself included */

@@ -42,7 +42,7 @@ struct hpack *hpack_new(bool known);
 void hpack_free(struct hpack *p);
 
 /*
- * A whole block. 0; -EPROTO: malformed, and the table unknown from here; -ENOMEM: the same. The head is initialised in
+ * A whole block. 0; -EPROTO: malformed, and the table unknown from here; -ENOMEM: the same. The head is initialized in
  * any case, and empty after an error.
  */
 int hpack_decode(struct hpack *p, const uint8_t *block, size_t len, struct hpack_head *head);
