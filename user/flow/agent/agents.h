@@ -55,7 +55,6 @@ struct agent {
 	uint64_t first_call;	  /* id */
 	uint64_t begin_ns;	  /* of its first call */
 	uint64_t spawned_by_call; /* id of the call whose answer asked for it; 0 unknown */
-	uint64_t spawn_ns;	  /* when: end of that tool call's block; UNKNOWN_NS */
 };
 
 struct agent_tool {

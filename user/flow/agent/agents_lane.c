@@ -174,8 +174,7 @@ struct spawn {
 	struct tool_pending *pending;
 	struct held_tool *told;
 	unsigned candidates;
-	uint64_t call_id;  /* that asked; 0: of several ones it is not known which */
-	uint64_t begin_ns; /* of the tool call; UNKNOWN_NS: which one it was is not known */
+	uint64_t call_id; /* that asked; 0: of several ones it is not known which */
 };
 
 static void spawn_add(struct spawn *s, struct tool_pending *pending, struct held_tool *told, uint64_t call_id)
@@ -184,7 +183,6 @@ static void spawn_add(struct spawn *s, struct tool_pending *pending, struct held
 	s->candidates++;
 	s->pending = pending;
 	s->told = told;
-	s->begin_ns = pending ? pending->begin_ns : told->tool.at.begin_ns;
 }
 
 /* proof: by what they asked for, whatever is known of them; else those that started none yet, or (used) that did. */
@@ -232,7 +230,6 @@ static struct spawn find_spawn(struct agents *t, struct lane *parent, const stru
 	if (s.candidates != 1) {
 		s.pending = NULL;
 		s.told = NULL;
-		s.begin_ns = UNKNOWN_NS;
 	}
 	if (s.pending)
 		s.pending->proven |= proven;
@@ -294,7 +291,7 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 				      struct lane *parent, bool by_time, uint64_t begin_ns)
 {
 	struct agent_entry *a;
-	struct spawn spawn = {.begin_ns = UNKNOWN_NS};
+	struct spawn spawn = {0};
 
 	if (HASH_COUNT(t->agents) >= AGENTS_MAX && !forget_agent(t, parent ? parent->of : NULL))
 		return last_agent(t);
@@ -318,7 +315,6 @@ static struct agent_entry *make_agent(struct agents *t, const char *key, const s
 		.first_call = c->id,
 		.begin_ns = begin_ns,
 		.spawned_by_call = spawn.call_id,
-		.spawn_ns = spawn.begin_ns,
 	};
 	a->up = parent ? parent->of : NULL;
 	a->up_lane = parent ? parent->number : 0;

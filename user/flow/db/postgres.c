@@ -65,7 +65,6 @@ struct postgres {
 	struct shape shape;
 	enum shape_backslash backslash;
 	struct stamp group; /* first message of the round trip; ts_ns 0: none yet */
-	uint32_t startup_code;
 	/* The server's message at hand. */
 	uint8_t kept[KEEP_BYTES];
 	size_t kept_len;
@@ -316,7 +315,6 @@ static void on_startup(struct postgres *p, const struct frame_reader *r)
 	if (code == REQUEST_CANCEL) {
 		p->phase = OVER;
 	} else if (code == REQUEST_TLS || code == REQUEST_GSS) {
-		p->startup_code = code;
 		p->phase = ANSWER;
 	} else {
 		p->phase = MESSAGES;
