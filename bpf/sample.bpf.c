@@ -40,11 +40,9 @@ static __always_inline int sample_here(void *ctx, __u8 what, __u64 weight)
 
 	if (!target_of(task))
 		return 0;
-	ev = bpf_ringbuf_reserve(&rb, SAMPLE_ROOM, 0);
-	if (!ev) {
-		stat_add(ST_SAMPLES, 1);
+	ev = sample_reserve(SAMPLE_ROOM);
+	if (!ev)
 		return 0;
-	}
 	sample_begin(ev, task, what);
 	ev->weight_ns = weight;
 	take_stacks(ctx, ev);
@@ -152,15 +150,13 @@ static __always_inline void wait_begin(void *ctx, struct task_struct *task, bool
 /* The kernel's stack of a thread that is about to come back lies as it left it. */
 static __always_inline void tell_wait(struct task_struct *task, struct waiting *w)
 {
-	struct ev_sample *ev = bpf_ringbuf_reserve(&rb, SAMPLE_ROOM, 0);
+	struct ev_sample *ev = sample_reserve(SAMPLE_ROOM);
 	void *frames = (void *)ev + sizeof(*ev);
 	__u64 user = w->user_len;
 	long kernel = 0;
 
-	if (!ev) {
-		stat_add(ST_SAMPLES, 1);
+	if (!ev)
 		return;
-	}
 	__builtin_memcpy(ev, sample_of(w), sizeof(*ev));
 	if (ev->what == EV_SAMPLE_OFF)
 		kernel = bpf_get_task_stack(task, frames, KERNEL_BYTES, 0);

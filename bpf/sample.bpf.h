@@ -25,6 +25,19 @@ static __always_inline void sample_begin(struct ev_sample *ev, struct task_struc
 	bpf_get_current_comm(ev->comm, sizeof(ev->comm));
 }
 
+/* Samples may fill half of the ring: what is said in calls is not lost, nor copied in part only (attach/overload.h),
+ * for their sake. NULL: no room, counted. */
+static __always_inline void *sample_reserve(__u64 size)
+{
+	void *room = NULL;
+
+	if (bpf_ringbuf_query(&rb, BPF_RB_AVAIL_DATA) < cfg.ring_bytes / 2)
+		room = bpf_ringbuf_reserve(&rb, size, 0);
+	if (!room)
+		stat_add(ST_SAMPLES, 1);
+	return room;
+}
+
 /* What a stack was read into, once it is known how long both are. */
 static __always_inline void set_stacks(struct ev_sample *ev, long kernel, long user)
 {

@@ -169,6 +169,45 @@ def overload():
     assert [r["lossy"] for r in perfbpf.calls() if r["pid"] == later.pid] == [False, False], perfbpf.calls()
 
 
+SLEEPERS = """
+import threading, time
+def nap():
+    while True:
+        time.sleep(0.002)
+for _ in range(50):
+    threading.Thread(target=nap, daemon=True).start()
+print("pid", __import__("os").getpid(), flush=True)
+input()
+"""
+
+
+@case
+def samples_leave_room():
+    """--off-cpu of many threads that wait, while perfbpf is stopped: samples are lost, and of calls nothing"""
+    server = Server()
+    sleepers = Client([e2e.PYTHON, "-c", SLEEPERS])
+    client = Client([CLIENT, "--port", str(server.port), "--cacert", server.cert, "-n", "6", "--wait", "--quiet"])
+    perfbpf = Perfbpf("--off-cpu", "--ring-bytes", 262144, "-p", f"{sleepers.pid},{client.pid}")
+    perfbpf.child.send_signal(signal.SIGSTOP)
+    time.sleep(0.3)
+    client.go()
+    assert client.finish() == 0
+    perfbpf.child.send_signal(signal.SIGCONT)
+    sleepers.go()
+    assert sleepers.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    lost, known = perfbpf.lost(), server.truth()
+    assert set(lost) == {"samples"}, lost
+    assert "more comes than is drained" not in perfbpf.err(), perfbpf.err()
+    calls = perfbpf.calls()
+    assert len(calls) == len(known) == 6, (calls, known)
+    for call in calls:
+        assert call["complete"] and not call["lossy"], call
+        truth = known[e2e.key_of(call["path"])]
+        no_wrong_number(call, truth)
+        assert call["usage"]["output_total"] == truth["usage"]["output_total"], (call, truth)
+
+
 @case
 def lost_tails():
     """--ring-bytes 65536 and a client that ends while it is full"""
