@@ -1222,6 +1222,30 @@ static void receives_that_may_be_of_others(void **state)
 	close_world(&l.w);
 }
 
+/* One that was proven to use two sockets is never bound again, whatever becomes of votes. */
+static void contested_takes_no_vote_back(void **state)
+{
+	struct loop l;
+
+	(void)state;
+	open_loop(&l);
+	moves(&l, 1, DIR_TX, 1, 0);
+	for (uint64_t ms = 1; ms < 5; ms++) {
+		moves(&l, 0, DIR_RX, 500, ms);
+		elects(&l, 0, SOCK_BEFORE_READ, 7, 500, ms);
+	}
+	elects(&l, 0, SOCK_INSIDE, 8, 500, 5);
+	assert_true(l.conn[0]->bound && l.conn[0]->cookie == 8);
+	elects(&l, 0, SOCK_INSIDE, 9, 500, 6);
+	assert_false(l.conn[0]->bound);
+	moves(&l, 0, DIR_RX, 500, 7);
+	elects(&l, 0, SOCK_BEFORE_READ, 7, 500, 7);
+	moves(&l, 1, DIR_RX, 500, 7);
+	moves(&l, 1, DIR_TX, 1, 8);
+	assert_false(l.conn[0]->bound);
+	close_world(&l.w);
+}
+
 static void many_candidates(void **state)
 {
 	struct world w;
@@ -1393,6 +1417,7 @@ int main(void)
 		cmocka_unit_test(sends_that_may_be_of_others),
 		cmocka_unit_test(sends_in_turns),
 		cmocka_unit_test(receives_that_may_be_of_others),
+		cmocka_unit_test(contested_takes_no_vote_back),
 		cmocka_unit_test(many_candidates),
 		cmocka_unit_test(longest_silent_goes),
 		cmocka_unit_test(many_sockets),

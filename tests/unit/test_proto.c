@@ -394,10 +394,11 @@ static void test_middle_is_searched_on(void **state)
 #define PING                                                                                                           \
 	"\0\0\x8\6\0\0\0\0\0"                                                                                          \
 	"12345678"
-#define CREDIT	 "\0\0\4\x8\0\0\0\0\0\0\1\0\0"
-#define GOAWAY	 "\0\0\x8\7\0\0\0\0\0\0\0\0\0\0\0\0\0"
-#define PRIORITY "\0\0\5\2\0\0\0\0\3\0\0\0\0\1"
-#define RESET	 "\0\0\4\3\0\0\0\0\1\0\0\0\x8"
+#define CREDIT	      "\0\0\4\x8\0\0\0\0\0\0\1\0\0"
+#define CREDIT_OF_ONE "\0\0\4\x8\0\0\0\0\1\0\1\0\0"
+#define GOAWAY	      "\0\0\x8\7\0\0\0\0\0\0\0\0\0\0\0\0\0"
+#define PRIORITY      "\0\0\5\2\0\0\0\0\3\0\0\0\0\1"
+#define RESET	      "\0\0\4\3\0\0\0\0\1\0\0\0\x8"
 
 struct idler {
 	bool middle;
@@ -413,6 +414,7 @@ static const struct idler idlers[] = {
 	{false, {BYTES(DIR_TX, 0, PREFACE)}, true},
 	{true, {BYTES(DIR_TX, 0, PING), BYTES(DIR_RX, 1, PING)}, true},
 	/* It was used. */
+	{true, {BYTES(DIR_TX, 0, CREDIT PING CREDIT_OF_ONE), BYTES(DIR_RX, 1, PING)}, false},
 	{false, {BYTES(DIR_TX, 0, PREFACE SETTINGS H2_POST("\1")), BYTES(DIR_RX, 1, SETTINGS)}, false},
 	{false, {BYTES(DIR_TX, 0, PREFACE SETTINGS RESET), BYTES(DIR_RX, 1, SETTINGS)}, false},
 	{false, {TX(0, "GET /up HTTP/1.1\r\n" H2C), TX(1, "GET")}, false},

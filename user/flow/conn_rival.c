@@ -20,9 +20,14 @@ static void sent(struct entry *e)
 	e->unsent_bytes = 0;
 }
 
+static bool is_old(const struct entry *e, uint64_t now_ns)
+{
+	return now_ns > e->unsent_ns && now_ns - e->unsent_ns > RIVAL_NS;
+}
+
 static void encrypted(struct entry *e, uint32_t len, uint64_t ts_ns)
 {
-	if (e->unsent_count && ts_ns > e->unsent_ns && ts_ns - e->unsent_ns > RIVAL_NS)
+	if (e->unsent_count && is_old(e, ts_ns))
 		sent(e);
 	if (!e->unsent_count)
 		DL_APPEND2(e->group->unsent, e, unsent_prev, unsent_next);
@@ -52,15 +57,14 @@ static bool is_elsewhere(const struct entry *e, uint64_t cookie)
 
 bool conn_rival_sends(const struct entry *e, const struct rec_conn_sock *r)
 {
-	const struct entry *x;
+	struct entry *x, *next;
 	unsigned n = 0;
 
-	DL_FOREACH2(e->group->unsent, x, unsent_next)
+	DL_FOREACH_SAFE2(e->group->unsent, x, next, unsent_next)
 	{
-		if (x == e || is_elsewhere(x, r->cookie) ||
-		    (r->ts_ns > x->unsent_ns && r->ts_ns - x->unsent_ns > RIVAL_NS))
-			continue;
-		if (++n > RIVALS_MAX || may_send(x, r->wire_len))
+		if (x != e && is_old(x, r->ts_ns))
+			sent(x); /* so that the next vote does not look at it again */
+		else if (x != e && !is_elsewhere(x, r->cookie) && (++n > RIVALS_MAX || may_send(x, r->wire_len)))
 			return true;
 	}
 	return false;

@@ -248,7 +248,9 @@ void conn_sock_vote(struct entry *e, const struct rec_conn_sock *r)
 
 void conn_sock_take_back(struct entry *e, uint64_t cookie)
 {
-	for (unsigned i = 0; i < e->candidate_count && !e->proven; i++) {
+	if (e->proven || e->contested)
+		return;
+	for (unsigned i = 0; i < e->candidate_count; i++) {
 		if (e->candidates[i].cookie != cookie || !e->candidates[i].confirmed)
 			continue;
 		e->candidates[i].confirmed--;

@@ -721,7 +721,7 @@ static bool push_lost(struct record *r, const uint8_t *p, size_t len)
 		if (i == ST_IGNORED_BYTES) { /* no loss */
 			r->lost->ignored_bytes += v - r->ignored_bytes;
 			r->ignored_bytes = v;
-		} else {
+		} else if (stat_lost[i] != LOST_COUNT) {
 			r->lost->n[stat_lost[i]] = v;
 		}
 	}

@@ -179,18 +179,10 @@ static void on_found(void *ctx)
 	s->h->found = true;
 }
 
+/* Priorities are stated of streams that are never opened, too. */
 static bool is_of_exchange(const struct frame *f)
 {
-	switch (f->type) {
-	case FRAME_DATA:
-	case FRAME_HEADERS:
-	case FRAME_RST_STREAM:
-	case FRAME_PUSH_PROMISE:
-	case FRAME_CONTINUATION:
-		return true;
-	default:
-		return false;
-	}
+	return f->stream && f->type != FRAME_PRIORITY;
 }
 
 static bool on_frame(void *ctx, const struct frame *f)
