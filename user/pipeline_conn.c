@@ -219,6 +219,41 @@ fail:
 	return NULL;
 }
 
+/* --- who answers where -------------------------------------------------------------------------------------------- */
+
+static struct served_at *find_served(struct pipeline *p, const struct sock_addr *at)
+{
+	for (unsigned i = 0; i < SERVED_AT_MAX && p->served[i].at.family; i++) {
+		if (!memcmp(&p->served[i].at, at, sizeof(*at)))
+			return &p->served[i];
+	}
+	return NULL;
+}
+
+/* A socket may be known later than what it carries. */
+static void flow_note_served(struct flow *f)
+{
+	const struct sock_addr *at = &f->conn->local;
+	struct served_at *s;
+
+	if (f->served_noted || !at->family || !flow_is_served(f))
+		return;
+	f->served_noted = true;
+	s = find_served(f->p, at);
+	if (!s)
+		s = &f->p->served[f->p->served_count++ % SERVED_AT_MAX];
+	s->at = *at;
+	s->process = f->conn->key;
+}
+
+bool pipeline_answers_and_calls(struct pipeline *p, const struct sock_addr *at)
+{
+	const struct served_at *s = at->family ? find_served(p, at) : NULL;
+	const struct proc *proc = s ? procs_get(p->procs, &s->process) : NULL;
+
+	return proc && proc->caller;
+}
+
 /* --- what was read -> interest ----------------------------------------------------------------------------------- */
 
 static void flow_push_interest(struct flow *f, enum dir dir, size_t len)
@@ -236,6 +271,7 @@ static void flow_push_interest(struct flow *f, enum dir dir, size_t len)
 	};
 
 	interest_push(&f->interest, &view, dir, len);
+	flow_note_served(f);
 }
 
 /* The last byte of a body is always wanted: it says when. */

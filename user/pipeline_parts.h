@@ -31,6 +31,14 @@
 
 #define FLOW_WARM_EVERY 8 /* pieces of a connection, until it is noted anew what they look at */
 
+/* Where a process answers requests. */
+struct served_at {
+	struct sock_addr at; /* family 0: free */
+	struct conn_key process;
+};
+
+#define SERVED_AT_MAX 64 /* past it the oldest goes */
+
 struct pipeline {
 	struct pipeline_config cfg;
 	char axes[TRACE_AXES_MAX][32]; /* texts of the trace that is written */
@@ -56,7 +64,9 @@ struct pipeline {
 	struct flow *flows;	 /* by connection id */
 	struct flow *waiting;	 /* those for which time matters, see proto_waits() */
 	uint64_t call_count;
-	bool looks_ahead; /* pipeline_soon() was called: a replay does not need it */
+	struct served_at served[SERVED_AT_MAX];
+	unsigned served_count; /* ever */
+	bool looks_ahead;      /* pipeline_soon() was called: a replay does not need it */
 };
 
 /* What one connection owns downstream of the conn stage (conn->ctx). */
@@ -75,6 +85,7 @@ struct flow {
 	bool stale;			   /* the connection changed, and the copies below are of before */
 	bool waits;			   /* it is in pipeline.waiting: */
 	bool looked_up;			   /* setup is filled */
+	bool served_noted;		   /* in pipeline.served */
 	bool setup_paid;		   /* a call drew the connection's set-up */
 	struct interest interest;
 	unsigned pieces;  /* ever */
@@ -99,6 +110,8 @@ struct conn_sink pipeline_conn_sink(struct pipeline *p);
 struct flow *pipeline_flow(struct pipeline *p, uint64_t conn_id); /* NULL: it has ended */
 /* Somebody else's calls, which the traced program answers. f NULL: no. */
 bool flow_is_served(const struct flow *f);
+/* The process that answers requests there (and is traced) makes calls itself. */
+bool pipeline_answers_and_calls(struct pipeline *p, const struct sock_addr *at);
 void pipeline_tick_flows(struct pipeline *p, uint64_t now_ns);
 void pipeline_free_flows(struct pipeline *p); /* of connections that are open still; before the stages go */
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A program that is a server on one side and a client on the other, in one thread; and answers of some size."""
 import os
+import signal
 
 import e2e
 from e2e import CLIENT, PYTHON, Client, Perfbpf, Server, case, check_calls, request
@@ -28,6 +29,50 @@ def gateway():
     assert inner not in peers and set(peers) <= {server.port, None}, peers
     e2e.note(f"{peers.count(server.port)} of 100 calls know their peer")
     assert peers.count(server.port) > 90, peers
+
+
+PASSES_ON = """
+import http.client, http.server, os, sys
+class Gateway(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *words):
+        pass
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        up = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+        up.request("POST", self.path, body, {"content-type": "application/json"})
+        answer = up.getresponse()
+        body = answer.read()
+        self.send_response(answer.status)
+        self.send_header("content-type", answer.headers["content-type"])
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        up.close()
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
+print("port", server.server_port)
+print("pid", os.getpid(), flush=True)
+server.serve_forever()
+"""
+
+
+@case
+def counted_twice():
+    """a gateway that is traced as well as who asks it: both have their calls, and the summary says that it counts them twice"""
+    server = Server("--plain")
+    gateway = Client([PYTHON, "-c", PASSES_ON, str(server.port)])
+    (port,) = [line.split()[1] for line in gateway.lines if line.startswith("port ")]
+    client = Client([CLIENT, "--plain", "--port", port, "-n", "4", "--knobs", "tokens=5&gap_ms=1", "--wait", "--quiet"])
+    perfbpf = Perfbpf("-p", f"{gateway.pid},{client.pid}")
+    client.go()
+    assert client.finish() == 0, client.lines
+    e2e.until(lambda: len(perfbpf.calls()) == 8, 10, f"all calls of both: {perfbpf.err()}")
+    assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
+    for call in perfbpf.calls():
+        assert call["complete"] and call["usage"]["output_total"] == 5, call
+        assert call["peer"]["port"] == (server.port if call["pid"] == gateway.pid else int(port)), call
+    assert "  4 of the calls went to a process that is traced too" in perfbpf.err(), perfbpf.err()
+    e2e.check_nothing_lost(perfbpf)
 
 
 @case

@@ -24,6 +24,7 @@ enum { CLASSES = CALL_COUNT + 1 };
 struct summary {
 	uint64_t calls[CLASSES];
 	uint64_t failed, incomplete, lossy, mid_attach, undecoded, evicted;
+	uint64_t to_callers;
 	uint64_t input, output, reasoning, with_input, with_output, without_usage;
 	uint64_t cache_read, cache_of; /* sums over the calls that report both */
 	uint64_t random;	       /* state of the sampler: the same calls give the same summary */
@@ -131,6 +132,7 @@ void summary_push(struct summary *s, const struct call *c)
 	s->lossy += c->lossy;
 	s->mid_attach += c->mid_attach;
 	s->undecoded += c->undecoded != NULL;
+	s->to_callers += c->to_caller;
 	add_tokens(s, c);
 	if (!counts_for_percentiles(c))
 		return;
@@ -287,6 +289,17 @@ static int render_tokens(const struct summary *s, struct buf *out)
 	return err ? err : buf_putc(out, '\n');
 }
 
+static int render_twice(const struct summary *s, struct buf *out)
+{
+	if (!s->to_callers)
+		return 0;
+	return buf_printf(out,
+			  "  %" PRIu64
+			  " of the calls went to a process that is traced too and makes calls itself: those that "
+			  "it passed on are counted twice\n",
+			  s->to_callers);
+}
+
 static int render_mcp(struct summary *s, struct buf *out)
 {
 	int err;
@@ -385,6 +398,8 @@ int summary_render(struct summary *s, struct buf *out, const struct lost *lost, 
 
 	if (!err)
 		err = render_tokens(s, out);
+	if (!err)
+		err = render_twice(s, out);
 	if (!err)
 		err = render_quantity(out, "ttft", &s->ttft_ms, format_ms);
 	if (!err)

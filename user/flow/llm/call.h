@@ -163,6 +163,8 @@ struct call {
 	struct tool_result *results; /* owned array: what the newest part of the request answers */
 	size_t result_count;
 	struct sock_addr peer; /* family 0: unknown */
+	/* Who is there is traced too, and makes calls itself, as a gateway: those that it passes on are told twice. */
+	bool to_caller;
 
 	struct usage usage;
 	struct call_server server;
