@@ -30,8 +30,7 @@ static void say_usage(const struct llm_sink *out, const cJSON *doc)
 	u.output_total = dialect_count(doc, "tokens_predicted");
 	u.no_cache_write = true;
 	dialect_add_timings(&u, json_get(doc, "timings"));
-	if (u.input_total < 0)
-		u.input_total = dialect_count(doc, "tokens_evaluated");
+	u.input_total = dialect_first_known(u.input_total, dialect_count(doc, "tokens_evaluated"));
 	out->on_usage(out->ctx, &u);
 }
 

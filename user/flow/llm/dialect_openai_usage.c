@@ -10,20 +10,22 @@ static int64_t cache_read(const cJSON *usage)
 	int64_t n = dialect_detail(usage, "prompt_tokens_details", "cached_tokens");
 
 	n = dialect_first_known(n, dialect_detail(usage, "prompt_token_details", "cached_tokens")); /* Mistral */
-	n = dialect_first_known(n, json_get_count(usage, "prompt_cache_hit_tokens"));		    /* DeepSeek */
-	n = dialect_first_known(n, json_get_count(usage, "num_cached_tokens"));			    /* Mistral */
-	return dialect_first_known(n, json_get_count(usage, "cached_tokens"));
+	n = dialect_first_known(n, dialect_count(usage, "prompt_cache_hit_tokens"));		    /* DeepSeek */
+	n = dialect_first_known(n, dialect_count(usage, "num_cached_tokens"));			    /* Mistral */
+	return dialect_first_known(n, dialect_count(usage, "cached_tokens"));
 }
 
 /* Prompt and answer by llama.cpp's own count: prompt_n is what was not in its cache. */
 void dialect_add_timings(struct usage_part *u, const cJSON *timings)
 {
-	int64_t cached = json_get_count(timings, "cache_n"), prompt = json_get_count(timings, "prompt_n");
+	int64_t cached = dialect_count(timings, "cache_n"), prompt = dialect_count(timings, "prompt_n");
 
 	if (u->input_total < 0 && cached >= 0 && prompt >= 0)
 		u->input_total = prompt + cached;
+	else if (cached == USAGE_UNREADABLE || prompt == USAGE_UNREADABLE)
+		u->input_total = dialect_first_known(u->input_total, USAGE_UNREADABLE);
 	u->cache_read = dialect_first_known(u->cache_read, cached);
-	u->output_total = dialect_first_known(u->output_total, json_get_count(timings, "predicted_n"));
+	u->output_total = dialect_first_known(u->output_total, dialect_count(timings, "predicted_n"));
 }
 
 /* Groq, SambaNova: seconds in usage. LM Studio: seconds in stats. */
