@@ -200,20 +200,27 @@ int plain_look(struct sock_info *info, const struct plain_move *m, int fresh)
 	if (!info || !m)
 		return 0;
 	dir = m->dir & 1;
+	/* The proxy's answer: the program speaks first in its tunnel. */
+	if (info->tls == TLS_TUNNEL && dir == EV_DIR_RX)
+		return info->looks[EV_DIR_TX] < LIMIT_PLAIN_LOOKS ? PLAIN_UNDECIDED : PLAIN_NEVER;
 	if (info->looks[dir] >= LIMIT_PLAIN_LOOKS || info->look_bytes[dir] >= LIMIT_PLAIN_LOOK_BYTES)
 		return PLAIN_UNDECIDED;
 	if (m->found)
 		n = first_bytes(m, &word);
 	if (n) {
-		/* A tunnel: what it carries has its own beginning, which is TLS. */
-		if (is_tls(word, n))
+		if (is_tls(word, n)) {
 			info->tls = TLS_YES;
-		else if (n == LOOK_BYTES && BEGINS("CONNECT "))
-			info->tls = TLS_TUNNEL;
-		if (info->tls)
 			return PLAIN_NEVER;
-		if (is_http(word, n))
+		}
+		/* A tunnel: what it carries has its own beginning, TLS or not. */
+		if (n == LOOK_BYTES && BEGINS("CONNECT ")) {
+			info->tls = TLS_TUNNEL;
+			return PLAIN_UNDECIDED;
+		}
+		if (is_http(word, n)) {
+			info->tls = 0;
 			return PLAIN_HTTP;
+		}
 		if (cfg.db && is_database(word, n, m->len, dir, fresh))
 			return PLAIN_HTTP;
 		/* The first bytes of all; but a proxy may put a line before them, or be asked for what follows. */

@@ -1,11 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A program that is a server on one side and a client on the other, in one thread; and answers of some size."""
+import contextlib
+import json
 import os
 import signal
+import socket
+import threading
 
 import e2e
-from e2e import CLIENT, PYTHON, Client, Perfbpf, Server, case, check_calls, request
+from e2e import CLIENT, PYTHON, Client, Perfbpf, Server, case, cases, check_calls, request
 
 PROXY = os.path.join(e2e.HERE, "clients", "proxy.py")
 # One event loop and ten threads share an interpreter: it reads late by so much.
@@ -72,6 +76,61 @@ def counted_twice():
         assert call["complete"] and call["usage"]["output_total"] == 5, call
         assert call["peer"]["port"] == (server.port if call["pid"] == gateway.pid else int(port)), call
     assert "  4 of the calls went to a process that is traced too" in perfbpf.err(), perfbpf.err()
+    e2e.check_nothing_lost(perfbpf)
+
+
+def tunnel_proxy():
+    """The port of a proxy that knows CONNECT."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def pump(source, sink):
+        with contextlib.suppress(OSError):  # who closes first
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def serve():
+        while True:
+            client, _ = listener.accept()
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += client.recv(65536)
+            assert head.startswith(b"CONNECT "), head
+            upstream = socket.create_connection(("127.0.0.1", int(head.split()[1].rpartition(b":")[2])))
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            for pair in ((client, upstream), (upstream, client)):
+                threading.Thread(target=pump, args=pair, daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+TUNNELED = """
+import http.client, json, ssl, sys
+proxy, port, certificate, calls = sys.argv[1:]
+if certificate == "-":
+    connection = http.client.HTTPConnection("127.0.0.1", int(proxy))
+else:
+    context = ssl.create_default_context(cafile=certificate)
+    connection = http.client.HTTPSConnection("127.0.0.1", int(proxy), context=context)
+connection.set_tunnel("localhost", int(port))
+for call in json.loads(calls):
+    connection.request("POST", call["path"], json.dumps(call["body"]), call["headers"])
+    connection.getresponse().read()
+"""
+
+
+@cases([("TLS", ()), ("plain", ("--plain",))])
+def tunneled(options):
+    """calls in a tunnel that a proxy was asked for"""
+    server = Server(*options)
+    calls = [request("anthropic", f"tunnel-{i}", "tokens=5&gap_ms=1") for i in range(3)]
+    certificate = "-" if options else server.cert
+    argv = [PYTHON, "-c", TUNNELED, str(tunnel_proxy()), str(server.port), certificate, json.dumps(calls)]
+    perfbpf = Perfbpf(command=argv)
+    assert perfbpf.end() == 0, perfbpf.err()
+    pairs = check_calls(perfbpf, server, len(calls), LOOP_MS)
+    assert pairs[0][0]["connect_ms"] is not None and pairs[1][0]["connect_ms"] is None, pairs
     e2e.check_nothing_lost(perfbpf)
 
 
