@@ -136,6 +136,25 @@ static const struct scenario scenarios[] = {
 			  "2 < end 40 @3060\n",
 	},
 	{
+		.name = "a final response behind 100 Continue, before the body that this let go",
+		.why = HTTP_ABORT_CLIENT,
+		.end_ms = 9000,
+		STEPS(TX(0, "POST /a HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"),
+		      RX(60, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"),
+		      TX(70, "body"), TX(100, POST(2) "ab"), RX(160, OK(2) "ok")),
+		.golden = "1 POST /a host= n=2 @0/0\n"
+			  "1 < 401 n=1 @60\n"
+			  "1 > @70 body\n"
+			  "1 > end 65 @70\n"
+			  "1 < end 38 @60\n"
+			  "2 POST /v1/messages host=api.test n=2 @100/100\n"
+			  "2 > @100 ab\n"
+			  "2 > end 67 @100\n"
+			  "2 < 200 n=1 @160\n"
+			  "2 < @160 ok\n"
+			  "2 < end 40 @160\n",
+	},
+	{
 		.name = "a body that was on its way when the final response to Expect came; one that came after it",
 		.why = HTTP_ABORT_CLIENT,
 		.end_ms = 9000,

@@ -11,6 +11,8 @@ static enum message_next on_response_head(void *ctx, struct message *m, uint64_t
 	struct http1 *h = ctx;
 	int status = (m->head.ptr[9] - '0') * 100 + (m->head.ptr[10] - '0') * 10 + (m->head.ptr[11] - '0');
 
+	if (status == 100 && h->asking)
+		h->asking->expect = false; /* its body comes, whatever the final response is */
 	if (status / 100 == 1 && status != 101)
 		return NEXT_INTERIM;
 	if (h->answering)
