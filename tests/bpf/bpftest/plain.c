@@ -295,8 +295,7 @@ static void check_unseen(const char *name, const char *golden, void (*fn)(void),
 /* What is no HTTP, or will be none, is not touched. */
 static void case_not_plain(void)
 {
-	static const char *const begins[] = {"hello there", "\x16\x03\x01 client hello", "CONNECT host:443 HTTP/1.1",
-					     "EHLO GET "};
+	static const char *const begins[] = {"hello there", "\x16\x03\x01 client hello", "EHLO GET "};
 	char buf[64];
 
 	for (size_t i = 0; i < ARRAY_SIZE(begins); i++) {
@@ -311,8 +310,30 @@ static void case_not_plain(void)
 	}
 }
 
-static const char golden_not_plain[] =
-	"sock connected" PEER PLAIN_CLOSE "sock connected" PEER PLAIN_CLOSE "sock connected" PEER PLAIN_CLOSE
+static const char golden_not_plain[] = "sock connected" PEER PLAIN_CLOSE "sock connected" PEER PLAIN_CLOSE
+				       "sock connected" PEER PLAIN_CLOSE "exit 0 signal 0\n";
+
+/* What is said in a proxy's tunnel has its own beginning: here HTTP, there TLS. */
+static void case_tunnel(void)
+{
+	static const char *const inside[] = {"POST /1 HTTP/1.1", "\x16\x03\x01 client hello"};
+	char buf[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(inside); i++) {
+		ssize_t n = (ssize_t)strlen(inside[i]);
+		int fd = connect_to(port);
+
+		need(write(fd, "CONNECT host:443 HTTP/1.1", 25), 25);
+		need(read(fd, buf, sizeof(buf)), 25);
+		need(write(fd, inside[i], (size_t)n), n);
+		need(read(fd, buf, sizeof(buf)), n);
+		close_and_settle(fd);
+	}
+}
+
+static const char golden_tunnel[] =
+	"sock connected" PEER "open x1 plain\nitself x1 tx wire=0 plain=0" PEER "data x1 tx 0+16 'POST /1 HTTP/1.1'\n"
+	"data x1 rx 0+16 'POST /1 HTTP/1.1'\n" PLAIN_CLOSE "close x1 tx=16 rx=16\n"
 	"sock connected" PEER PLAIN_CLOSE "exit 0 signal 0\n";
 
 /* A connection met in the middle: made, and used, before its process was a target. */
@@ -461,7 +482,8 @@ void plain_tests(void)
 		if (has_call32())
 			check_unseen("and those of 32-bit callers", golden_32_bit, case_32_bit, 7);
 	}
-	check_served("what is no HTTP stays unseen", golden_not_plain, case_not_plain, serve_echo, 4);
+	check_served("what is no HTTP stays unseen", golden_not_plain, case_not_plain, serve_echo, 3);
+	check_served("a proxy's tunnel", golden_tunnel, case_tunnel, serve_echo, 2);
 	test_old_connection("a connection met in the middle", golden_in_the_middle, case_in_the_middle);
 	test_old_connection("is given up after some looks", "exit 0 signal 0\n", case_given_up);
 	test_inherited();
