@@ -534,6 +534,27 @@ static void output_of_a_part(void **state)
 	told_close(&t);
 }
 
+/* A gateway that is traced with who asks it: the sums have what it passed on twice, and that is said. */
+static void calls_to_a_gateway(void **state)
+{
+	struct told t;
+	struct call c;
+
+	(void)state;
+	told_open(&t);
+	make_call(&c, 1, 42, START);
+	summary_push(t.s, &c);
+	assert_null(strstr(told_text(&t), "twice"));
+	c.to_caller = true;
+	summary_push(t.s, &c);
+	call_release(&c);
+	told_holds(
+		&t,
+		"  1 of the calls went to a process that is traced too and makes calls itself: those that it passed on "
+		"are counted twice\n");
+	told_close(&t);
+}
+
 /* TTFT 1..200 ms: numpy.percentile gives 100.5, 180.1, 190.05, 198.01. */
 static void push_ttfts(struct summary *s)
 {
@@ -924,6 +945,7 @@ int main(void)
 		cmocka_unit_test(counts_that_are_missing),
 		cmocka_unit_test(cached_of_those_that_say),
 		cmocka_unit_test(output_of_a_part),
+		cmocka_unit_test(calls_to_a_gateway),
 		cmocka_unit_test(an_empty_summary),
 		cmocka_unit_test(percentiles_leave_out_what_failed),
 		cmocka_unit_test(few_calls_are_interpolated),
