@@ -93,13 +93,13 @@ struct go_calls_map {
 	__type(value, struct open_calls);
 };
 
-/* The last plaintext written by this thread, waiting for the send that carries it. */
-#define LAST_WRITE_MIXED 1 /* as obj: writes of several connections wait, nobody can tell */
-struct last_write {
-	__u64 obj;   /* 0: none */
-	__u64 ts_ns; /* of the last of them */
+/* Plaintext of a connection whose library writes to memory, waiting for the send that carries it. */
+struct waiting_write {
+	__u64 obj;
+	__u64 ts_ns; /* of the last of it */
 	__u32 gen;
-	__u32 plain_len;
+	__u32 last_len; /* of the last piece: an earlier one may have been sent, nobody can tell */
+	__u64 len;	/* of all pieces */
 };
 
 /* The last bytes received by this thread outside TLS calls, waiting for the read that decrypts them. */
@@ -158,14 +158,17 @@ struct calm {
 /* What each call looks at comes first. */
 struct thread {
 	__u32 target_epoch; /* what the variable was when the thread's process was a target; 0: it was not */
-	struct last_write write;
+	__u32 waiting;	    /* bit per slot of `writes` that is in use */
+	__u64 wrote_ns;	    /* latest write to one of them; 0: a send was since */
 	struct calm calm;
 	struct open_calls open;
 	struct last_recv recv;
 	struct last_mmsg mmsg;
 	struct sealed sealed;
 	struct opened opened;
+	struct waiting_write writes[LIMIT_WRITES];
 };
+EV_ASSERT(LIMIT_WRITES <= 32 && (LIMIT_WRITES & (LIMIT_WRITES - 1)) == 0);
 
 struct threads_map {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

@@ -48,6 +48,10 @@
 /* Connections whose latest bytes were lost, between two looks of user space 10 ms apart. */
 #define LIMIT_TAILS 4096
 
+/* Connections in memory that a thread wrote to, whose sends it has not made yet. Past it the oldest is forgotten. */
+#define LIMIT_WRITES   16
+#define WRITE_WAITS_NS 1000000000ull /* what was written so long ago has been sent */
+
 /* Socket votes that one connection may emit before it is bound (base rate of CONN_SOCK records). */
 #define LIMIT_SOCK_VOTES 32
 /* Of half a connection, whose votes are proof each: more than one, because they might contradict. */

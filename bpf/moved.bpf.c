@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Whose bytes a socket carries, what is done out of line: see moved.bpf.h. */
 #include "moved.bpf.h"
+#include "overhead.h"
 
 __noinline int plain_begin(struct plain *plain, struct sock_info *info, __u64 ts_ns, __u32 fresh)
 {
@@ -126,30 +127,83 @@ int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wi
 	return known ? 0 : bind_tell(state, &key, info, dir, wire_len);
 }
 
-int vote_send(struct thread *t, struct sock_info *info, __u32 wire_len)
+/* How a size fits waiting plaintext. A function that is verified once: the verifier would follow each of its ways
+ * through all slots. */
+#define FITS	      1
+#define FITS_FINISHED 2 /* with the end of a handshake before it */
+__noinline int write_fits(__u32 wire_len, __u32 last_len, __u64 len)
+{
+	__u32 all = len >> 32 ? 0 : len;
+
+	if (overhead_matches(wire_len, all) || overhead_matches(wire_len, last_len))
+		return FITS;
+	return overhead_matches_finished(wire_len, all) ? FITS_FINISHED : 0;
+}
+
+/* The slot of the only waiting write that fits; -1: there is none, or nobody can tell. What nobody can tell goes on
+ * waiting: a later piece of another size may. */
+__noinline int write_of(struct thread *t, __u32 wire_len, __u64 now)
+{
+	__u32 fit = 0, finished = 0, fits, i;
+
+	if (!t)
+		return -1;
+	for (i = 0; i < LIMIT_WRITES; i++) {
+		const struct waiting_write *w = &t->writes[i];
+
+		if (!(t->waiting & (1u << i)) || now - w->ts_ns >= WRITE_WAITS_NS)
+			continue;
+		fits = write_fits(wire_len, w->last_len, w->len);
+		fit |= (fits & FITS) << i;
+		finished |= (fits & FITS_FINISHED) / FITS_FINISHED << i;
+	}
+	if (!fit)
+		fit = finished;
+	for (i = 0; i < LIMIT_WRITES; i++)
+		if (fit == 1u << i)
+			return i;
+	return -1;
+}
+
+static __noinline int vote_tell(const struct waiting_write *w, const struct sock_info *info, __u32 wire_len)
 {
 	struct ev_conn_sock what = {};
 	struct conn_state *state;
 	struct conn_map_key key;
-	struct last_write w;
 
-	if (!t || !info)
-		return 0;
-	w = t->write;
-	t->write.obj = 0;
-	if (!w.obj || w.obj == LAST_WRITE_MIXED)
-		return 0;
-	conn_key(&key, w.obj);
+	conn_key(&key, w->obj);
 	state = bpf_map_lookup_elem(&conns, &key);
-	if (!state || state->gen != w.gen || (state->flags & CONN_F_INSIDE) || state->votes >= LIMIT_SOCK_VOTES)
+	if (!state || state->gen != w->gen || (state->flags & CONN_F_INSIDE) || state->votes >= LIMIT_SOCK_VOTES)
 		return 0;
 	state->votes++;
-	conn_fill(&what.conn, &key, w.gen);
+	conn_fill(&what.conn, &key, w->gen);
 	what.cookie = info->cookie;
 	what.addr = info->addr;
 	what.wire_len = wire_len;
-	what.plain_len = w.plain_len;
+	what.plain_len = overhead_matches(wire_len, w->last_len) ? w->last_len : w->len;
 	what.how = EV_SOCK_AFTER;
 	what.dir = EV_DIR_TX;
 	return conn_emit_sock(&key, &what);
+}
+
+int vote_send(struct thread *t, struct sock_info *info, struct plain_move *m)
+{
+	struct waiting_write *w;
+	int slot;
+
+	if (!t || !info || !m)
+		return 0;
+	t->wrote_ns = 0;
+	if (!t->waiting)
+		return 0;
+	slot = write_of(t, m->len, m->now);
+	if (slot < 0)
+		return 0;
+	slot &= LIMIT_WRITES - 1;
+	w = &t->writes[slot];
+	/* The greeting of another connection may have the size, too. */
+	if (!plain_is_data(m, write_fits(m->len, w->last_len, w->len) == FITS_FINISHED))
+		return 0;
+	t->waiting &= ~(1u << slot);
+	return vote_tell(w, info, m->len);
 }

@@ -277,8 +277,8 @@ static __always_inline struct tls_call *call_around(struct task_struct *task, st
 /* Tells that the connection of the call uses the socket, and what follows from it. 1: nothing more is to be learned
  * from its calls (sock_info.steady). */
 int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len);
-/* The first send after a TLS write carries it, as a rule: a vote. */
-int vote_send(struct thread *t, struct sock_info *info, __u32 wire_len);
+/* A send whose size is that of one waiting write, and of no other, carries it, as a rule: a vote. */
+int vote_send(struct thread *t, struct sock_info *info, struct plain_move *m);
 
 /* The socket was used inside the call. What is known since an earlier use in it is not looked for again. */
 static __always_inline void bind_inside(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wire_len,
@@ -311,38 +311,38 @@ static __always_inline void note_recv(struct thread *t, struct sock_info *info, 
 }
 
 /* Bytes of a TLS connection, perhaps. */
-static __always_inline void tls_moved(struct task_struct *task, struct thread *t, struct sock_info *info, __u32 dir,
-				      __u32 wire_len, __u64 now)
+static __always_inline void tls_moved(struct task_struct *task, struct thread *t, struct sock_info *info,
+				      struct plain_move *m)
 {
 	struct tls_call *call = call_around(task, t);
 
 	/* A callback inside this call wrote to a connection in memory: the send is that one's (node writes inside
 	 * reads). */
-	if (call && dir == EV_DIR_TX && t->write.obj && t->write.ts_ns > call->entry_ns)
+	if (call && m->dir == EV_DIR_TX && t->wrote_ns > call->entry_ns)
 		call = NULL;
 	if (call) {
-		bind_inside(call, info, dir, wire_len, now);
-	} else if (dir == EV_DIR_TX) {
-		records_sent(t, info, wire_len);
-		vote_send(t, info, wire_len);
+		bind_inside(call, info, m->dir, m->len, m->now);
+	} else if (m->dir == EV_DIR_TX) {
+		records_sent(t, info, m->len);
+		vote_send(t, info, m);
 	} else {
-		note_recv(t, info, wire_len);
+		note_recv(t, info, m->len);
 	}
 }
 
 /* Bytes of a TLS connection, if it is one. */
-static __always_inline void tls_or_nothing(struct sock_info *info, __u32 dir, __u32 len, __u64 now)
+static __always_inline void tls_or_nothing(struct sock_info *info, struct plain_move *m)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct tls_call *call = go_call_around(task);
-	struct thread *t = call ? NULL : thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	struct thread *t = call ? NULL : thread_of(task, m->dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 
 	if (call)
-		bind_inside(call, info, dir, len, now);
+		bind_inside(call, info, m->dir, m->len, m->now);
 	else if (t)
-		tls_moved(task, t, info, dir, len, now);
+		tls_moved(task, t, info, m);
 	if (!info->tied && info->established_ns)
-		info->moved_ns = now;
+		info->moved_ns = m->now;
 }
 
 /* HTTP that turns to TLS: the library's probes see what follows. */
@@ -369,7 +369,7 @@ static __always_inline void bytes_moved(struct sock *sk, struct called *c, struc
 	if (info->plain == PLAIN_HTTP)
 		info->established_ns = 0;
 	else if (m->tcp)
-		tls_or_nothing(info, m->dir, m->len, m->now);
+		tls_or_nothing(info, m);
 }
 
 #endif

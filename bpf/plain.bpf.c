@@ -192,6 +192,23 @@ int plain_is_tls(const struct plain_move *m)
 	return is_tls(word, n);
 }
 
+int plain_is_data(struct plain_move *m, int finished)
+{
+	__u64 word;
+	__u32 n;
+	__u8 type;
+
+	if (!m)
+		return 0;
+	if (!m->found)
+		plain_find(m);
+	if (!m->found)
+		return 0;
+	n = first_bytes(m, &word);
+	type = word;
+	return is_tls(word, n) && (type == 0x17 || (finished && type == 0x14));
+}
+
 int plain_look(struct sock_info *info, const struct plain_move *m, int fresh)
 {
 	__u32 dir, n = 0;

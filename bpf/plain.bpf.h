@@ -31,6 +31,8 @@ int plain_find(struct plain_move *m);
 int plain_look(struct sock_info *info, const struct plain_move *m, int fresh);
 /* 1: they look like the beginning of a TLS record. */
 int plain_is_tls(const struct plain_move *m);
+/* 1: they begin with a TLS record of data; or, if it may be so, with the end of a client's handshake before it. */
+int plain_is_data(struct plain_move *m, int finished);
 int plain_copy(struct plain *plain, const struct plain_move *m);
 /* A call of the current thread ended with an error or at the end of the file. */
 int plain_call_ended(void);

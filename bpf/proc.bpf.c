@@ -141,7 +141,8 @@ int BPF_PROG(proc_exec, struct task_struct *task, int old_pid, struct linux_binp
 	thread = thread_of(task, 0);
 	if (thread) {
 		thread->open.depth = 0;
-		thread->write.obj = 0;
+		thread->waiting = 0;
+		thread->wrote_ns = 0;
 		thread->recv.cookie = 0;
 	}
 	emit_exec(task, bprm->filename, look_at_stdio(task, 0));

@@ -212,6 +212,7 @@ static __always_inline void rtt_look(struct sock *sk, struct sock_info *info, st
 static __always_inline void received_unseen(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct plain_move m = {.dir = EV_DIR_RX, .tcp = 1};
 	__u64 at = (__u64)sk;
 	struct sock_info *info;
 	struct called *c;
@@ -226,7 +227,8 @@ static __always_inline void received_unseen(struct sock *sk)
 		return;
 	if (!info->addr.family)
 		addr_read(&info->addr, sk);
-	tls_or_nothing(info, EV_DIR_RX, 0, bpf_ktime_get_boot_ns());
+	m.now = bpf_ktime_get_boot_ns();
+	tls_or_nothing(info, &m);
 }
 
 /* Where sock_received does not see receives. Runs in the reader's own context too, and is rarer than tcp_probe, which

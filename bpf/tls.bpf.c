@@ -74,22 +74,57 @@ static __always_inline void handshake_guess(struct open_calls *open, struct conn
 
 /* --- votes for a socket, where the library writes to memory ------------------------------------------------------ */
 
+/* The slot for what is written to the object: its own, a free one, or that of the oldest write. */
+__noinline int write_slot(struct thread *t, __u64 obj, __u64 now)
+{
+	__u32 slot = 0, i;
+	__u64 least = ~0ull;
+
+	if (!t)
+		return 0;
+	for (i = 0; i < LIMIT_WRITES; i++) {
+		const struct waiting_write *w = &t->writes[i];
+		__u64 age_ns = 0;
+
+		if (t->waiting & (1u << i)) {
+			if (w->obj == obj)
+				return i;
+			if (now - w->ts_ns < WRITE_WAITS_NS)
+				age_ns = w->ts_ns;
+		}
+		if (age_ns < least) {
+			least = age_ns;
+			slot = i;
+		}
+	}
+	return slot;
+}
+
 static __always_inline void vote_after_write(struct thread *t, const struct conn_state *state,
 					     const struct tls_call *call, __u64 len, __u64 now)
 {
-	struct last_write *w = &t->write;
+	__u32 slot = t->waiting ? write_slot(t, call->obj, now) & (LIMIT_WRITES - 1) : 0;
+	struct waiting_write *w = &t->writes[slot];
 
-	if (w->obj && (w->obj != call->obj || w->gen != state->gen)) {
-		w->obj = LAST_WRITE_MIXED;
-		w->ts_ns = now;
-		return;
-	}
-	if (!w->obj)
-		w->plain_len = 0;
+	if (!(t->waiting & (1u << slot)) || w->obj != call->obj || w->gen != state->gen ||
+	    now - w->ts_ns >= WRITE_WAITS_NS)
+		w->len = 0;
 	w->obj = call->obj;
 	w->gen = state->gen;
 	w->ts_ns = now;
-	w->plain_len += len;
+	w->last_len = len;
+	w->len += len;
+	t->waiting |= 1u << slot;
+	t->wrote_ns = now;
+}
+
+/* The connection is answered: what was written to it has been sent. */
+static __always_inline void write_answered(struct thread *t, __u64 obj, __u64 now)
+{
+	__u32 slot = write_slot(t, obj, now) & (LIMIT_WRITES - 1);
+
+	if (t->writes[slot].obj == obj)
+		t->waiting &= ~(1u << slot);
 }
 
 __noinline int vote_before_read(struct thread *t, struct conn_state *state, const struct conn_map_key *key, __u64 len)
@@ -180,10 +215,13 @@ static __always_inline void call_moved(struct open_calls *open, struct thread *t
 	call_data(state, key, call, len, now);
 	if (!t || call->inside || (state->flags & CONN_F_INSIDE))
 		return;
-	if (call->role == TLS_ROLE_WRITE)
+	if (call->role == TLS_ROLE_WRITE) {
 		vote_after_write(t, state, call, len, now);
-	else
-		vote_before_read(t, state, key, len);
+		return;
+	}
+	if (t->waiting)
+		write_answered(t, call->obj, now);
+	vote_before_read(t, state, key, len);
 }
 
 static __always_inline void handshake_returned(struct pt_regs *ctx, const struct conn_map_key *key,

@@ -13,14 +13,11 @@
 
 /*
  * To which socket a connection belongs. A socket call inside the TLS call is proof. Programs that do their TLS in
- * memory (asyncio, node) only give votes: the first send on the thread after a TLS write, the last receive before a TLS
- * read. (A plain one is its socket: bound at once, with a peer unless that is a Unix socket's.) A vote is confirmed
- * when the socket call moved exactly what TLS makes of the plaintext: wire = plain + n * o, with o the overhead of one
- * record (21, 22 or 29 bytes: RFC 8446 section 5.2, RFC 5288, RFC 7905; header included) and n the fewest records that
- * can carry it or up to CONN_VOTE_MORE_RECORDS more. The first send of a connection seen from its start may also carry
- * the end of a TLS 1.3 handshake: a Finished record, 58 bytes with SHA-256 or 74 with SHA-384 (5 header + 4 + 32 or 48
- * + 1 + 16: RFC 8446 sections 4.4.4 and 5.2; then o is 22), and a change_cipher_spec record of 6 (appendix D.4) before
- * it. All else (part of a record, several reads in one) says nothing. A connection is bound by votes when
+ * memory (asyncio, node) only give votes: the first send on the thread that fits the size of one TLS write there, and
+ * of no other that waits; the last receive before a TLS read. (A plain one is its socket: bound at once, with a peer
+ * unless that is a Unix socket's.) A vote is confirmed when the socket call moved exactly what TLS makes of the
+ * plaintext: bpf/overhead.h. Before the first send of a connection seen from its start may be the end of a TLS 1.3
+ * handshake. All else (part of a record, several reads in one) says nothing. A connection is bound by votes when
  *   - one socket has two confirmed votes, or
  *   - it is the only socket that ever got a vote, and has one for a write of at least CONN_VOTE_SINGLE_BYTES,
  * and no other socket has a confirmed one. A vote is not confirmed where another connection of the process may have
@@ -37,7 +34,6 @@
 #define CONN_SOCKS_MAX	       65536 /* sockets remembered; past it the longest silent one is forgotten */
 #define CONN_ENDED_MAX	       4096  /* ended connections remembered, to know late records from new connections */
 #define CONN_CANDIDATES_MAX    8     /* sockets that may get votes of one connection */
-#define CONN_VOTE_MORE_RECORDS 4
 #define CONN_VOTE_SINGLE_BYTES 128
 #define CONN_CLOSE_LINGER_NS   100000000ull /* SSL_free fires before the last reference drops: bytes may still follow */
 #define CONN_SOCK_LINGER_NS                                                                                            \

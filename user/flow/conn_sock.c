@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "base/err.h"
+#include "bpf/overhead.h"
 
 /* --- the table --------------------------------------------------------------------------------------------------- */
 
@@ -160,28 +161,9 @@ static struct candidate *candidate_get(struct entry *e, const struct rec_conn_so
 	return c;
 }
 
-/* `more` is the overhead of so many records as may carry the plaintext. */
-static bool is_overhead(uint32_t more, uint32_t of_one, uint32_t plain)
-{
-	uint32_t least = plain / 16384 + (plain % 16384 != 0), n = more / of_one;
-
-	return more % of_one == 0 && n >= least && n - least <= CONN_VOTE_MORE_RECORDS;
-}
-
 bool conn_sizes_match(uint32_t wire, uint32_t plain, bool after_handshake)
 {
-	static const uint32_t overhead[] = {21, 22, 29}, finished[] = {58, 74, 64, 80};
-	uint32_t more = wire - plain;
-
-	if (!plain || wire <= plain)
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(overhead); i++)
-		if (is_overhead(more, overhead[i], plain))
-			return true;
-	for (size_t i = 0; after_handshake && i < ARRAY_SIZE(finished); i++)
-		if (more > finished[i] && is_overhead(more - finished[i], 22, plain))
-			return true;
-	return false;
+	return overhead_matches(wire, plain) || (after_handshake && overhead_matches_finished(wire, plain));
 }
 
 /* Counts the votes: the socket that they elect, NULL: none. */

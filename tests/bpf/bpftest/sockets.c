@@ -52,29 +52,105 @@ static const char golden_inside[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
 				    "sock closed 127.0.0.1:L>127.0.0.1:R\n"
 				    "exit 0 signal 0\n";
 
+#define HANDSHAKE 0x16
+#define DATA	  0x17
+#define OVERHEAD  22 /* of a record of TLS 1.3 */
+
+/* So many bytes that begin as a record of this type does. */
+static void send_record(int fd, uint8_t type, size_t len)
+{
+	uint8_t record[1024] = {type, 3, 3};
+
+	if (send(fd, record, len, 0) != (ssize_t)len)
+		_exit(97);
+}
+
+static void echo_record(int fd, uint8_t type, size_t len)
+{
+	uint8_t record[1024];
+
+	send_record(fd, type, len);
+	if (recv(fd, record, len, MSG_WAITALL) != (ssize_t)len)
+		_exit(97);
+}
+
 static void case_votes(void)
 {
-	char buf[64];
 	int fd = connect_to(port), i;
 
 	do_write(A, text, 2);
 	do_write(A, text, 3);
-	if (send(fd, "1234567", 7, 0) != 7 || recv(fd, buf, sizeof(buf), 0) != 7)
-		_exit(97);
+	echo_record(fd, DATA, 5 + OVERHEAD);
 	do_read(A, text, -1);
 	do_read(A, text, 4);
 	do_read(A, text, 1); /* no new receive: no vote */
-	/* two connections wait for one send: nobody knows whose it is */
-	do_write(A, text, 1);
-	do_write(B, text, 1);
-	if (send(fd, "12", 2, 0) != 2)
-		_exit(97);
 	quiet_data = true;
 	for (i = 0; i < 2 * LIMIT_SOCK_VOTES; i++) {
 		do_write(A, text, 1);
-		if (send(fd, "1", 1, 0) != 1)
-			_exit(97);
+		echo_record(fd, DATA, 1 + OVERHEAD);
 	}
+	close_and_settle(fd);
+}
+
+/* An event loop that encrypts for several connections before it sends for the first. */
+static void case_waiting(void)
+{
+	int fd = connect_to(port);
+
+	do_write(A, text, 10);
+	do_write(B, text, 21);
+	do_write(C, text, 35);
+	echo_record(fd, HANDSHAKE, 10 + OVERHEAD); /* a greeting that is as long */
+	echo_record(fd, DATA, 103 + OVERHEAD);
+	echo_record(fd, DATA, 21 + OVERHEAD);
+	echo_record(fd, DATA, 21 + OVERHEAD); /* is not waiting any more */
+	echo_record(fd, DATA, 35 + OVERHEAD);
+	echo_record(fd, DATA, 10 + OVERHEAD);
+	/* Two of one size: nobody knows whose it is, until one of them writes another one, or is answered. */
+	do_write(A, text, 15);
+	do_write(B, text, 15);
+	echo_record(fd, DATA, 15 + OVERHEAD);
+	do_write(A, text, 25);
+	echo_record(fd, DATA, 25 + OVERHEAD);
+	do_write(A, text, 15);
+	echo_record(fd, DATA, 15 + OVERHEAD);
+	do_read(A, text, 1);
+	echo_record(fd, DATA, 15 + OVERHEAD);
+	close_and_settle(fd);
+}
+
+static const char golden_waiting[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+				     "open A1\n"
+				     "data A1 tx 0+10 'abcdefghij'\n"
+				     "open B2\n"
+				     "data B2 tx 0+21 'abcdefghijklmnopqrstu'\n"
+				     "open C3\n"
+				     "data C3 tx 0+35 'abcdefghijklmnopqrstuvwxyzabcdefghi'\n"
+				     "after B2 tx wire=43 plain=21 127.0.0.1:L>127.0.0.1:R\n"
+				     "after C3 tx wire=57 plain=35 127.0.0.1:L>127.0.0.1:R\n"
+				     "after A1 tx wire=32 plain=10 127.0.0.1:L>127.0.0.1:R\n"
+				     "data A1 tx 10+15 'abcdefghijklmno'\n"
+				     "data B2 tx 21+15 'abcdefghijklmno'\n"
+				     "data A1 tx 25+25 'abcdefghijklmnopqrstuvwxy'\n"
+				     "after A1 tx wire=47 plain=25 127.0.0.1:L>127.0.0.1:R\n"
+				     "data A1 tx 50+15 'abcdefghijklmno'\n"
+				     "data A1 rx 0+1 'a'\n"
+				     "before A1 rx wire=453 plain=1 127.0.0.1:L>127.0.0.1:R\n"
+				     "after B2 tx wire=37 plain=15 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+				     "exit 0 signal 0\n";
+
+/* More than are remembered: the oldest is forgotten, the others are not. */
+static void case_waiting_many(void)
+{
+	static char many[LIMIT_WRITES + 1][16];
+	int fd = connect_to(port);
+
+	for (size_t i = 0; i < LIMIT_WRITES + 1; i++)
+		do_write(&many[i], text, 40 + 37 * (int)i); /* no size is another's with other records */
+	for (size_t i = 0; i < LIMIT_WRITES + 1; i++)
+		echo_record(fd, DATA, 40 + 37 * i + OVERHEAD);
 	close_and_settle(fd);
 }
 
@@ -82,7 +158,7 @@ static void case_votes(void)
 static void write_and_send(void)
 {
 	do_write(B, text, 2);
-	send_inside();
+	send_record(inside_fd, DATA, 2 + OVERHEAD);
 }
 
 static void case_callback_sends(void)
@@ -97,7 +173,7 @@ static void case_callback_sends(void)
 static const char golden_callback_sends[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
 					    "open B1\n"
 					    "data B1 tx 0+2 'ab'\n"
-					    "after B1 tx wire=6 plain=2 127.0.0.1:L>127.0.0.1:R\n"
+					    "after B1 tx wire=24 plain=2 127.0.0.1:L>127.0.0.1:R\n"
 					    "open A2\n"
 					    "data A2 rx 0+1 'a'\n"
 					    "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
@@ -111,15 +187,12 @@ static void test_votes(void)
 				    "open A1\n"
 				    "data A1 tx 0+2 'ab'\n"
 				    "data A1 tx 2+3 'abc'\n"
-				    "after A1 tx wire=7 plain=5 127.0.0.1:L>127.0.0.1:R\n"
+				    "after A1 tx wire=27 plain=5 127.0.0.1:L>127.0.0.1:R\n"
 				    "data A1 rx 0+4 'abcd'\n"
-				    "before A1 rx wire=7 plain=4 127.0.0.1:L>127.0.0.1:R\n"
+				    "before A1 rx wire=27 plain=4 127.0.0.1:L>127.0.0.1:R\n"
 				    "data A1 rx 4+1 'a'\n"
 				    "data A1 tx 5+1 'a'\n"
-				    "open B2\n"
-				    "data B2 tx 0+1 'a'\n"
-				    "data A1 tx 6+1 'a'\n"
-				    "after A1 tx wire=1 plain=1 127.0.0.1:L>127.0.0.1:R\n";
+				    "after A1 tx wire=23 plain=1 127.0.0.1:L>127.0.0.1:R\n";
 	pid_t server = fork();
 
 	if (server == 0) {
@@ -127,8 +200,7 @@ static void test_votes(void)
 		_exit(0);
 	}
 	run_child(case_votes, true);
-	kill(server, SIGKILL);
-	waitpid(server, NULL, 0);
+	end_server(server);
 	votes = count_of("after A1") + count_of("before A1");
 	verdict(strncmp(got, begin, sizeof(begin) - 1) == 0, "socket calls next to TLS calls vote");
 	if (strncmp(got, begin, sizeof(begin) - 1) != 0)
@@ -136,6 +208,23 @@ static void test_votes(void)
 	verdict(votes == LIMIT_SOCK_VOTES, "at most LIMIT_SOCK_VOTES times");
 	if (votes != LIMIT_SOCK_VOTES)
 		printf("# %u votes\n", votes);
+}
+
+static void test_waiting_many(void)
+{
+	pid_t server = fork();
+	bool ok;
+
+	if (server == 0) {
+		serve_echo(1);
+		_exit(0);
+	}
+	run_child(case_waiting_many, true);
+	end_server(server);
+	ok = count_of("after x") == LIMIT_WRITES && count_of(" plain=40 ") == 0;
+	verdict(ok, "of more connections than are remembered the oldest is forgotten");
+	if (!ok)
+		print_lines("got", got);
 }
 
 static void case_sockets(void)
@@ -250,6 +339,8 @@ void socket_tests(void)
 	check_served("a callback's send is not the call's around it", golden_callback_sends, case_callback_sends,
 		     serve_echo, 1);
 	test_votes();
+	check_served("a send votes for the connection that wrote as much", golden_waiting, case_waiting, serve_echo, 1);
+	test_waiting_many();
 	check_served("a socket's life has one owner (BR-121)", golden_sockets, case_sockets, serve_sockets, 3);
 	test_owners();
 }
