@@ -199,8 +199,7 @@ int vote_send(struct thread *t, struct sock_info *info, struct plain_move *m)
 	slot = write_of(t, m->len, m->now);
 	if (slot < 0)
 		return 0;
-	slot &= LIMIT_WRITES - 1;
-	w = &t->writes[slot];
+	w = write_at(t, slot);
 	/* The greeting of another connection may have the size, too. */
 	if (!plain_is_data(m, write_fits(m->len, w->last_len, w->len) == FITS_FINISHED))
 		return 0;

@@ -35,6 +35,14 @@ static __noinline struct thread *thread_of(struct task_struct *task, __u64 flags
 	return bpf_map_lookup_elem(&unstored, &key);
 }
 
+/* The barrier keeps clang from knowing what a function returns: it would leave out the bounds that the verifier needs.
+ */
+static __always_inline struct waiting_write *write_at(struct thread *t, __u32 slot)
+{
+	asm volatile("" : "+r"(slot));
+	return &t->writes[slot & (LIMIT_WRITES - 1)];
+}
+
 /* The current thread ends. */
 static __always_inline void thread_ends(struct task_struct *task)
 {

@@ -100,31 +100,39 @@ __noinline int write_slot(struct thread *t, __u64 obj, __u64 now)
 	return slot;
 }
 
-static __always_inline void vote_after_write(struct thread *t, const struct conn_state *state,
-					     const struct tls_call *call, __u64 len, __u64 now)
+/* Functions, as what is below the caller needs its stack. */
+__noinline int vote_after_write(struct thread *t, __u64 obj, __u32 gen, __u64 len, __u64 now)
 {
-	__u32 slot = t->waiting ? write_slot(t, call->obj, now) & (LIMIT_WRITES - 1) : 0;
-	struct waiting_write *w = &t->writes[slot];
+	struct waiting_write *w;
+	__u32 slot;
 
-	if (!(t->waiting & (1u << slot)) || w->obj != call->obj || w->gen != state->gen ||
-	    now - w->ts_ns >= WRITE_WAITS_NS)
+	if (!t)
+		return 0;
+	slot = t->waiting ? write_slot(t, obj, now) : 0;
+	w = write_at(t, slot);
+	if (!(t->waiting & (1u << slot)) || w->obj != obj || w->gen != gen || now - w->ts_ns >= WRITE_WAITS_NS)
 		w->len = 0;
-	w->obj = call->obj;
-	w->gen = state->gen;
+	w->obj = obj;
+	w->gen = gen;
 	w->ts_ns = now;
 	w->last_len = len;
 	w->len += len;
 	t->waiting |= 1u << slot;
 	t->wrote_ns = now;
+	return 0;
 }
 
 /* The connection is answered: what was written to it has been sent. */
-static __always_inline void write_answered(struct thread *t, __u64 obj, __u64 now)
+__noinline int write_answered(struct thread *t, __u64 obj, __u64 now)
 {
-	__u32 slot = write_slot(t, obj, now) & (LIMIT_WRITES - 1);
+	__u32 slot;
 
-	if (t->writes[slot].obj == obj)
+	if (!t)
+		return 0;
+	slot = write_slot(t, obj, now);
+	if (write_at(t, slot)->obj == obj)
 		t->waiting &= ~(1u << slot);
+	return 0;
 }
 
 __noinline int vote_before_read(struct thread *t, struct conn_state *state, const struct conn_map_key *key, __u64 len)
@@ -216,7 +224,7 @@ static __always_inline void call_moved(struct open_calls *open, struct thread *t
 	if (!t || call->inside || (state->flags & CONN_F_INSIDE))
 		return;
 	if (call->role == TLS_ROLE_WRITE) {
-		vote_after_write(t, state, call, len, now);
+		vote_after_write(t, call->obj, state->gen, len, now);
 		return;
 	}
 	if (t->waiting)
