@@ -125,17 +125,20 @@ static struct maker trace_of(bool service, bool loop, bool agent)
 	return m;
 }
 
-/* So many samples of 100 bytes each, of threads 71, 72 and another; one byte in 8 was seen. */
-static struct maker trace_of_allocations(unsigned first, unsigned second)
+/* So many samples of 100 bytes each, of threads 71, 72 and another; one byte in 8 was seen. told: of the process. */
+static struct maker trace_of_allocations_told(unsigned first, unsigned second, const char *told)
 {
 	struct maker m = maker_new();
 	unsigned all = first + second + 6;
 
 	put_service(&m);
+	buf_printf(&m.text,
+		   "\n],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000,\"alloc\":{"
+		   "\"bytes_per_sample\":100,\"processes\":[{\"pid\":7%s}]}",
+		   told);
 	buf_puts(&m.text,
-		 "\n],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000,\"alloc\":{"
-		 "\"bytes_per_sample\":100,\"processes\":[{\"pid\":7}]},\"threads\":[\n[7,0,\"api\",\"\"]\n],"
-		 "\"frames\":[\n[\"hot\",\"api\"],\n[\"main\",\"api\"]\n],\"stacks\":[\n],\"timeline\":[\n],"
+		 ",\"threads\":[\n[7,0,\"api\",\"\"]\n],\"frames\":[\n[\"hot\",\"api\"],\n[\"main\",\"api\"]\n],"
+		 "\"stacks\":[\n],\"timeline\":[\n],"
 		 "\"memory\":[\n[\"alloc\",0,1,1,1,1,1,1,\"whole\",[0,1]],\n[\"alloc\",0,1,1,1,1,1,1,\"whole\","
 		 "[1]]\n],\"allocations\":[\n");
 	for (unsigned i = 0; i < all; i++) {
@@ -148,6 +151,11 @@ static struct maker trace_of_allocations(unsigned first, unsigned second)
 		   "0}}\n",
 		   200 * all);
 	return m;
+}
+
+static struct maker trace_of_allocations(unsigned first, unsigned second)
+{
+	return trace_of_allocations_told(first, second, "");
 }
 
 static int read_text(struct report *r, struct sv rest)
@@ -378,6 +386,22 @@ static void allocated_as_json(void **state)
 	}
 }
 
+/* Windows that tell best how much it was need not be all: what an operation asked for is a share of what is told. */
+static void allocated_of_what_is_told(void **state)
+{
+	const char *told = ",\"bytes\":30000,\"error_bytes\":100,\"count\":300,\"windows\":5";
+	cJSON *doc = allocated_json(trace_of_allocations_told(15, 9, told));
+	const cJSON *table = cJSON_GetObjectItem(cJSON_GetObjectItem(doc, "tables"), "op-alloc"), *row;
+	double bytes[] = {15000, 9000};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		row = cJSON_GetArrayItem(cJSON_GetObjectItem(table, "rows"), i);
+		assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "bytes")) == bytes[i]);
+	}
+	cJSON_Delete(doc);
+}
+
 static void as_json(void **state)
 {
 	struct maker m = trace_of(true, false, false);
@@ -449,11 +473,17 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(by_thread),	  cmocka_unit_test(refused),
-		cmocka_unit_test(turns),	  cmocka_unit_test(chosen),
-		cmocka_unit_test(servers_of_mcp), cmocka_unit_test(as_json),
-		cmocka_unit_test(functions),	  cmocka_unit_test(without_memory),
-		cmocka_unit_test(allocated),	  cmocka_unit_test(allocated_as_json),
+		cmocka_unit_test(by_thread),
+		cmocka_unit_test(refused),
+		cmocka_unit_test(turns),
+		cmocka_unit_test(chosen),
+		cmocka_unit_test(servers_of_mcp),
+		cmocka_unit_test(as_json),
+		cmocka_unit_test(functions),
+		cmocka_unit_test(without_memory),
+		cmocka_unit_test(allocated),
+		cmocka_unit_test(allocated_as_json),
+		cmocka_unit_test(allocated_of_what_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,6 +115,31 @@ static void sum_windows(const struct report *r, double from_us, struct report_sc
 	}
 }
 
+/*
+ * All that a process asked for, as the trace tells it: by the windows that tell it best, which need not be all of them
+ * (flow/profile_alloc.c). NAN: that is not known.
+ */
+static double told_bytes(const struct report *r, size_t allocator)
+{
+	double bytes = 0;
+
+	for (size_t i = 0; i < r->allocator_count; i++)
+		if (r->allocators[i].first == allocator)
+			bytes += r->allocators[i].bytes;
+	return bytes;
+}
+
+/* What one byte of the samples stands for. NAN: that is not known. */
+static double factor_of(const struct report *r, size_t allocator, double from_us, const struct report_scale *s)
+{
+	bool is_all = from_us <= 0 && r->from_ms <= 0;
+	double told = is_all ? told_bytes(r, allocator) : NAN;
+
+	if (s->windows <= 0 || s->own_ns <= 0 || s->sampled <= 0)
+		return NAN;
+	return (isnan(told) ? s->bytes * s->whole_ns / s->own_ns : told) / s->sampled;
+}
+
 struct report_scale *report_alloc_scales(const struct report *r, double from_us)
 {
 	struct report_scale *scales = calloc(r->allocator_count + 1, sizeof(*scales));
@@ -133,9 +158,7 @@ struct report_scale *report_alloc_scales(const struct report *r, double from_us)
 
 		s->own_ns = fmax(s->own_ns, OWN_MIN * s->cpu_ns);
 		s->whole_ns = fmax(s->whole_ns, s->own_ns);
-		s->factor = s->windows > 0 && s->own_ns > 0 && s->sampled > 0
-				    ? s->bytes / s->sampled * s->whole_ns / s->own_ns
-				    : NAN;
+		s->factor = factor_of(r, i, from_us, s);
 	}
 	scales[r->allocator_count].factor = NAN; /* of samples of a process that is not told */
 	return scales;
