@@ -246,12 +246,13 @@ static void flow_note_served(struct flow *f)
 	s->process = f->conn->key;
 }
 
-bool pipeline_answers_and_calls(struct pipeline *p, const struct sock_addr *at)
+bool pipeline_answers_and_calls(struct pipeline *p, const struct sock_addr *at, uint64_t ts_ns)
 {
 	const struct served_at *s = at->family ? find_served(p, at) : NULL;
 	const struct proc *proc = s ? procs_get(p->procs, &s->process) : NULL;
 
-	return proc && proc->caller;
+	/* Somebody else may have the port of one that ended. */
+	return proc && proc->caller && proc->end_ns >= ts_ns;
 }
 
 /* --- what was read -> interest ----------------------------------------------------------------------------------- */

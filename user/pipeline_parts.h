@@ -110,8 +110,8 @@ struct conn_sink pipeline_conn_sink(struct pipeline *p);
 struct flow *pipeline_flow(struct pipeline *p, uint64_t conn_id); /* NULL: it has ended */
 /* Somebody else's calls, which the traced program answers. f NULL: no. */
 bool flow_is_served(const struct flow *f);
-/* The process that answers requests there (and is traced) makes calls itself. */
-bool pipeline_answers_and_calls(struct pipeline *p, const struct sock_addr *at);
+/* The process that answered requests there at that time (and is traced) makes calls itself. */
+bool pipeline_answers_and_calls(struct pipeline *p, const struct sock_addr *at, uint64_t ts_ns);
 void pipeline_tick_flows(struct pipeline *p, uint64_t now_ns);
 void pipeline_free_flows(struct pipeline *p); /* of connections that are open still; before the stages go */
 

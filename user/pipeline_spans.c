@@ -96,7 +96,7 @@ static void on_call(void *ctx, const struct call *c)
 	procs_call_made(p->procs, &c->conn);
 	told.retransmit_count = retransmits_of(f, c, retransmits);
 	told.retransmit_at = retransmits;
-	told.to_caller = pipeline_answers_and_calls(p, &c->peer);
+	told.to_caller = pipeline_answers_and_calls(p, &c->peer, c->start_ns);
 	beside_push(p->beside, &told);
 }
 

@@ -62,15 +62,22 @@ server.serve_forever()
 
 @case
 def counted_twice():
-    """a gateway that is traced as well as who asks it: both have their calls, and the summary says that it counts them twice"""
+    """a gateway that is traced as well as who asks it: the summary says that it counts calls twice; not those of its port later"""
     server = Server("--plain")
     gateway = Client([PYTHON, "-c", PASSES_ON, str(server.port)])
     (port,) = [line.split()[1] for line in gateway.lines if line.startswith("port ")]
-    client = Client([CLIENT, "--plain", "--port", port, "-n", "4", "--knobs", "tokens=5&gap_ms=1", "--wait", "--quiet"])
-    perfbpf = Perfbpf("-p", f"{gateway.pid},{client.pid}")
+    argv = [CLIENT, "--plain", "--port", port, "-n", "4", "--knobs", "tokens=5&gap_ms=1", "--wait", "--quiet"]
+    client, later = Client(argv), Client(argv)
+    perfbpf = Perfbpf("-p", f"{gateway.pid},{client.pid},{later.pid}")
     client.go()
     assert client.finish() == 0, client.lines
     e2e.until(lambda: len(perfbpf.calls()) == 8, 10, f"all calls of both: {perfbpf.err()}")
+    gateway.child.kill()
+    gateway.child.wait()
+    Server("--plain", "--port", port)
+    later.go()
+    assert later.finish() == 0, later.lines
+    e2e.until(lambda: len(perfbpf.calls()) == 12, 10, f"all calls of the last: {perfbpf.err()}")
     assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
     for call in perfbpf.calls():
         assert call["complete"] and call["usage"]["output_total"] == 5, call
