@@ -183,6 +183,8 @@ struct ev_conn_sock {
 /* The shortest round trip of late changed noticeably: srtt_us is that one here. The first is that of EV_SK_CONNECTED.
  */
 #define EV_SK_RTT_MIN 13
+/* A proxy that was asked for a way on (CONNECT, SOCKS) answered; nothing of the connection itself moved before. */
+#define EV_SK_PROXY 14
 
 struct ev_sock {
 	struct ev_head h; /* tgid: owner as recorded at connect or first send, never "current" of a softirq */

@@ -156,14 +156,37 @@ static __noinline int plain_spliced(struct plain *plain, struct tcp_sock *tp, __
 	return 0;
 }
 
+/* A socket that nobody knows yet what it carries was asked something, and answered: a proxy, which makes the way on. */
+static __noinline int proxy_answered(const struct sock_info *info, __u64 now)
+{
+	struct ev_sock *r;
+
+	if (!info || !info->begin_ns)
+		return 0;
+	r = emit_reserve(sizeof(*r));
+	if (!r)
+		return 0;
+	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, now, info->tgid, info->connector);
+	r->cookie = info->cookie;
+	r->begin_ns = 0;
+	r->addr = info->addr;
+	r->what = EV_SK_PROXY;
+	r->srtt_us = 0;
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
 /* What they are, if that was not known. */
 static __always_inline void plain_decide(struct sock *sk, struct called *c, struct sock_info *info,
 					 const struct plain_move *m)
 {
 	struct tcp_sock *tp = m->tcp ? tcp_of(sk, c) : NULL;
 	bool fresh = !info->looks[0] && !info->looks[1] && is_fresh(tp, m);
+	__u32 looks = info->looks[EV_DIR_RX];
 
 	info->plain = plain_look(info, m, fresh);
+	if (m->tcp && (info->looks[EV_DIR_TX] || info->tls == TLS_TUNNEL) && info->looks[EV_DIR_RX] != looks)
+		proxy_answered(info, m->now);
 	if (info->plain != PLAIN_HTTP)
 		return;
 	if (c)

@@ -218,11 +218,14 @@ int plain_look(struct sock_info *info, const struct plain_move *m, int fresh)
 		return 0;
 	dir = m->dir & 1;
 	/* The proxy's answer: the program speaks first in its tunnel. */
-	if (info->tls == TLS_TUNNEL && dir == EV_DIR_RX)
+	if (info->tls == TLS_TUNNEL && dir == EV_DIR_RX) {
+		if (info->looks[dir] < LIMIT_PLAIN_LOOKS)
+			info->looks[dir]++;
 		return info->looks[EV_DIR_TX] < LIMIT_PLAIN_LOOKS &&
 				       info->look_bytes[EV_DIR_TX] < LIMIT_PLAIN_LOOK_BYTES
 			       ? PLAIN_UNDECIDED
 			       : PLAIN_NEVER;
+	}
 	if (info->looks[dir] >= LIMIT_PLAIN_LOOKS || info->look_bytes[dir] >= LIMIT_PLAIN_LOOK_BYTES)
 		return PLAIN_UNDECIDED;
 	if (m->found)

@@ -136,7 +136,7 @@ def socks(scheme):
         raise Skip("no curl")
     server = Server("--plain")
     calls = e2e.usual_calls(scheme)
-    proxy = e2e.start([e2e.PYTHON, os.path.join(CLIENTS, "socks_proxy.py")], stdout=subprocess.PIPE, text=True)
+    proxy = e2e.start([e2e.PYTHON, os.path.join(CLIENTS, "socks_proxy.py"), "200"], stdout=subprocess.PIPE, text=True)
     port = int(proxy.stdout.readline().split()[1])
     path = os.path.join(e2e.directory(), "curl.conf")
     with open(path, "w", encoding="utf-8") as f:
@@ -145,6 +145,7 @@ def socks(scheme):
     pairs = e2e.finish(perfbpf, server, len(calls), COLD_MS)
     for call, _ in pairs:
         assert call["mid_attach"] is False and call["peer"]["port"] == port, call
+    assert 200 <= pairs[0][0]["connect_ms"] <= 200 + COLD_MS * e2e.crowd(), pairs[0][0]
     e2e.check_paid(pairs[0][0], plain=True)
 
 

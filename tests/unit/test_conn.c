@@ -919,6 +919,27 @@ static void connect_of(struct world *w, uint64_t cookie, enum sock_what what, ui
 						 .srtt_us = 800});
 }
 
+/* To connect through a proxy takes until it answers, the last time. What it answers to nobody knows began is nothing.
+ */
+static void through_a_proxy(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	sock(&w, 7, SOCK_CONNECTED, 10, 30);
+	sock(&w, 7, SOCK_PROXY, 0, 40);
+	sock(&w, 7, SOCK_PROXY, 0, 300);
+	sock(&w, 8, SOCK_PROXY, 0, 310);
+	for (uint64_t cookie = 7; cookie < 9; cookie++) {
+		open_conn(&w, cookie, true, 320);
+		inside(&w, cookie, cookie, 320);
+		assert_int_equal(w.last->setup.connect_begin_ns, cookie == 7 ? 10 * MS : UNKNOWN_NS);
+		assert_int_equal(w.last->setup.connect_end_ns, cookie == 7 ? 300 * MS : UNKNOWN_NS);
+	}
+	close_world(&w);
+}
+
 /* Addresses that failed one after the other, right before one that did not, are part of its connecting: of the same
  * process and port, and once. */
 static void failed_addresses(void **state)
@@ -1404,6 +1425,7 @@ int main(void)
 		cmocka_unit_test(tail_before_bytes),
 		cmocka_unit_test(hole_while_the_other_way_goes_on),
 		cmocka_unit_test(set_up),
+		cmocka_unit_test(through_a_proxy),
 		cmocka_unit_test(failed_addresses),
 		cmocka_unit_test(plain),
 		cmocka_unit_test(delays),

@@ -854,7 +854,7 @@ static void contradictions(void **state)
 	struct ev_conn_close closed = {.pos = {0, UINT64_MAX}};
 	struct ev_handshake handshake = {.begin_ns = 778};
 	struct ev_conn_sock conn_sock[] = {{.how = 0}, {.how = 6}, {.how = 1, .dir = 2}};
-	struct ev_sock sock[] = {{.what = 0}, {.what = EV_SK_RTT_MIN + 1}};
+	struct ev_sock sock[] = {{.what = 0}, {.what = EV_SK_PROXY + 1}};
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(data); i++)

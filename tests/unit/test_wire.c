@@ -175,7 +175,8 @@ static void nobody_reads_it(void **state)
 
 	(void)state;
 	open_world(&w);
-	push_sock(&w, SOCK_CONNECTED, 2, 8);
+	push_sock(&w, SOCK_CONNECTED, 2, 6);
+	push_sock(&w, SOCK_PROXY, 0, 8);
 	push_hello(&w, "api.example.com");
 	push_turn(&w, 1, HANDSHAKE, 10, 20, 21);
 	push_turn(&w, 2, DATA, 30, 130, 330);

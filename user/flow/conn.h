@@ -60,7 +60,7 @@ enum conn_end {
 };
 
 struct conn_setup {
-	uint64_t connect_begin_ns, connect_end_ns; /* TCP, UNKNOWN_NS when not seen */
+	uint64_t connect_begin_ns, connect_end_ns; /* TCP, and up to a proxy's answer; UNKNOWN_NS when not seen */
 	uint64_t tls_begin_ns, tls_end_ns;	   /* UNKNOWN_NS when not seen */
 	bool tls_approximate;
 	int tls_resumed; /* -1 unknown */

@@ -368,6 +368,10 @@ static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 	case SOCK_RTT_MIN:
 		s->rtt_min_us = r->srtt_us;
 		break;
+	case SOCK_PROXY:
+		if (s->connect_end_ns != UNKNOWN_NS && r->ts_ns > s->connect_end_ns)
+			s->connect_end_ns = r->ts_ns;
+		break;
 	}
 }
 

@@ -15,7 +15,7 @@ static const enum lost_id stat_lost[ST_COUNT] = {
 };
 
 _Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_RECORDS == EV_SOCK_RECORDS, "enum sock_how follows the ABI");
-_Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_RTT_MIN == EV_SK_RTT_MIN, "enum sock_what follows the ABI");
+_Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_PROXY == EV_SK_PROXY, "enum sock_what follows the ABI");
 _Static_assert(REC_SAMPLE_CPU == EV_SAMPLE_CPU && REC_SAMPLE_FAULT == EV_SAMPLE_FAULT,
 	       "enum rec_sample_what follows the ABI");
 _Static_assert(REC_FRAME_NATIVE == EV_FRAME_NATIVE && REC_FRAME_NOWHERE == EV_FRAME_NOWHERE,
@@ -254,7 +254,7 @@ static bool push_sock(struct record *r, const uint8_t *p)
 	struct rec_sock s;
 
 	memcpy(&e, p, sizeof(e));
-	if (e.what < EV_SK_CONNECTED || e.what > EV_SK_RTT_MIN)
+	if (e.what < EV_SK_CONNECTED || e.what > EV_SK_PROXY)
 		return false;
 	s = (struct rec_sock){
 		.ts_ns = e.h.ts_ns,

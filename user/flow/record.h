@@ -94,6 +94,7 @@ enum sock_what {
 	SOCK_RESENT,  /* sent bytes were on the way, some of them again, for a round trip after that */
 	SOCK_HOLE,    /* bytes had been received behind others that were missing, until those came */
 	SOCK_RTT_MIN, /* srtt_us is the shortest round trip of late */
+	SOCK_PROXY,   /* a proxy answered, that was asked for a way on */
 };
 
 struct rec_sock {

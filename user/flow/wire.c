@@ -459,6 +459,10 @@ void wires_push_sock(struct wires *t, const struct rec_sock *r)
 			e->connect_begin_ns = r->begin_ns;
 			e->connect_end_ns = r->ts_ns;
 		}
+	} else if (r->what == SOCK_PROXY) {
+		e = find(t, r->cookie);
+		if (e && e->connect_end_ns != UNKNOWN_NS && r->ts_ns > e->connect_end_ns)
+			e->connect_end_ns = r->ts_ns;
 	} else if (r->what == SOCK_RETRANSMIT) {
 		e = find(t, r->cookie);
 		if (e)

@@ -332,9 +332,10 @@ static void case_tunnel(void)
 }
 
 static const char golden_tunnel[] =
-	"sock connected" PEER "open x1 plain\nitself x1 tx wire=0 plain=0" PEER "data x1 tx 0+16 'POST /1 HTTP/1.1'\n"
+	"sock connected" PEER "sock proxy" PEER "open x1 plain\nitself x1 tx wire=0 plain=0" PEER
+	"data x1 tx 0+16 'POST /1 HTTP/1.1'\n"
 	"data x1 rx 0+16 'POST /1 HTTP/1.1'\n" PLAIN_CLOSE "close x1 tx=16 rx=16\n"
-	"sock connected" PEER PLAIN_CLOSE "exit 0 signal 0\n";
+	"sock connected" PEER "sock proxy" PEER PLAIN_CLOSE "exit 0 signal 0\n";
 
 /* A connection met in the middle: made, and used, before its process was a target. */
 static int old_fd;

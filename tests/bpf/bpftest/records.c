@@ -126,8 +126,9 @@ static void note_exec(const struct ev_exec *e)
 	note("%s\n", sizeof(*e) + e->filename_len + e->args_len > e->h.size ? " BADSIZE" : "");
 }
 
-static const char *const sock_names[] = {"?",	   "connected",	 "connect-failed", "close-local",    "close-remote",
-					 "closed", "retransmit", "reset-sent",	   "reset-received", "rtt"};
+static const char *const sock_names[] = {
+	"?",	      "connected",  "connect-failed", "close-local", "close-remote",	     "closed",
+	"retransmit", "reset-sent", "reset-received", "rtt",	     [EV_SK_PROXY] = "proxy"};
 
 static void note_addr(const struct ev_addr *a)
 {

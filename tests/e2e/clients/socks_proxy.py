@@ -1,10 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""socks_proxy.py: a proxy that speaks SOCKS 4a and 5, without names of users, on a port of its own, which it prints. Wherever it is
-asked to go, it goes to 127.0.0.1."""
+"""socks_proxy.py MS: a proxy that speaks SOCKS 4a and 5, without names of users, on a port of its own, which it prints. Wherever it
+is asked to go, it goes to 127.0.0.1, and says so that much later."""
 import socket
 import struct
+import sys
 import threading
+import time
+
+WAIT_S = int(sys.argv[1]) / 1000
 
 
 def pump(source, target):
@@ -28,6 +32,7 @@ def asked_port(client, stream):
         text(stream)
         if address < 256:
             text(stream)
+        time.sleep(WAIT_S)
         client.sendall(b"\0\x5a" + bytes(6))
         return port
     stream.read(stream.read(1)[0])
@@ -35,6 +40,7 @@ def asked_port(client, stream):
     kind = stream.read(4)[3]
     stream.read({1: 4, 4: 16}.get(kind) or stream.read(1)[0])
     (port,) = struct.unpack("!H", stream.read(2))
+    time.sleep(WAIT_S)
     client.sendall(b"\5\0\0\1" + bytes(6))
     return port
 
