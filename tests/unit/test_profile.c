@@ -226,11 +226,17 @@ static void reasons(void **state)
 		const char *function;
 		enum profile_kind kind;
 	} all[] = {
-		{"futex_do_wait", PROFILE_FUTEX},    {"ep_poll", PROFILE_POLL},
-		{"tcp_recvmsg", PROFILE_SOCKET},     {"unix_stream_read_generic", PROFILE_SOCKET},
-		{"pipe_read", PROFILE_PIPE},	     {"io_schedule", PROFILE_DISK},
-		{"do_nanosleep", PROFILE_SLEEP},     {"do_wait", PROFILE_CHILD},
-		{"schedule_timeout", PROFILE_KINDS}, {"", PROFILE_KINDS},
+		{"futex_do_wait", PROFILE_FUTEX},
+		{"ep_poll", PROFILE_POLL},
+		{"tcp_recvmsg", PROFILE_SOCKET},
+		{"unix_stream_read_generic", PROFILE_SOCKET},
+		{"pipe_read", PROFILE_PIPE},
+		{"io_schedule", PROFILE_DISK},
+		{"do_user_addr_fault", PROFILE_OTHER},
+		{"do_nanosleep", PROFILE_SLEEP},
+		{"do_wait", PROFILE_CHILD},
+		{"schedule_timeout", PROFILE_KINDS},
+		{"", PROFILE_KINDS},
 		{"kernel_clone", PROFILE_CHILD},
 	};
 
