@@ -347,6 +347,29 @@ static void test_park_is_bounded(void **state)
 	http1_free(h);
 }
 
+/* What is parked is counted in calls, however each is cut: the first byte of one too many is not. */
+static void test_park_of_many_calls(void **state)
+{
+	static const uint8_t text[] = {'x', 'y', 'z'};
+
+	(void)state;
+	for (size_t piece = 1; piece <= sizeof(text); piece += sizeof(text) - 1) {
+		struct contract c = {0};
+		struct http1 *h = plain_new(&c, true);
+
+		push_text(h, DIR_RX, "HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n", 0);
+		for (uint64_t i = 0; i <= HTTP1_PARK_RUNS; i++) {
+			struct stamp at = {i, i, 7, 0};
+
+			assert_int_equal(c.requests, 0);
+			for (size_t n = 0; n < sizeof(text); n += piece)
+				assert_int_equal(http1_push(h, DIR_RX, text + n, piece, &at), 0);
+		}
+		assert_int_equal(c.requests, 1);
+		http1_free(h);
+	}
+}
+
 /* Chunk sizes around every size that a buffer might have. */
 static void test_chunk_sizes(void **state)
 {
@@ -497,6 +520,7 @@ int main(void)
 		cmocka_unit_test(test_head_too_long),
 		cmocka_unit_test(test_too_many_outstanding),
 		cmocka_unit_test(test_park_is_bounded),
+		cmocka_unit_test(test_park_of_many_calls),
 		cmocka_unit_test(test_chunk_sizes),
 		cmocka_unit_test(test_search_is_linear),
 		cmocka_unit_test(test_upgrade_hands_over),

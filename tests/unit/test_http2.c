@@ -777,6 +777,28 @@ static void test_wait_is_bounded(void **state)
 	wire_free(w);
 }
 
+/* What waits is counted in calls, however each is cut: with the first byte of one too many the wait is over. */
+static void test_wait_of_many_calls(void **state)
+{
+	static const uint8_t head[] = {0, 0, 1, 1, 4, 0, 0, 0, 1, 0x88, 0, 16, 0, 0, 0, 0, 0, 0, 1};
+
+	(void)state;
+	for (size_t piece = 1; piece <= sizeof(head); piece += sizeof(head) - 1) {
+		struct contract c = {0};
+		struct http2 *h = plain_new(&c, true);
+
+		for (uint64_t i = 0; i <= HTTP2_QUEUE_RUNS; i++) {
+			struct stamp at = {i, i, 7, 0};
+
+			assert_int_equal(c.requests, 0);
+			for (size_t n = 0; n < sizeof(head); n += piece)
+				assert_int_equal(http2_push(h, DIR_RX, head + n, piece, &at), 0);
+		}
+		assert_int_equal(c.requests, 1);
+		http2_free(h);
+	}
+}
+
 /* Silence ends the search where what there is suffices. */
 static void test_tick_settles(void **state)
 {
@@ -835,7 +857,7 @@ int main(void)
 		cmocka_unit_test(test_continuation_flood), cmocka_unit_test(test_head_too_long),
 		cmocka_unit_test(test_bad_frames),	   cmocka_unit_test(test_adopted_stream),
 		cmocka_unit_test(test_wait_is_bounded),	   cmocka_unit_test(test_tick_settles),
-		cmocka_unit_test(test_search_is_linear),
+		cmocka_unit_test(test_search_is_linear),   cmocka_unit_test(test_wait_of_many_calls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

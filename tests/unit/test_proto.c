@@ -304,13 +304,17 @@ static void test_no_memory(void **state)
 	each_scenario(http_run_no_memory);
 }
 
-static void push_block(struct proto *p, enum dir dir, char c, size_t len)
+static void push_bytes(struct proto *p, enum dir dir, char c, size_t len, const struct stamp *at)
 {
 	static char block[1 << 17];
-	struct stamp at = {1, 1, 1, 0};
 
 	memset(block, c, len);
-	assert_int_equal(proto_push(p, dir, (uint8_t *)block, len, &at), 0);
+	assert_int_equal(proto_push(p, dir, (uint8_t *)block, len, at), 0);
+}
+
+static void push_block(struct proto *p, enum dir dir, char c, size_t len)
+{
+	push_bytes(p, dir, c, len, &(struct stamp){1, 1, 1, 0});
 }
 
 static void push_text(struct proto *p, enum dir dir, const char *text)
@@ -339,15 +343,46 @@ static void test_hold_is_bounded(void **state)
 	}
 }
 
-static void test_many_small_pieces(void **state)
+/* How much is held is counted in bytes and in calls of the program, however they are cut: when it is full, the first
+ * byte of more that does not tell is the end, even if those right behind it would. */
+static void test_hold_is_of_calls(void **state)
+{
+	static const struct {
+		size_t calls, each;
+		enum proto_kind kind;
+	} held[] = {{1, 65536 - 24, PROTO_HTTP2},
+		    {1, 65536 - 22, PROTO_OTHER},
+		    {1023, 3, PROTO_HTTP2},
+		    {1024, 3, PROTO_OTHER}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(held) * 2; i++) {
+		size_t k = i / 2, len = held[k].each, piece = i % 2 ? 1 : len,
+		       preface_piece = i % 2 ? 1 : strlen(PREFACE);
+		struct contract c = {0};
+		struct http_sink sink = contract_sink(&c);
+		struct proto *p = proto_new(true, &sink);
+		struct stamp at = {1, 1, 1, 0};
+
+		for (; at.ts_ns <= held[k].calls; at.ts_ns++)
+			for (size_t n = 0; n < len; n += piece)
+				push_bytes(p, DIR_RX, '\1', piece, &at);
+		for (size_t n = 0; n < strlen(PREFACE); n += preface_piece)
+			proto_push(p, DIR_TX, (const uint8_t *)PREFACE + n, preface_piece, &at);
+		assert_int_equal(proto_kind(p), held[k].kind);
+		proto_free(p);
+	}
+}
+
+static void test_many_small_calls(void **state)
 {
 	struct contract c = {0};
 	struct http_sink sink = contract_sink(&c);
 	struct proto *p = proto_new(true, &sink);
 
 	(void)state;
-	for (int i = 0; i < 100000; i++)
-		push_block(p, DIR_RX, '\1', 1);
+	for (uint64_t i = 0; i < 100000; i++)
+		push_bytes(p, DIR_RX, '\1', 1, &(struct stamp){i, i, 1, 0});
 	assert_int_equal(proto_kind(p), PROTO_OTHER);
 	proto_free(p);
 }
@@ -478,7 +513,8 @@ int main(void)
 		cmocka_unit_test(test_every_gap),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_hold_is_bounded),
-		cmocka_unit_test(test_many_small_pieces),
+		cmocka_unit_test(test_hold_is_of_calls),
+		cmocka_unit_test(test_many_small_calls),
 		cmocka_unit_test(test_large_first_piece),
 		cmocka_unit_test(test_middle_is_searched_on),
 		cmocka_unit_test(test_idle),

@@ -425,7 +425,7 @@ static int push_response(struct http1 *h, const uint8_t *ptr, size_t len, const 
 		int err;
 
 		if (h->response.state == MESSAGE_WAIT) {
-			if (!http1_park_full(h, len) && !waited_long(h, at->ts_ns))
+			if (http1_park_takes(h, len, at) && !waited_long(h, at->ts_ns))
 				return queue_add(&h->park, ptr, len, at, false);
 			err = http1_unpark(h, true);
 			if (err)
@@ -506,7 +506,7 @@ int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, co
 		message_gap(&h->request, len, why, at);
 		return 0;
 	}
-	if (h->response.state == MESSAGE_WAIT && http1_park_full(h, 0))
+	if (h->response.state == MESSAGE_WAIT && !queue_takes_gap(&h->park))
 		err = http1_unpark(h, true);
 	if (err)
 		return failed(h, err);

@@ -2,11 +2,9 @@
 /* Response bytes behind a head that waits for its request. */
 #include "http1_state.h"
 
-bool http1_park_full(const struct http1 *h, size_t more)
+bool http1_park_takes(const struct http1 *h, size_t len, const struct stamp *at)
 {
-	size_t room = queue_room(&h->park);
-
-	return !room || h->response.head.len + more > room;
+	return h->response.head.len + len <= queue_room(&h->park, at, false);
 }
 
 /* Feeds parked bytes on, until a head waits again. */

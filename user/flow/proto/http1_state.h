@@ -108,8 +108,8 @@ void http1_give_up(struct http1 *h); /* ... and what is outstanding ends, by a p
 
 /* --- http1_park.c ------------------------------------------------------------------------------------------------ */
 
-/* So many bytes more are not parked. */
-bool http1_park_full(const struct http1 *h, size_t more);
+/* So many bytes more can be parked, beside the head that waits. */
+bool http1_park_takes(const struct http1 *h, size_t len, const struct stamp *at);
 /* A head waits: tries again to pair it, now that there is a request, or by force. Heads behind it are not forced.
  * 0 or -ENOMEM. */
 int http1_unpark(struct http1 *h, bool force);

@@ -530,7 +530,7 @@ int frames_push(struct frames *f, const uint8_t *ptr, size_t len, const struct s
 			n = parse(f, ptr, len, at);
 			start = start && !n;
 		} else {
-			n = queue_room(&f->queue);
+			n = queue_room(&f->queue, at, start);
 			n = n < len ? n : len;
 			if (!n) {
 				make_room(f, force);
@@ -554,7 +554,7 @@ int frames_gap(struct frames *f, uint64_t len, enum http_gap why, const struct s
 	frames_settle(f);
 	f->last = *at;
 	f->has_last = true;
-	while (f->state == FRAMES_WAIT && !queue_room(&f->queue))
+	while (f->state == FRAMES_WAIT && !queue_takes_gap(&f->queue))
 		make_room(f, force);
 	if (f->state == FRAMES_WAIT)
 		return queue_add_gap(&f->queue, len, why, at);

@@ -34,7 +34,7 @@ static const char preface[FIRST_BYTES + 1] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 enum look { LOOK_NONE, LOOK_OPEN, LOOK_REQUEST, LOOK_RESPONSE, LOOK_PREFACE, LOOK_ALIEN };
 
-/* A gap is a run with gap != 0. */
+/* A gap is a run with gap != 0. Bytes of one stamp and direction are one run, as in a queue (queue.h). */
 struct hold_run {
 	struct stamp at;
 	enum dir dir;
@@ -244,12 +244,43 @@ void proto_free(struct proto *p)
 	free(p);
 }
 
+/* Its bytes are more of the last run. */
+static bool hold_goes_on(const struct proto *p, const struct hold_run *run)
+{
+	const struct hold_run *last = p->run_count ? &p->runs[p->run_count - 1] : NULL;
+
+	return last && !run->gap && !last->gap && last->dir == run->dir &&
+	       memcmp(&last->at, &run->at, sizeof(run->at)) == 0;
+}
+
+static bool hold_takes(const struct proto *p, const struct hold_run *run)
+{
+	return run->len <= HOLD_BYTES - p->held.len && (p->run_count < HOLD_RUNS || hold_goes_on(p, run));
+}
+
+/* How many of its bytes are looked at together: what can be held, or one that cannot. Bytes behind that one come too
+ * late to tell what this is, wherever they were cut. */
+static size_t hold_piece(const struct proto *p, const struct hold_run *run)
+{
+	size_t room = HOLD_BYTES - p->held.len;
+	struct hold_run one = *run;
+
+	one.len = 1;
+	if (!hold_takes(p, &one))
+		return 1;
+	return run->len < room ? run->len : room;
+}
+
 static int hold(struct proto *p, const uint8_t *ptr, struct hold_run run)
 {
 	int err = run.gap ? 0 : buf_push(&p->held, ptr, run.len);
 
 	if (err)
 		return err;
+	if (hold_goes_on(p, &run)) {
+		p->runs[p->run_count - 1].len += run.len;
+		return 0;
+	}
 	if (p->run_count == p->run_size) {
 		size_t size = p->run_size ? p->run_size * 2 : 4;
 		struct hold_run *runs = realloc(p->runs, size * sizeof(*runs));
@@ -638,7 +669,7 @@ static int push_undecided(struct proto *p, const uint8_t *ptr, struct hold_run r
 	int err = decide(p);
 
 	if (!err && p->kind == PROTO_UNDECIDED && (!p->parser || open_still(p))) {
-		if (run.len <= HOLD_BYTES - p->held.len && p->run_count < HOLD_RUNS)
+		if (hold_takes(p, &run))
 			return hold(p, ptr, run);
 		if (p->fresh) {
 			decide_unread(p, PROTO_OTHER);
@@ -654,16 +685,20 @@ static int push_undecided(struct proto *p, const uint8_t *ptr, struct hold_run r
 int proto_push(struct proto *p, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	struct hold_run run = {*at, dir, len, 0, HTTP_GAP_LOST};
-	int err;
+	int err = 0;
 
-	if (!len)
-		return 0;
 	p->bytes += len;
-	if (p->kind != PROTO_UNDECIDED)
-		return p->parser ? hand_on(p, ptr, &run) : 0;
-	first_add(p, dir, ptr, len);
-	err = probe_push(p, dir, ptr, len);
-	return err ? err : push_undecided(p, ptr, run);
+	while (run.len && p->kind == PROTO_UNDECIDED && !err) {
+		struct hold_run piece = run;
+
+		piece.len = hold_piece(p, &run);
+		first_add(p, dir, ptr, piece.len);
+		err = probe_push(p, dir, ptr, piece.len);
+		err = err ? err : push_undecided(p, ptr, piece);
+		ptr += piece.len;
+		run.len -= piece.len;
+	}
+	return err || !run.len || !p->parser ? err : hand_on(p, ptr, &run);
 }
 
 int proto_gap(struct proto *p, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)

@@ -23,9 +23,22 @@ bool queue_is_empty(const struct queue *q)
 	return q->run_used == q->run_count;
 }
 
-size_t queue_room(const struct queue *q)
+/* Bytes of that stamp are more of the last run. */
+static bool goes_on(const struct queue *q, const struct stamp *at, bool start)
 {
-	if (q->run_count - q->run_used >= q->runs_max)
+	const struct queue_run *last = queue_is_empty(q) ? NULL : &q->runs[q->run_count - 1];
+
+	return last && !start && !last->gap && memcmp(&last->at, at, sizeof(*at)) == 0;
+}
+
+bool queue_takes_gap(const struct queue *q)
+{
+	return q->run_count - q->run_used < q->runs_max;
+}
+
+size_t queue_room(const struct queue *q, const struct stamp *at, bool start)
+{
+	if (q->run_count - q->run_used >= q->runs_max && !goes_on(q, at, start))
 		return 0;
 	return q->bytes_max - (q->bytes.len - q->used);
 }
@@ -65,16 +78,14 @@ static int add_run(struct queue *q, struct queue_run run)
 
 int queue_add(struct queue *q, const uint8_t *ptr, size_t len, const struct stamp *at, bool start)
 {
-	struct queue_run *last;
 	int err;
 
 	compact(q);
-	last = queue_is_empty(q) ? NULL : &q->runs[q->run_count - 1];
 	err = buf_push(&q->bytes, ptr, len);
 	if (err)
 		return err;
-	if (last && !start && !last->gap && memcmp(&last->at, at, sizeof(*at)) == 0) {
-		last->len += len;
+	if (goes_on(q, at, start)) {
+		q->runs[q->run_count - 1].len += len;
 		return 0;
 	}
 	err = add_run(q, (struct queue_run){*at, len, 0, HTTP_GAP_LOST, start});

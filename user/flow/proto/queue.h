@@ -27,12 +27,15 @@ struct queue {
 	size_t bytes_max, runs_max;
 };
 
-/* How much it holds. Gaps are runs too; whoever adds one looks at the room before. */
+/* How much it holds. Gaps are runs too; whoever adds something looks at the room before. */
 void queue_init(struct queue *q, size_t bytes_max, size_t runs_max);
 void queue_release(struct queue *q); /* can be used again */
 
 bool queue_is_empty(const struct queue *q);
-size_t queue_room(const struct queue *q); /* bytes that one more queue_add() takes */
+/* Bytes that queue_add() of that call takes. Those of a call whose run is the last one need no other: where it was cut
+ * does not show in when the queue is full. */
+size_t queue_room(const struct queue *q, const struct stamp *at, bool start);
+bool queue_takes_gap(const struct queue *q);
 /* 0 or -ENOMEM; len <= room. */
 int queue_add(struct queue *q, const uint8_t *ptr, size_t len, const struct stamp *at, bool start);
 int queue_add_gap(struct queue *q, uint64_t len, enum http_gap why, const struct stamp *at);
