@@ -54,6 +54,11 @@ static void on_reasoning(void *ctx)
 	say(ctx, "reasons", SV_NONE);
 }
 
+static void on_sealed(void *ctx)
+{
+	say(ctx, "sealed", SV_NONE);
+}
+
 static void on_tool(void *ctx, struct sv id, struct sv name)
 {
 	say(ctx, "call", id.ptr ? id : SV("-"));
@@ -109,7 +114,7 @@ static void check_rows(const struct dialect *d, const struct row *rows, size_t c
 {
 	for (size_t i = 0; i < count; i++) {
 		struct tlog l = {0};
-		struct llm_sink out = {&l,	on_token, on_usage, on_model,  on_reasoning, on_tool,
+		struct llm_sink out = {&l,	on_token, on_usage, on_model,  on_reasoning, on_sealed, on_tool,
 				       on_stop, on_error, on_end,   on_server, on_provider,  NULL};
 		cJSON *doc = cJSON_Parse(rows[i].json);
 
@@ -157,7 +162,7 @@ static void test_anthropic_events(void **state)
 		 "reasons"},
 		{"content_block_start",
 		 "{\"type\":\"content_block_start\",\"content_block\":{\"type\":\"redacted_thinking\",\"data\":\"x\"}}",
-		 "reasons reasoning"},
+		 "sealed"},
 		{"content_block_start",
 		 "{\"type\":\"content_block_start\",\"content_block\":{\"type\":\"web_search_tool_result\"}}", "tool"},
 		{"content_block_delta",
@@ -1001,7 +1006,7 @@ static void test_local_servers(void **state)
 	};
 	const struct http_head head = {.status = 200, .headers = headers, .header_count = ARRAY_SIZE(headers)};
 	struct tlog l = {0};
-	struct llm_sink out = {&l,	on_token, on_usage, on_model,  on_reasoning, on_tool,
+	struct llm_sink out = {&l,	on_token, on_usage, on_model,  on_reasoning, on_sealed, on_tool,
 			       on_stop, on_error, on_end,   on_server, on_provider,  NULL};
 
 	(void)state;

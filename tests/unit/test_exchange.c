@@ -181,6 +181,24 @@ static void test_hidden_reasoning(void **state)
 	assert_non_null(strstr(r.log.text, " hidden\n"));
 	assert_null(strstr(r.log.text, "decode="));
 	tlog_free(&r.log);
+	/* sealed reasoning comes when it was made: it is the first token, and the rate from it on is not known */
+	stream(&r, 3, 0, 1);
+	resp(&r, 3, START(USAGE10) BLOCK("\"type\":\"redacted_thinking\",\"data\":\"x\""), 900);
+	resp(&r, 3, BLOCK("\"type\":\"thinking\",\"thinking\":\"\"") THINK("hm") TEXT("a"), 1000);
+	resp(&r, 3, TEXT("b") STOP("900") DONE, 2000);
+	resp_end(&r, 3, 1, 2001);
+	assert_non_null(strstr(r.log.text, " hidden\n"));
+	assert_non_null(strstr(r.log.text, "first=900 visible=1000 last=2000 end=2001 kind=reasoning chunks=4 "));
+	assert_null(strstr(r.log.text, "decode="));
+	tlog_free(&r.log);
+	/* after the first token it is in that window */
+	stream(&r, 4, 0, 1);
+	resp(&r, 4, START(USAGE10) BLOCK("\"type\":\"thinking\",\"thinking\":\"\"") THINK("hm"), 900);
+	resp(&r, 4, BLOCK("\"type\":\"redacted_thinking\",\"data\":\"x\""), 1000);
+	resp(&r, 4, TEXT("b") STOP("901") DONE, 1900);
+	resp_end(&r, 4, 1, 2001);
+	assert_non_null(strstr(r.log.text, "decode=900\n"));
+	tlog_free(&r.log);
 	req(&r, 2, "/v1/responses", HOST, "{\"model\":\"gpt-x\",\"stream\":true,\"input\":\"hi\"}", 0);
 	resp_head(&r, 2, 200, STREAM, 1);
 	resp(&r, 2, EVENT("response.output_text.delta", ",\"delta\":\"a\""), 10);
@@ -193,7 +211,7 @@ static void test_hidden_reasoning(void **state)
 	     30);
 	resp_end(&r, 2, 1, 31);
 	assert_log(&r.log,
-		   "call 2 proto=http/1.1 method=POST path=/v1/responses host=api.anthropic.test status=200 "
+		   "call 4 proto=http/1.1 method=POST path=/v1/responses host=api.anthropic.test status=200 "
 		   "api=openai.responses provider=openai op=chat class=main stream=1\n"
 		   "  model=gpt-x-1 asked=gpt-x stop=completed hidden\n"
 		   "   start=0 send=0 ttfb=1 first=10 visible=10 last=20 end=31 kind=text chunks=2 stalls=0 gap=10\n"

@@ -42,6 +42,15 @@ static void hide(struct rig *r, uint64_t xid, enum http_side side, const char *p
 	exchanges_ws_opaque(r->flow, xid, side, &m);
 }
 
+static void hide_end(struct rig *r, uint64_t xid, uint64_t ms)
+{
+	struct ws_message m = message("{\"type\":\"resp", ms, ms);
+
+	m.complete = false;
+	m.ended = true;
+	exchanges_ws_opaque(r->flow, xid, HTTP_RESPONSE, &m);
+}
+
 static void ask(struct rig *r, uint64_t xid, const char *text, uint64_t ms)
 {
 	say(r, xid, HTTP_REQUEST, text, ms, ms);
@@ -208,6 +217,17 @@ static void test_ends(void **state)
 		end_at(&r, 1, rows[i].why, 40);
 		rig_close(&r);
 	}
+	/* in the middle of a message: no event of it came, and nothing is missing of those that did */
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(""), 10);
+	tell(&r, 1, DELTA_TEXT("a"), 20);
+	hide_end(&r, 1, 25);
+	end_at(&r, 1, HTTP_ABORT_CLIENT, 30);
+	expect(&r, "first=20 visible=20 last=20 end=30 kind=text chunks=1 stalls=0");
+	assert_null(strstr(r.log.text, "undecoded"));
+	assert_int_equal(lost_total(&r.lost), 0);
+	rig_close(&r);
 	/* the client closes, and reads on until the server has closed, too: that is no other call */
 	rig_open(&r);
 	upgrade(&r, 1, 0);

@@ -18,7 +18,10 @@ struct setup {
 static void log_message(struct tlog *l, const char *what, enum dir dir, const struct ws_message *m)
 {
 	tlog_printf(l, "%s %s %d%s%s %llu %llu-%llu ", dir == DIR_TX ? "tx" : "rx", what, m->opcode,
-		    m->compressed ? " compressed" : "", m->complete ? "" : " incomplete",
+		    m->compressed ? " compressed" : "",
+		    m->complete ? ""
+		    : m->ended	? " ended"
+				: " incomplete",
 		    (unsigned long long)m->carried, (unsigned long long)m->first.ts_ns,
 		    (unsigned long long)m->last.ts_ns);
 	tlog_escaped(l, m->data.ptr, m->data.len < 40 ? m->data.len : 40);
@@ -395,7 +398,7 @@ static void test_close(void **state)
 	check_bytes(NULL, false, "\x01\x01x\x88\x00", 5,
 		    "rx opaque 1 incomplete 1 5-5 x\nrx close -1 5\nrx 5 bytes, 2 frames (1), 0 messages, 1 opaque\n");
 	check_bytes(NULL, false, "\x81\x05He", 4,
-		    "rx opaque 1 incomplete 2 5-5 He\nrx 4 bytes, 0 frames (0), 0 messages, 1 opaque\n");
+		    "rx opaque 1 ended 2 5-5 He\nrx 4 bytes, 0 frames (0), 0 messages, 1 opaque\n");
 }
 
 /* Joined while a window is in use: what refers to it is told as sizes, what does not is told as it is. */

@@ -33,7 +33,7 @@ struct answer {
 	bool broken_first; /* ... before the first token */
 	bool broken_visible;
 	bool stale; /* ... since usage was said: a later word of it may be among them */
-	bool reasoning_shown, reasoning_begun;
+	bool reasoning_shown, reasoning_begun, sealed_first;
 	bool terminal; /* the message is whole */
 
 	struct usage_part usage;
@@ -83,13 +83,11 @@ static void keep_text(struct answer *a, struct sv text)
 		a->cfg.content = false; /* cut: what follows would not follow it */
 }
 
-static void on_token(void *ctx, enum token_kind kind, struct sv text)
+static void note_token(struct answer *a, enum token_kind kind, struct sv text)
 {
-	struct answer *a = ctx;
 	bool visible = (kind == TOKEN_TEXT || kind == TOKEN_REFUSAL) && text.len;
 
 	a->confirmed = true;
-	a->reasoning_shown |= kind == TOKEN_REASONING;
 	if (visible && a->cfg.content)
 		keep_text(a, text);
 	if (!a->at)
@@ -106,6 +104,24 @@ static void on_token(void *ctx, enum token_kind kind, struct sv text)
 	}
 	if (visible && a->visible_ns == UNKNOWN_NS && !a->broken_visible)
 		a->visible_ns = a->at->ts_ns;
+}
+
+static void on_token(void *ctx, enum token_kind kind, struct sv text)
+{
+	struct answer *a = ctx;
+
+	a->reasoning_shown |= kind == TOKEN_REASONING;
+	note_token(a, kind, text);
+}
+
+/* Before the first token the time that it took is not in the window of the decode rate, whatever is shown later. */
+static void on_sealed(void *ctx)
+{
+	struct answer *a = ctx;
+
+	a->reasoning_begun = true;
+	a->sealed_first |= a->first_ns == UNKNOWN_NS;
+	note_token(a, TOKEN_REASONING, SV_NONE);
 }
 
 /* Last value wins, also one that cannot be read, but 0 never replaces a positive one. */
@@ -372,7 +388,7 @@ struct answer *answer_new(const struct answer_config *cfg, const struct http_hea
 	a->usage = USAGE_PART_NONE;
 	a->server = CALL_SERVER_NONE;
 	buf_init(&a->text, EXCHANGE_TEXT_MAX + 1);
-	a->sink = (struct llm_sink){a,	     on_token, on_usage, on_model,  on_reasoning, on_tool,
+	a->sink = (struct llm_sink){a,	     on_token, on_usage, on_model,  on_reasoning, on_sealed,   on_tool,
 				    on_stop, on_error, on_end,	 on_server, on_provider,  on_arguments};
 	if (!cfg->messages) {
 		a->body = new_body(a, h);
@@ -560,7 +576,8 @@ static void report_tokens(const struct answer *a, struct call *c)
 	c->first_visible_ns = a->visible_ns;
 	c->last_token_ns = a->last_ns;
 	c->first_kind = a->first_ns == UNKNOWN_NS ? TOKEN_NONE : a->first_kind;
-	c->hidden_reasoning = (a->usage.reasoning > 0 || a->reasoning_begun) && !a->reasoning_shown;
+	c->hidden_reasoning =
+		a->sealed_first || ((a->usage.reasoning > 0 || a->reasoning_begun) && !a->reasoning_shown);
 	if (a->broken)
 		return;
 	pace_report(&a->pace, c);

@@ -43,8 +43,7 @@ static void say_block(const struct llm_sink *out, const cJSON *block)
 		out->on_reasoning(out->ctx);
 		dialect_say_member(out, TOKEN_REASONING, block, "thinking");
 	} else if (sv_eq(type, SV("redacted_thinking"))) {
-		out->on_reasoning(out->ctx);
-		out->on_token(out->ctx, TOKEN_REASONING, SV_NONE);
+		out->on_sealed(out->ctx);
 	} else if (sv_eq(type, SV("tool_use"))) {
 		out->on_tool(out->ctx, json_get_string(block, "id"), json_get_string(block, "name"));
 		dialect_say_arguments(out, json_get_string(block, "id"), json_get(block, "input"));

@@ -58,7 +58,7 @@ static void say_block(const struct llm_sink *out, const cJSON *block)
 		if (!dialect_say_member(out, TOKEN_REASONING, reasoning, "text") &&
 		    !dialect_say_member(out, TOKEN_REASONING, json_get(reasoning, "reasoningText"), "text") &&
 		    json_get_string(reasoning, "redactedContent").len)
-			out->on_token(out->ctx, TOKEN_REASONING, SV_NONE);
+			out->on_sealed(out->ctx);
 	}
 	if (name.len)
 		out->on_tool(out->ctx, json_get_string(tool, "toolUseId"), name);

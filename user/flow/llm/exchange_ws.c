@@ -633,7 +633,9 @@ static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_
 	answer_unread(f, s, m);
 	if (unread_call(s))
 		return;
-	doubt_calls(f, s, m->compressed ? SV("permessage-deflate") : SV("websocket"));
+	/* one that the end of the connection cut short hides nothing: no event is in it */
+	if (!m->ended)
+		doubt_calls(f, s, m->compressed ? SV("permessage-deflate") : SV("websocket"));
 	if (s->call_count == 1) {
 		answer_hidden(f, s->calls, m);
 		return;

@@ -487,9 +487,14 @@ void ws_gap(struct ws *w, enum dir dir, uint64_t len, const struct stamp *at)
 
 void ws_finish(struct ws *w)
 {
-	for (int i = 0; i < 2; i++)
-		if (w->sides[i].open)
-			close_message(w, &w->sides[i], false);
+	for (int i = 0; i < 2; i++) {
+		struct side *s = &w->sides[i];
+
+		if (!s->open)
+			continue;
+		s->message.ended = s->content == CONTENT_GOOD && !s->broken && !s->unproven;
+		close_message(w, s, false);
+	}
 }
 
 /* --- a handshake that was missed --------------------------------------------------------------------------------- */

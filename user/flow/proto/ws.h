@@ -46,6 +46,7 @@ struct ws_message {
 	enum ws_opcode opcode; /* WS_TEXT, WS_BINARY */
 	bool compressed;
 	bool complete;	/* framed to its end */
+	bool ended;	/* not complete, for the connection ended within it: up to there nothing of it is missing */
 	struct sv data; /* borrowed, not NUL-terminated. on_opaque: its beginning, as far as it is sure; may be empty */
 	uint64_t carried;   /* payload bytes of its frames, compressed if so, with those that a gap hides */
 	struct stamp first; /* of the first byte of its first frame */
