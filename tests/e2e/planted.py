@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 
 import e2e
 from e2e import BUILD, HERE, Client, Server, Skip
@@ -16,6 +17,7 @@ from e2e import BUILD, HERE, Client, Server, Skip
 PLANTED = os.path.join(BUILD, "tests", "planted")
 ROUTES = ("hot", "alloc", "nplus1", "slow", "lock", "model", "relay", "tool", "mixed", "large", "health")
 NPLUS1 = 12  # commands of one request
+GET_US = 2000  # each of them: several times what a wake-up takes in a virtual machine
 
 
 class Lives:
@@ -75,7 +77,7 @@ class Service(Client):
         self.model = Server("--plain") if model else None
         self.truth_path = os.path.join(e2e.directory(), "truth.jsonl")
         options = ["--model-port", str(self.model.port)] if model else []
-        super().__init__(argv or [PLANTED, "--truth", self.truth_path, *options])
+        super().__init__(argv or [PLANTED, "--truth", self.truth_path, "--get-us", str(GET_US), *options])
         self.port, self.database_port = (self.word(name) for name in ("listening", "database"))
         self.tls = self.http2 = False
 
@@ -143,10 +145,11 @@ def certificate(folder):
 
 
 def drive(service, names, count, concurrency, seed=1):
-    """Each name `count` times (/NAME/N, every path once), over so many connections that stay open. All were answered."""
+    """Each name `count` times (/NAME/N, every path once), over so many connections that stay open. All were answered.
+    By path, how long that took, in ns."""
     paths = [f"/{name}/{n}" for n in range(1, count + 1) for name in names]
     random.Random(seed).shuffle(paths)
-    failures, lock = [], threading.Lock()
+    failures, lock, asked = [], threading.Lock(), {}
 
     def work():
         connection = service.connect()
@@ -155,9 +158,11 @@ def drive(service, names, count, concurrency, seed=1):
                 if not paths:
                     break
                 path = paths.pop()
+            began = time.monotonic_ns()
             connection.request("GET", path)
             answer = connection.getresponse()
             answer.read()
+            asked[path] = time.monotonic_ns() - began
             if answer.status != 200:
                 failures.append((path, answer.status))
         connection.close()
@@ -170,3 +175,4 @@ def drive(service, names, count, concurrency, seed=1):
     assert not failures, failures
     expected = count * (len(names) + ("relay" in names))  # a relay asks /health
     e2e.until(lambda: len(service.truth()) >= expected, 10, "the service has told all")
+    return asked

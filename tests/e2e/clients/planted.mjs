@@ -48,14 +48,15 @@ function planted_storm(t) {
 
 // --- downstream: each notes when
 
-// The work may say more exactly from when to when others had it: between that and a promise lies the event loop, and on a
-// busy machine other programs.
+// The work may say more exactly from when to when others had it: between that and a promise lies the event loop. And for
+// how long it was there by their clock: on a busy machine other programs lie between.
 async function part(t, kind, work) {
-	const at = { began: Number(now()), ended: 0 };
+	const at = { began: Number(now()), ended: 0, served: 0 };
 	try {
 		return await work(at);
 	} finally {
 		t.parts.push([kind, at.began, at.ended || Number(now())]);
+		if (kind === "db") t.db_served_ns += at.served;
 	}
 }
 
@@ -71,12 +72,12 @@ function command(at, name, key) {
 			database.socket.on("data", (data) => {
 				const ended = Number(now());
 				text += data;
-				for (let m; (m = text.match(/^(\$5\r\nvalue\r\n|\*2\r\n\$1\r\na\r\n\$1\r\nb\r\n)/)); text = text.slice(m[0].length))
-					database.waiting.shift()(ended);
+				for (let m; (m = text.match(/^(?:\*2\r\n\$1\r\na\r\n)?\$9\r\n(\d{9})\r\n/)); text = text.slice(m[0].length))
+					database.waiting.shift()(ended, Number(m[1]));
 			});
 			database.socket.on("error", reject);
 		}
-		database.waiting.push((ended) => resolve((at.ended = ended)));
+		database.waiting.push((ended, served) => resolve(Object.assign(at, { ended, served })));
 		at.began = Number(now());
 		database.socket.write(`*2\r\n$${name.length}\r\n${name}\r\n$${key.length}\r\n${key}\r\n`);
 	});
@@ -171,6 +172,7 @@ function tell(t, request, name, status, cpu) {
 		lock_ns: t.lock_ns,
 		tool_pid: t.tool_pid,
 		tool_end_ns: t.tool_end_ns,
+		db_served_ns: t.db_served_ns,
 		downstream_ns: union_ns(t.parts),
 		alloc_count: t.alloc_count,
 		alloc_bytes: t.alloc_bytes,
@@ -186,7 +188,7 @@ function tell(t, request, name, status, cpu) {
 const large = Buffer.alloc(4 << 20, "x");
 
 async function serve(request, response) {
-	const t = { begin_ns: Number(now()), hot_ns: 0, lock_ns: 0, tool_pid: 0, tool_end_ns: 0, alloc_count: 0, alloc_bytes: 0, parts: [] };
+	const t = { begin_ns: Number(now()), hot_ns: 0, lock_ns: 0, tool_pid: 0, tool_end_ns: 0, db_served_ns: 0, alloc_count: 0, alloc_bytes: 0, parts: [] };
 	const cpu = process.cpuUsage();
 	const [, name, number] = request.url.split(/[/?]/);
 	let status = 404;

@@ -143,17 +143,21 @@ void cost_lock(struct truth *t, unsigned hold_ms)
 bool cost_db(struct costs *c, struct truth *t, const char *command, const char *key)
 {
 	uint64_t began = now_ns(CLOCK_BOOTTIME);
-	char text[256];
+	char text[256 + 1];
 	int len = snprintf(text, sizeof(text), "*2\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(command), command,
 			   strlen(key), key);
 	ssize_t n;
 
 	if (c->db < 0 || len < 0 || (size_t)len >= sizeof(text) || !write_all(c->db, text, (size_t)len))
 		return false;
-	n = recv(c->db, text, sizeof(text), 0); /* the stub answers in one write */
+	n = recv(c->db, text, sizeof(text) - 1, 0); /* the stub answers in one write */
 	t->db++;
 	t->db_ns += now_ns(CLOCK_BOOTTIME) - began;
-	return n > 0;
+	if (n < SERVED_DIGITS + 2)
+		return false;
+	text[n] = '\0';
+	t->db_served_ns += strtoull(text + n - 2 - SERVED_DIGITS, NULL, 10);
+	return true;
 }
 
 /* A connection of its own, to its end. 0 or less: it failed. */

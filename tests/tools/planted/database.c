@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A stub of a database, in a process of its own: commands of Redis as arrays (RESP2), each answered after a planted
- * time. */
+ * time. The answer says for how long the command was here: whoever asked it waited at least that long. */
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -35,28 +37,37 @@ static char *end_of_command(char *at)
 	return at;
 }
 
-static bool reply(int fd, const char *command)
+static bool reply(int fd, const char *command, uint64_t read_ns)
 {
 	static const char hgetall[] = "*2\r\n$7\r\nHGETALL\r\n";
 	bool many = strncasecmp(command, hgetall, sizeof(hgetall) - 1) == 0;
-	const char *text = many ? "*2\r\n$1\r\na\r\n$1\r\nb\r\n" : "$5\r\nvalue\r\n";
+	char text[64];
+	uint64_t ns;
+	int len;
 
 	wait_us(many ? hgetall_us : get_us);
-	return write_all(fd, text, strlen(text));
+	ns = now_ns(CLOCK_BOOTTIME) - read_ns;
+	if (ns > SERVED_MAX_NS)
+		ns = SERVED_MAX_NS;
+	len = snprintf(text, sizeof(text), "%s$%d\r\n%0*" PRIu64 "\r\n", many ? "*2\r\n$1\r\na\r\n" : "", SERVED_DIGITS,
+		       SERVED_DIGITS, ns);
+	return write_all(fd, text, (size_t)len);
 }
 
 static void *serve(void *arg)
 {
 	char commands[16384], *at, *end;
 	int fd = (int)(intptr_t)arg;
+	uint64_t read_ns;
 	size_t have = 0;
 	ssize_t n;
 
 	while (have < sizeof(commands) - 1 && (n = recv(fd, commands + have, sizeof(commands) - 1 - have, 0)) > 0) {
+		read_ns = now_ns(CLOCK_BOOTTIME);
 		have += (size_t)n;
 		commands[have] = '\0';
 		for (at = commands; (end = end_of_command(at)); at = end)
-			if (!reply(fd, at))
+			if (!reply(fd, at, read_ns))
 				goto out;
 		have -= (size_t)(at - commands);
 		memmove(commands, at, have);

@@ -21,8 +21,10 @@ struct truth {
 	int tool_pid;	      /* the latest child, 0: none */
 	uint64_t tool_end_ns; /* CLOCK_MONOTONIC: when it was known to have ended */
 	uint64_t db_ns, model_ns, tool_ns, http_ns;
-	uint64_t lock_ns; /* from wanting the lock to having it */
-	uint64_t hot_ns;  /* processor time of planted_hot() */
+	uint64_t db_served_ns; /* of db_ns, by the database's clock: between them lie the turns that either did not get
+				*/
+	uint64_t lock_ns;      /* from wanting the lock to having it */
+	uint64_t hot_ns;       /* processor time of planted_hot() */
 	uint64_t alloc_count, alloc_bytes;
 };
 
@@ -48,8 +50,11 @@ int connect_to(int port); /* on loopback; -1 */
 /* drive.c: prints "N requests N ns". 0; 1: it failed; 2: usage. routes: comma between; is changed. */
 int drive(int port, unsigned connections, unsigned requests, char *routes);
 
-/* database.c: speaks just enough of Redis. GET answers after `get_us`, HGETALL after `hgetall_us`. Another process,
- * which ends with this one. Its port. */
+/* database.c: speaks just enough of Redis. GET answers after `get_us`, HGETALL after `hgetall_us`, and each answer ends
+ * with the nanoseconds from reading the command to writing that, in so many digits. Another process, which ends with
+ * this one. Its port. */
+#define SERVED_DIGITS 9
+#define SERVED_MAX_NS 999999999u
 int database_start(unsigned get_us, unsigned hgetall_us);
 
 #endif
