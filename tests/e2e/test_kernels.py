@@ -81,9 +81,11 @@ def running():
     for server, number, secure in ((tls, count, True), (plain, 3, False)):
         calls = [call for call, _ in check_calls(Part(perfbpf, server), server, number, CROWD_MS)]
         assert not any(call["mid_attach"] for call in calls), calls
-        # A call that comes long after its connection was there does not pay for it, and an emulated machine takes long.
-        opened = [call for call in calls if call["connect_ms"] is not None]
-        assert (opened or e2e.PATIENCE > 1) and all((call["tls_ms"] is not None) == secure for call in opened), opened
+        assert all((call["tls_ms"] is not None) == secure for call in calls if call["connect_ms"] is not None), calls
+        alone = [call for call in calls if call["path"].startswith("/ex-" if secure else "/plain-")]
+        assert len(alone) == 3, calls
+        for call in alone:
+            e2e.check_paid(call, plain=not secure)
     check_reset(perfbpf, resets)
     check_pipes(perfbpf)
     e2e.check_trace(perfbpf)
@@ -112,8 +114,7 @@ def command():
     perfbpf = Perfbpf(command=[path, CLIENT, "--port", str(server.port), "--cacert", server.cert, "--quiet"])
     assert perfbpf.end() == 7, perfbpf.err()
     ((call, _),) = check_calls(perfbpf, server, 1, CROWD_MS)
-    # On an emulated machine the call may come so late that the connection was not made for it.
-    assert e2e.PATIENCE > 1 or (call["connect_ms"] is not None and call["tls_ms"] is not None), call
+    e2e.check_paid(call)
     lives = {e["name"]: e["args"] for e in e2e.check_trace(perfbpf)["traceEvents"] if e["ph"] == "X" and e.get("cat") == "process"}
     assert lives["exec sleep"]["exec_chain"] == ["sh", "env", "sleep"], lives
     assert lives["exec sleep"]["tool_call_id"] == "call_abc123", lives
