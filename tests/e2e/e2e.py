@@ -81,6 +81,7 @@ def patience(seconds):
     return seconds * PATIENCE * min(20.0, crowd())
 
 
+HANGS_S = 120  # what has not ended by then hangs, however busy the machine is
 LATE_MS = 3.0  # a turn of another program, where there is a processor for everybody
 
 

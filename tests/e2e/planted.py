@@ -90,9 +90,9 @@ class Service(Client):
 
     def connect(self):
         if not self.tls:
-            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=e2e.HANGS_S)
         context = ssl._create_unverified_context()  # pylint: disable=protected-access
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=e2e.HANGS_S, context=context)
 
     def end(self):
         self.go()

@@ -102,7 +102,7 @@ def check_layers(capture):
 
 def report(trace, *options, status=0):
     done = subprocess.run(
-        [PERFBPF, "report", trace, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60
+        [PERFBPF, "report", trace, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=e2e.HANGS_S
     )
     assert done.returncode == status, f"{done.returncode}: {done.stderr}"
     return done.stdout
@@ -149,7 +149,7 @@ def counted():
     assert perfbpf.trace()["metadata"]["axes"][-1].startswith("alloc="), perfbpf.trace()["metadata"]["axes"]
     # A capture holds all of it.
     again = os.path.join(perfbpf.dir, "again.json")
-    done = subprocess.run([PERFBPF, "replay", capture, "-q", "--alloc", "-o", again], timeout=60,
+    done = subprocess.run([PERFBPF, "replay", capture, "-q", "--alloc", "-o", again], timeout=e2e.HANGS_S,
                           stderr=subprocess.PIPE, check=False)
     assert done.returncode == 0, done.stderr
     assert report(again, "--by", "alloc", "--json").split('"tables"')[1] == \
@@ -238,7 +238,7 @@ def grows():
     other = Perfbpf("--alloc=4096", calls=False, command=["true"])
     assert other.end() == 0, other.err()
     done = subprocess.run([PERFBPF, "diff", perfbpf.trace_path, other.trace_path], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=60)
+                          stderr=subprocess.PIPE, text=True, timeout=e2e.HANGS_S)
     assert done.returncode == 1 and "--alloc" in done.stderr, done
 
 

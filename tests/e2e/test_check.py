@@ -12,7 +12,7 @@ from e2e import CLIENT, PERFBPF, Client, Server, Skip, case
 
 
 def check(*options):
-    done = subprocess.run([PERFBPF, "check", *map(str, options)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([PERFBPF, "check", *map(str, options)], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
     return done.returncode, done.stdout
 
 
@@ -77,7 +77,7 @@ def hidden():
     for command in ("check",), ("record", "-o", os.path.join(e2e.directory(), "x.json")):
         for pid, why in (sleeper.pid, "it is there, but /proc does not show it"), (gone_child.pid, "no such process"):
             done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", PERFBPF, *command, "-p", str(pid)],
-                                  capture_output=True, text=True, timeout=60, check=False)
+                                  capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
             assert done.returncode == 1 and f"pid {pid}: {why}" in done.stderr, done
 
 
@@ -89,7 +89,7 @@ def few_descriptors():
         for kind in "S", "H":
             argv = [PERFBPF, *command, "-p", str(sleeper.pid)]
             done = subprocess.run(["sh", "-c", f'ulimit -Sn 20; [ {kind} = S ] || ulimit -Hn 20; exec "$@"', "sh", *argv],
-                                  capture_output=True, text=True, timeout=60, check=False)
+                                  capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
             said = re.search(r"RLIMIT_NOFILE allows 20 open files: perfbpf needs \d\d\d+,.*\n.*hint: ", done.stdout + done.stderr)
             assert bool(said) == (kind == "H"), done
             assert done.returncode == (0 if kind == "S" and command[0] == "record" else 1), done

@@ -183,7 +183,7 @@ def by_name():
     client.go()
     assert client.finish() == 0
     later = subprocess.run(
-        [program, "--port", str(server.port), "--cacert", server.cert, "-n", "3", "--quiet"], check=False, timeout=30
+        [program, "--port", str(server.port), "--cacert", server.cert, "-n", "3", "--quiet"], check=False, timeout=e2e.HANGS_S
     )
     assert later.returncode == 0
     e2e.until(lambda: len(perfbpf.calls()) >= len(calls) + 3, 5, f"all calls are recorded; stderr:\n{perfbpf.err()}")

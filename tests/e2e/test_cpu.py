@@ -44,7 +44,7 @@ def run(*options, program=HOTSPOT):
 
 def report(trace, *options, status=0):
     done = subprocess.run(
-        [PERFBPF, "report", trace, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60
+        [PERFBPF, "report", trace, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=e2e.HANGS_S
     )
     assert done.returncode == status, f"{done.returncode}: {done.stderr}"
     return done.stdout
@@ -127,7 +127,7 @@ def asleep_at_once():
     perfbpf = Perfbpf("-n", f"^{name}$", "--off-cpu")
     for argv in ([program, "0.3"], ["sleep", "0.3"]):
         for child in [e2e.start(argv) for _ in range(5)]:
-            assert child.wait(20) == 0
+            assert child.wait(e2e.HANGS_S) == 0
     assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
     assert perfbpf.trace()["metadata"]["axes"] == ["off-cpu"]
     profile = perfbpf.trace()["otherData"]["profile"]
@@ -157,10 +157,10 @@ def together():
     if not perf:
         note("perf is not installed")
         return
-    perf.wait(30)
+    perf.wait(e2e.HANGS_S)
     done = subprocess.run(
         ["perf", "report", "-i", data, "--stdio", "--no-children", "-s", "symbol", "-g", "none"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=e2e.HANGS_S,
     )
     # perf gives the kernel's time to the kernel, and on a busy machine a program is switched often: the rest is compared.
     shares = dict(map(reversed, re.findall(r"([0-9.]+)%\s+\[\.\] (hot|warm|cold)\b", done.stdout)))
@@ -243,7 +243,7 @@ def replayed():
     capture = os.path.join(directory(), "x.cap")
     _, perfbpf = run(HZ, "--off-cpu", "--content", "--record", capture)
     again = os.path.join(perfbpf.dir, "again.json")
-    done = subprocess.run([PERFBPF, "replay", capture, "-q", "--cpu", "--off-cpu", "-o", again], timeout=60,
+    done = subprocess.run([PERFBPF, "replay", capture, "-q", "--cpu", "--off-cpu", "-o", again], timeout=e2e.HANGS_S,
                           stderr=subprocess.PIPE, check=False)
     assert done.returncode == 0, done.stderr
     for by in ("function", "wait"):
@@ -269,7 +269,7 @@ def compared():
 
     def diff(*arguments):
         return subprocess.run([PERFBPF, "diff", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, timeout=60)
+                              text=True, timeout=e2e.HANGS_S)
 
     same = diff("--fail-on", "50", one.trace_path, one.trace_path)
     assert same.returncode == 0 and "hot [hotspot]" in same.stdout, same
@@ -286,7 +286,7 @@ def no_trace():
     os.mkfifo(fifo)
     for path in (fifo, PERFBPF, "/dev/zero", "/nonexistent", os.path.join(e2e.HERE, "test_cpu.py")):
         done = subprocess.run([PERFBPF, "report", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=10)
+                              timeout=e2e.HANGS_S)
         assert done.returncode == 1 and done.stderr.count("\n") == 1 and not done.stdout, done
 
 

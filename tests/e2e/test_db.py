@@ -323,7 +323,7 @@ def postgres_psql():
     perfbpf = Perfbpf("--db", "-p", child.pid)
     child.stdin.write("SELECT 43, 44;\n")
     child.stdin.close()
-    child.wait(10)
+    child.wait(e2e.HANGS_S)
     assert perfbpf.end() == 0, perfbpf.err()
     check(perfbpf, [("SELECT ?, ?", 1, None)], "postgresql")
 
@@ -474,7 +474,7 @@ def sqlite_cli():
     perfbpf = Perfbpf(
         "--db", command=["sh", "-c", f"exec {program('sqlite3')} :memory: < {path}"], stdout=subprocess.PIPE, text=True
     )
-    out, _ = perfbpf.child.communicate(timeout=60)
+    out, _ = perfbpf.child.communicate(timeout=e2e.HANGS_S)
     assert perfbpf.child.returncode == 0, perfbpf.err()
     for name in (perfbpf.trace_path, perfbpf.calls_path, perfbpf.err_path):
         assert CANARY not in e2e.read_text(name)

@@ -81,7 +81,7 @@ def call_from_root(root, count):
     server = Server()
     argv = ["chroot", root, "/client", "--port", str(server.port), "-n", str(count), "--quiet"]
     perfbpf = Perfbpf(command=argv, ready=False)
-    assert perfbpf.child.wait(30) == 0, perfbpf.err()
+    assert perfbpf.child.wait(e2e.HANGS_S) == 0, perfbpf.err()
     return server, perfbpf
 
 
@@ -117,7 +117,7 @@ def other_mounts():
     client = f"LD_LIBRARY_PATH={place} {CLIENT} --port {server.port} -n 5 --quiet --wait"
     script = f"mount -t tmpfs t {place} && cp {libraries}/* {place} && {AFTER_A_WHILE} | {client}"
     perfbpf = Perfbpf(command=["unshare", "-m", "sh", "-c", script], ready=False, stdout=subprocess.DEVNULL)
-    assert perfbpf.child.wait(30) == 0, perfbpf.err()
+    assert perfbpf.child.wait(e2e.HANGS_S) == 0, perfbpf.err()
     assert not os.listdir(place)
     check_calls(perfbpf, server, 5, COLD_MS)
     check_nothing_lost(perfbpf)
@@ -217,7 +217,7 @@ def few_rights():
     for client in (here, there):
         client.go()
         assert client.finish() == 0
-    lines += perfbpf.communicate(timeout=30)[1].splitlines()
+    lines += perfbpf.communicate(timeout=e2e.HANGS_S)[1].splitlines()
     text = "\n".join(lines)
     assert re.search(rf"pid {there.pid}: \d+ mapped files? unreadable \(EACCES\), TLS in there not traced", text), text
     assert f"pid {here.pid}: " not in text, text
@@ -351,7 +351,7 @@ def own_pids():
     """perfbpf in a pid namespace of its own says so, and does not start CMD"""
     path = os.path.join(e2e.directory(), "trace.json")
     argv = ["unshare", "-pfm", "--mount-proc", e2e.PERFBPF, "-o", path, "--", "echo", "started"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
     assert done.returncode == 1, done
     assert "pid namespace" in done.stderr and "hint: " in done.stderr, done.stderr
     assert "started" not in done.stdout, "CMD ran untraced"
@@ -484,7 +484,7 @@ def few_reads():
     assert client.finish() == 0
     assert shell.finish() == 0
     assert perfbpf.end() == 0, perfbpf.err()
-    tracer.wait(10)
+    tracer.wait(e2e.HANGS_S)
     check_calls(perfbpf, server, 6, 2000)
     reads = re.findall(r'"/proc/(\d+)/maps"', e2e.read_text(log))
     assert reads.count(str(client.pid)) == 0, f"the client neither executed nor loaded anything: {reads}"

@@ -99,7 +99,7 @@ def refused():
     assert "no traced process maps a file of that name" in perfbpf.err()
     assert perfbpf.lost() == {"untraced_targets": 2}, perfbpf.lost()
     for bad in ("main", ":main", "a:", "dir/:f"):
-        done = subprocess.run([PERFBPF, "-f", bad, "-d", "1"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([PERFBPF, "-f", bad, "-d", "1"], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
         assert done.returncode == 2 and "BINARY:SYMBOL" in done.stderr, (bad, done)
 
 
@@ -119,7 +119,7 @@ def replayed():
     capture = os.path.join(directory(), "x.cap")
     _, perfbpf = run(PLAIN, "threads", functions=[f"{PLAIN}:work"], options=("--record", capture, "--content"))
     again = os.path.join(directory(), "again.json")
-    subprocess.run([PERFBPF, "replay", capture, "-o", again], check=True, capture_output=True, timeout=60)
+    subprocess.run([PERFBPF, "replay", capture, "-o", again], check=True, capture_output=True, timeout=e2e.HANGS_S)
     with open(again, encoding="utf-8") as f:
         trace = json.load(f)
     assert trace["metadata"]["functions"] == perfbpf.trace()["metadata"]["functions"]

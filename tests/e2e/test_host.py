@@ -98,10 +98,10 @@ def beside_others():
         check_nothing_lost(perfbpf)
         check_trace(perfbpf)
     assert one.trace()["otherData"]["profile"]["off_cpu"]["samples"], "no sample beside strace"
-    assert strace.wait(20) == 0
+    assert strace.wait(e2e.HANGS_S) == 0
     assert "exit_group(0)" in e2e.read_text(log), "strace saw no end"
     if perf:
-        perf.wait(20)
+        perf.wait(e2e.HANGS_S)
         done = subprocess.run(["perf", "report", "-i", data, "--stdio", "-s", "comm"], capture_output=True, text=True, check=False)
         assert "100.00%" in done.stdout, done.stdout + done.stderr
 
@@ -132,7 +132,7 @@ def moved_clock(seconds):
     for call, truth in check_calls(perfbpf, server, 3, COLD_MS):
         assert before < seconds_of(call["start_time"]) < after, (before, call["start_time"], after)
         wall = truth["first_byte_ns"] / 1e9 + time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        assert abs(seconds_of(call["start_time"]) - wall) < 0.05, (call["start_time"], wall)
+        assert abs(seconds_of(call["start_time"]) - wall) < 0.01 * e2e.slack(), (call["start_time"], wall)
     check_nothing_lost(perfbpf)
     end_us = (after - before) * 1e6
     for event in check_trace(perfbpf)["traceEvents"]:
@@ -270,7 +270,7 @@ def refused(before, word, hint):
     works(*prefix)
     target = e2e.start(["sleep", "60"])
     done = subprocess.run([*prefix, PERFBPF, "-o", os.path.join(e2e.directory(), "t"), "-p", str(target.pid)],
-                          capture_output=True, text=True, timeout=20, check=False)
+                          capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
     assert done.returncode == 1, done
     lines = done.stderr.splitlines()
     assert len(lines) == 2 and "hint: " in lines[1] and hint in lines[1] and word in done.stderr, done.stderr

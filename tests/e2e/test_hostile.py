@@ -86,7 +86,7 @@ def check_harmless(perfbpf):
         check_terminal(f.read(), "standard error")
     for command in (["report", perfbpf.trace_path], ["report", "--by", "process", perfbpf.trace_path],
                     ["diff", perfbpf.trace_path, perfbpf.trace_path]):
-        done = subprocess.run([PERFBPF, *command], capture_output=True, timeout=30, check=False)
+        done = subprocess.run([PERFBPF, *command], capture_output=True, timeout=e2e.HANGS_S, check=False)
         check_terminal(done.stdout + done.stderr, command[0])
     for path in (perfbpf.trace_path, perfbpf.calls_path):
         with open(path, "rb") as f:

@@ -58,7 +58,7 @@ def nothing_leaks(axes):
         check_absent(e2e.read_text(path), os.path.basename(path))
     for command in (["report", perfbpf.trace_path], *(["report", "--by", by, perfbpf.trace_path] for by in BY),
                     ["diff", perfbpf.trace_path, perfbpf.trace_path], ["check", "-p", str(os.getpid())]):
-        done = subprocess.run([PERFBPF, *command], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([PERFBPF, *command], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
         assert done.stdout, (command, done)
         check_absent(done.stdout + done.stderr, command[0])
 
@@ -121,7 +121,7 @@ def record_and_replay(kind):
         ["setpriv", "--bounding-set", "-all", PERFBPF, "replay", capture, "-c", "-", "-o", trace, "--content"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=e2e.HANGS_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -137,7 +137,7 @@ def record_and_replay(kind):
         sorted((s["name"], s["ts"], s["dur"]) for s in e2e.call_slices(t)) for t in (perfbpf.trace(), replayed)
     )
     assert first == second, "the slices differ"
-    quiet = subprocess.run([PERFBPF, "replay", capture, "-c", "-"], capture_output=True, text=True, timeout=30, check=False)
+    quiet = subprocess.run([PERFBPF, "replay", capture, "-c", "-"], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
     assert '"text":"' not in quiet.stdout, "text without --content"
 
 
@@ -151,7 +151,7 @@ def replay_ends_alike():
     perfbpf = Perfbpf("--content", "--record", capture, "-d", "2", "-p", client.pid)
     client.go()
     assert perfbpf.end() == 0, perfbpf.err()
-    done = subprocess.run([PERFBPF, "replay", capture, "-q", "-c", "-"], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([PERFBPF, "replay", capture, "-q", "-c", "-"], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
     assert done.returncode == 0, done.stderr
     live, again = perfbpf.calls(), [json.loads(line) for line in done.stdout.splitlines()]
     assert [c["end_reason"] for c in live] == ["capture_end"] and len(again) == 1, (live, again)
@@ -163,7 +163,7 @@ def replay_ends_alike():
 def record_wants_content():
     """--record without --content is a usage error, and leaves no file"""
     path = os.path.join(e2e.directory(), "x.cap")
-    done = subprocess.run([PERFBPF, "--record", path, "-p", "1"], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run([PERFBPF, "--record", path, "-p", "1"], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
     assert done.returncode == 2 and not os.path.exists(path), (done.returncode, done.stderr)
 
 
@@ -184,13 +184,13 @@ def bad_captures():
         path = os.path.join(folder, name)
         with open(path, "wb") as f:
             f.write(data)
-        done = subprocess.run([PERFBPF, "replay", path], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run([PERFBPF, "replay", path], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
         assert done.returncode == 1 and path in done.stderr, (name, done.returncode, done.stderr)
     for share in (0.3, 0.6, 0.95):
         path = os.path.join(folder, "cut")
         with open(path, "wb") as f:
             f.write(whole[: int(len(whole) * share)])
-        done = subprocess.run([PERFBPF, "replay", path, "-c", "-"], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run([PERFBPF, "replay", path, "-c", "-"], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
         assert done.returncode in (0, 1), (share, done.returncode, done.stderr)
         for line in done.stdout.splitlines():
             json.loads(line)

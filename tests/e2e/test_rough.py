@@ -91,7 +91,7 @@ def read_only_disk():
             assert e2e.read_text(out) == OLD, "the old file is intact"
         check_calls(perfbpf, server, 3, SLACK_MS)
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
-        done = subprocess.run([e2e.PERFBPF, "-o", out, "-p", str(os.getpid())], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run([e2e.PERFBPF, "-o", out, "-p", str(os.getpid())], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
         assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "read-only" in done.stderr, done
     finally:
         subprocess.run(["umount", "-l", folder], check=False)

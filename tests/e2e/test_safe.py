@@ -45,7 +45,7 @@ def folder_of(uid, mode=0o755):
 
 
 def run(*argv, env=None):
-    done = subprocess.run([PERFBPF, *map(str, argv)], env=env, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([PERFBPF, *map(str, argv)], env=env, capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
     return done.returncode, done.stderr
 
 
@@ -211,7 +211,7 @@ def replay_has_none():
         assert status_of(child.pid)["Seccomp"] == str(SECCOMP_FILTER), status_of(child.pid)
         to.write(data[1000:])
     said = child.stderr.read()
-    assert child.wait(20) == 0 and "own filter" not in said, said
+    assert child.wait(e2e.HANGS_S) == 0 and "own filter" not in said, said
 
 
 e2e.run_cases()
