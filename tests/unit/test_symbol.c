@@ -208,7 +208,7 @@ static void maps_of_anybody(void **state)
 	unlink(map_path);
 	unlink(other);
 	assert_int_equal(mkfifo(map_path, 0600), 0);
-	alarm(10); /* nobody writes: waiting would be for ever */
+	alarm(60); /* nobody writes: waiting would be for ever */
 	assert_int_equal(perfmap_open(getpid()), -EINVAL);
 	alarm(0);
 	unlink(map_path);
