@@ -281,6 +281,12 @@ def read_text(path):
         return ""
 
 
+def whole_lines(path):
+    """Of JSON, in a file that somebody may be writing."""
+    text = read_text(path)
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
 def named_probes():
     """Lines of uprobe_events: what is left in there outlives its maker."""
     folder = directory()
@@ -314,8 +320,7 @@ class Server:
 
     def truth(self):
         """By path without query: every test gives each of its calls another first part of it."""
-        lines = [json.loads(line) for line in read_text(self.truth_path).splitlines()]
-        return {key_of(t["path"]): t for t in lines}
+        return {key_of(t["path"]): t for t in whole_lines(self.truth_path)}
 
 
 class Client:
@@ -604,7 +609,13 @@ def check_call(call, truth, slack_ms=SLACK_MS):
 def check_calls(perfbpf, server, count, slack_ms=SLACK_MS, skip=()):
     """Every call of the server's truth has one record, and each is exact. Returns the pairs."""
     skip = [key_of(path) for path in skip]
-    truth = {k: t for k, t in server.truth().items() if k not in skip}
+
+    def told():
+        return {k: t for k, t in server.truth().items() if k not in skip}
+
+    # It tells of a call when that is answered: everybody else may have gone by then.
+    until(lambda: len(told()) >= count, 10, f"the server saw {len(told())} calls, not {count}")
+    truth = told()
     calls = perfbpf.calls()
     paths = [key_of(c["path"]) for c in calls]
     assert len(truth) == count, f"the server saw {len(truth)} calls, not {count}"

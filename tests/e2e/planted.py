@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The services with planted costs (tests/tools/planted, clients/planted.mjs), and who drives them."""
 import http.client
-import json
 import os
 import random
 import shutil
@@ -86,7 +85,7 @@ class Service(Client):
         return found[0] if found else None
 
     def truth(self):
-        return [json.loads(line) for line in e2e.read_text(self.truth_path).splitlines()]
+        return e2e.whole_lines(self.truth_path)
 
     def connect(self):
         if not self.tls:

@@ -130,7 +130,7 @@ def unanswered():
     assert perfbpf.end() == 0, perfbpf.err()
     (span,) = [s for s in spans(perfbpf) if s["name"] == "tools/call sleep"]
     assert span["args"]["end_reason"] in ("server_abort", "connection_closed"), span
-    assert 150 <= span["dur"] / 1000 <= 600, span
+    assert 150 <= span["dur"] / 1000 <= 1000 * e2e.patience(0.6), span
 
 
 def make_certificate(directory):

@@ -37,8 +37,9 @@ async function answer(message) {
   else if (message.method === "tools/call") reply = { result: await call(message.params) };
   else reply = { error: { code: -32601, message: "ERRORCANARY" } };
   const ms = Number(process.hrtime.bigint() - begin) / 1e6;
-  send({ ...reply, id: message.id });
+  // First: who has the answer may end, and this with it.
   fs.appendFileSync(truth, JSON.stringify({ method: message.method, tool: message.params?.name ?? null, id: message.id, ms }) + "\n");
+  send({ ...reply, id: message.id });
 }
 
 readline.createInterface({ input: process.stdin }).on("line", (line) => {
