@@ -714,6 +714,13 @@ static void test_told_by_the_answer(void **state)
 	expect(&r, "model=g1 asked=g error=UNAVAILABLE\n");
 	expect(&r, "  text=a\n");
 	tlog_free(&r.log);
+	/* it ends without a reason to stop: the counts of a middle chunk are no last ones */
+	req(&r, 6, "/v1beta/models/g:streamGenerateContent?alt=sse", HOST, "{\"contents\":[]}", 5);
+	answer(&r, 6, 200, STREAM,
+	       "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}],\"usageMetadata\":{"
+	       "\"promptTokenCount\":7,\"candidatesTokenCount\":1,\"totalTokenCount\":8}}\n\n");
+	expect(&r, "usage=partial uncached=7 read=0 write=0 input=7 output=1\n");
+	tlog_free(&r.log);
 	/* whose server answers at a host that nobody knows */
 	req(&r, 2, "/v1/chat/completions", "host: gateway\n", CHAT, 10);
 	answer(&r, 2, 200, STREAM,
