@@ -137,6 +137,11 @@ static void on_socket_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t
 	exchanges_ws_end(((struct flow *)ctx)->exchanges, xid, why, ts_ns);
 }
 
+static void on_socket_lost(void *ctx, uint64_t xid, enum http_side side, uint64_t len, bool all, const struct stamp *at)
+{
+	exchanges_ws_lost(((struct flow *)ctx)->exchanges, xid, side, len, all, at);
+}
+
 /* --- proto -> mcp, for lines ------------------------------------------------------------------------------------- */
 
 static void on_line_bytes(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
@@ -183,8 +188,13 @@ static int flow_add_operations(struct flow *f, struct http_sink *sink)
 static struct flow *flow_new(struct pipeline *p, struct conn *c)
 {
 	struct flow *f = calloc(1, sizeof(*f));
-	const struct socket_sink sockets = {
-		f, on_socket_message, on_socket_opaque, on_socket_undecoded, on_socket_close, on_socket_end};
+	const struct socket_sink sockets = {f,
+					    on_socket_message,
+					    on_socket_opaque,
+					    on_socket_undecoded,
+					    on_socket_close,
+					    on_socket_end,
+					    on_socket_lost};
 	struct http_sink sink;
 
 	if (!f)

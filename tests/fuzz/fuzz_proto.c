@@ -34,7 +34,8 @@ static void *open_proto(uint8_t flags, const struct http_sink *sink, uint64_t *s
 	struct proto *p = proto_new(flags & 1, sink);
 
 	if (p)
-		proto_set_sockets(p, &(struct socket_sink){sum, on_message, on_message, on_told, on_told, on_end});
+		proto_set_sockets(p,
+				  &(struct socket_sink){sum, on_message, on_message, on_told, on_told, on_end, NULL});
 	return p;
 }
 

@@ -104,7 +104,7 @@ static void handshake(struct proto *p, bool deflate)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct http_sink http = {NULL, on_head, on_body, on_gap, on_part_end, on_head, on_part_end, on_abort};
-	const struct socket_sink sockets = {NULL, on_message, on_message, on_what, on_what, on_end};
+	const struct socket_sink sockets = {NULL, on_message, on_message, on_what, on_what, on_end, NULL};
 	uint8_t how = size ? *data : 0;
 	struct stamp at = {2, 2, 1, 0};
 	struct proto *p = proto_new(!(how & 1), &http);

@@ -358,6 +358,51 @@ static void hide_cut(struct rig *r, uint64_t xid, uint64_t ms)
 	exchanges_ws_opaque(r->flow, xid, HTTP_RESPONSE, &m);
 }
 
+/* Lost bytes are the open calls'; where the way into what follows is lost with them, they are of every later one, too.
+ */
+static void test_lost_bytes(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(""), 10);
+	exchanges_ws_lost(r.flow, 1, HTTP_RESPONSE, 7, false, &AT(20));
+	tell(&r, 1, COMPLETED("20", "6"), 30);
+	expect(&r, " lossy lost=7\n");
+	tlog_free(&r.log);
+	ask(&r, 1, CREATE(""), 40);
+	tell(&r, 1, COMPLETED("20", "6"), 50);
+	assert_null(strstr(r.log.text, "lossy"));
+	tlog_free(&r.log);
+	exchanges_ws_lost(r.flow, 1, HTTP_RESPONSE, UINT64_MAX, true, &AT(60));
+	exchanges_ws_lost(r.flow, 2, HTTP_RESPONSE, UINT64_MAX, true, &AT(60));
+	ask(&r, 1, CREATE(""), 70);
+	end_at(&r, 1, HTTP_ABORT_CLOSED, 80);
+	expect(&r, " lossy lost=-1\n");
+	tlog_free(&r.log);
+	rig_close(&r);
+	/* of a request, which is known to be over when its answer has come: nothing else answers it */
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	tell(&r, 1, CREATED, 20);
+	tell(&r, 1, COMPLETED("20", "6"), 30);
+	expect(&r, " mid_attach\n   start=20 end=30 ");
+	tlog_free(&r.log);
+	exchanges_ws_lost(r.flow, 1, HTTP_REQUEST, 7, false, &AT(40));
+	hide(&r, 1, HTTP_REQUEST, CREATE(""), false, 10);
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	/* and what is missing of one is no choice */
+	exchanges_ws_lost(r.flow, 1, HTTP_REQUEST, 7, false, &AT(45));
+	hide(&r, 1, HTTP_REQUEST, CREATE(""), false, 50);
+	tell(&r, 1, COMPLETED("30", "2"), 60);
+	expect(&r, "start=50 ");
+	expect(&r, " lossy lost=-1\n");
+	assert_null(strstr(r.log.text, "truncated"));
+	rig_close(&r);
+}
+
 /* Nothing can be read: who spoke, and when. */
 static void test_unread(void **state)
 {
@@ -842,13 +887,21 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_responses),	cmocka_unit_test(test_identity),
-		cmocka_unit_test(test_lanes),		cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_opaque),		cmocka_unit_test(test_unseen_handshake),
-		cmocka_unit_test(test_unread),		cmocka_unit_test(test_unread_of_anybody),
-		cmocka_unit_test(test_unread_and_read), cmocka_unit_test(test_live),
-		cmocka_unit_test(test_live_speech),	cmocka_unit_test(test_realtime),
-		cmocka_unit_test(test_fallback),	cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_responses),
+		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_opaque),
+		cmocka_unit_test(test_unseen_handshake),
+		cmocka_unit_test(test_lost_bytes),
+		cmocka_unit_test(test_unread),
+		cmocka_unit_test(test_unread_of_anybody),
+		cmocka_unit_test(test_unread_and_read),
+		cmocka_unit_test(test_live),
+		cmocka_unit_test(test_live_speech),
+		cmocka_unit_test(test_realtime),
+		cmocka_unit_test(test_fallback),
+		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_no_memory),
 	};
 

@@ -516,13 +516,15 @@ static void test_many_streams(void **state)
 }
 
 struct count {
-	unsigned requests, ends, aborts;
+	unsigned requests, ends, aborts, gaps;
+	int status; /* of the last head */
 };
 
 static void count_request(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
 {
-	(void)xid, (void)h, (void)first;
+	(void)xid, (void)first;
 	((struct count *)ctx)->requests++;
+	((struct count *)ctx)->status = h ? h->status : -1;
 }
 static void count_body(void *ctx, uint64_t xid, enum http_side side, const uint8_t *ptr, size_t len,
 		       const struct stamp *at)
@@ -532,7 +534,8 @@ static void count_body(void *ctx, uint64_t xid, enum http_side side, const uint8
 static void count_gap(void *ctx, uint64_t xid, enum http_side side, uint64_t len, enum http_gap why,
 		      const struct stamp *at)
 {
-	(void)ctx, (void)xid, (void)side, (void)len, (void)why, (void)at;
+	(void)xid, (void)side, (void)len, (void)why, (void)at;
+	((struct count *)ctx)->gaps++;
 }
 static void count_request_end(void *ctx, uint64_t xid, uint64_t carried, const struct stamp *at)
 {
@@ -577,6 +580,35 @@ static void test_too_many_open(void **state)
 	assert_int_equal(c.ends, HTTP2_STREAMS_MAX);
 	assert_int_equal(c.requests, before + HTTP2_STREAMS_MAX); /* and as many responses */
 	http2_finish(h, HTTP_ABORT_CLOSED, MS(30));
+	assert_int_equal(c.aborts, 0);
+	http2_free(h);
+	wire_free(w);
+}
+
+/* Head and data are lost, the trailers come: an answer of which nothing is known, and not an empty one. */
+static void test_trailers_after_loss(void **state)
+{
+	struct wire *w = wire_new();
+	struct count c = {0};
+	struct http_sink sink = {&c,	    count_request, count_body, count_gap, count_request_end, count_request,
+				 count_end, count_abort};
+	struct http2 *h = http2_new(true, HTTP2_CLIENT_TX, &sink);
+	struct stamp at = {MS(15), MS(15), 7, 0};
+
+	(void)state;
+	wire_open(w, DIR_TX, 0);
+	wire_at(w, DIR_TX, 10);
+	wire_headers(w, F_END, 1, WIRE_POST("/"));
+	flush(h, w);
+	http2_gap(h, DIR_RX, UINT64_MAX, HTTP_GAP_LOST, &at);
+	wire_at(w, DIR_RX, 20);
+	wire_headers(w, F_END, 1, "grpc-status: 0\n");
+	wire_frame(w, W_PING, 0, 0, "12345678", 8);
+	flush(h, w);
+	http2_finish(h, HTTP_ABORT_CLOSED, MS(30));
+	assert_int_equal(c.ends, 1);
+	assert_int_equal(c.gaps, 1);
+	assert_int_equal(c.status, 0);
 	assert_int_equal(c.aborts, 0);
 	http2_free(h);
 	wire_free(w);
@@ -849,15 +881,25 @@ static void test_search_is_linear(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole_and_bytewise), cmocka_unit_test(test_every_cut),
-		cmocka_unit_test(test_every_near_cut),	   cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_every_gap),	   cmocka_unit_test(test_every_attach),
-		cmocka_unit_test(test_lost_records),	   cmocka_unit_test(test_many_streams),
-		cmocka_unit_test(test_too_many_open),	   cmocka_unit_test(test_lossy_ones_make_room),
-		cmocka_unit_test(test_continuation_flood), cmocka_unit_test(test_head_too_long),
-		cmocka_unit_test(test_bad_frames),	   cmocka_unit_test(test_adopted_stream),
-		cmocka_unit_test(test_wait_is_bounded),	   cmocka_unit_test(test_tick_settles),
-		cmocka_unit_test(test_search_is_linear),   cmocka_unit_test(test_wait_of_many_calls),
+		cmocka_unit_test(test_whole_and_bytewise),
+		cmocka_unit_test(test_every_cut),
+		cmocka_unit_test(test_every_near_cut),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_every_gap),
+		cmocka_unit_test(test_every_attach),
+		cmocka_unit_test(test_trailers_after_loss),
+		cmocka_unit_test(test_lost_records),
+		cmocka_unit_test(test_many_streams),
+		cmocka_unit_test(test_too_many_open),
+		cmocka_unit_test(test_lossy_ones_make_room),
+		cmocka_unit_test(test_continuation_flood),
+		cmocka_unit_test(test_head_too_long),
+		cmocka_unit_test(test_bad_frames),
+		cmocka_unit_test(test_adopted_stream),
+		cmocka_unit_test(test_wait_is_bounded),
+		cmocka_unit_test(test_tick_settles),
+		cmocka_unit_test(test_search_is_linear),
+		cmocka_unit_test(test_wait_of_many_calls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

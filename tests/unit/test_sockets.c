@@ -92,6 +92,14 @@ static void on_close(void *ctx, uint64_t xid, enum http_side side, const struct 
 		    (unsigned long long)(at->ts_ns / 1000000));
 }
 
+static void on_lost(void *ctx, uint64_t xid, enum http_side side, uint64_t len, bool all, const struct stamp *at)
+{
+	struct rig *r = ctx;
+
+	tlog_printf(&r->log, "%llu %slost %lld%s @%llu\n", (unsigned long long)xid, side == HTTP_REQUEST ? ">" : "<",
+		    (long long)len, all ? " and all" : "", (unsigned long long)(at->ts_ns / 1000000));
+}
+
 static void on_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)
 {
 	struct rig *r = ctx;
@@ -154,7 +162,7 @@ static bool rig_open(struct rig *r, bool fresh)
 				       .on_response = http_request,
 				       .on_response_end = http_end,
 				       .on_abort = http_abort};
-	const struct socket_sink sockets = {r, on_message, on_opaque, on_undecoded, on_close, on_end};
+	const struct socket_sink sockets = {r, on_message, on_opaque, on_undecoded, on_close, on_end, on_lost};
 
 	*r = (struct rig){0};
 	r->proto = proto_new(fresh, &http);
@@ -229,7 +237,8 @@ static const struct script scripts[] = {
 	 false,
 	 {TX(0, ASK), RX(5, GRANT END), RX(6, TOLD "we"), GAP(DIR_RX, 7, 3), RX(8, "me" TOLD "again.."),
 	  GAP(DIR_TX, 9, UINT64_MAX), TX(10, MASKED "{\"a\":1}")},
-	 "1 upgraded\n1 <? we 7 @6-8\n1 < again.. 7 @8-8\n1 >undecoded @9\n1 end 1 @99\n",
+	 "1 upgraded\n1 <lost 3 @7\n1 <? we 7 @6-8\n1 < again.. 7 @8-8\n1 >lost -1 and all @9\n1 >undecoded @9\n"
+	 "1 end 1 @99\n",
 	 PROTO_WEBSOCKET},
 	{"a message under way",
 	 false,
@@ -257,8 +266,8 @@ static const struct script scripts[] = {
 	 true,
 	 {RX(0, HELLO_AGAIN), RX(1, HELLO_AGAIN HELLO_AGAIN), GAP(DIR_TX, 2, UINT64_MAX), RX(3, HELLO_AGAIN),
 	  TX(4, ASK_AGAIN)},
-	 "0 <undecoded @0\n0 <?z  5 @0-0\n0 <?z  5 @1-1\n0 <?z  5 @1-1\n0 >undecoded @2\n0 <?z  5 @3-3\n"
-	 "0 end 1 @99\n",
+	 "0 <undecoded @0\n0 <?z  5 @0-0\n0 <?z  5 @1-1\n0 <?z  5 @1-1\n0 >lost -1 and all @2\n"
+	 "0 >undecoded @2\n0 <?z  5 @3-3\n0 end 1 @99\n",
 	 PROTO_WEBSOCKET},
 	{"met in the middle, each side likely",
 	 true,
@@ -349,7 +358,7 @@ static void test_many(void **state)
 	http.ctx = &r;
 	s = sockets_new(&http);
 	assert_non_null(s);
-	sockets_set_sink(s, &(struct socket_sink){&r, on_message, on_opaque, on_undecoded, on_close, on_end});
+	sockets_set_sink(s, &(struct socket_sink){&r, on_message, on_opaque, on_undecoded, on_close, on_end, on_lost});
 	watched = sockets_http_sink(s);
 	for (uint64_t xid = 1; xid <= SOCKETS_MAX + 5; xid++) {
 		watched.on_response(watched.ctx, xid, &granted, &AT(0));
@@ -363,11 +372,12 @@ static void test_many(void **state)
 	sockets_push(s, 1000 + SOCKETS_MAX, DIR_TX, DIR_RX, (const uint8_t *)TOLD "welcome", 9, &AT(1));
 	sockets_push(s, 5, DIR_RX, DIR_RX, (const uint8_t *)MASKED "{\"a\":1}", 13, &AT(2));
 	/* the first bytes of one are missing: there is no way into it */
-	sockets_gap(s, 6, DIR_RX, 3, &AT(3));
+	sockets_gap(s, 6, DIR_RX, 3, HTTP_GAP_LOST, &AT(3));
 	sockets_push(s, 6, DIR_TX, DIR_RX, (const uint8_t *)TOLD "welcome", 9, &AT(4));
 	sockets_end(s, 5, HTTP_ABORT_CLIENT, AT(5).ts_ns);
 	sockets_end(s, 5, HTTP_ABORT_CLIENT, AT(5).ts_ns);
-	assert_log(&r.log, "256 < welcome 7 @1-1\n5 > {\"a\":1} 7 @2-2\n5 end 0 @5\n5 end 0 @5\n");
+	assert_log(&r.log,
+		   "256 < welcome 7 @1-1\n5 > {\"a\":1} 7 @2-2\n6 <lost 3 and all @3\n5 end 0 @5\n5 end 0 @5\n");
 	tlog_free(&r.log);
 	sockets_free(s);
 }

@@ -112,6 +112,9 @@ void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side 
 void exchanges_ws_opaque(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m);
 /* That side can, from here on, not be told wholly, or not at all. */
 void exchanges_ws_undecoded(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at);
+/* Bytes of that side were lost. `all`: what follows of it cannot be read either. */
+void exchanges_ws_lost(struct exchange_flow *f, uint64_t xid, enum http_side side, uint64_t len, bool all,
+		       const struct stamp *at);
 /* A close frame: that side ends what is open. */
 void exchanges_ws_close(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at);
 /* The connection, or the stream, ended. */

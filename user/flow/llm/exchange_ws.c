@@ -24,7 +24,7 @@ static struct ws_session *session_new(struct exchange_flow *f, struct entry *e)
 		t->lost->n[LOST_NO_MEMORY]++;
 		return NULL;
 	}
-	s->turn_ns = s->start_ns = UNKNOWN_NS;
+	s->turn_ns = s->start_ns = s->unasked_ns = UNKNOWN_NS;
 	s->client.retry_count = -1;
 	e->session = s;
 	t->session_count++;
@@ -128,6 +128,8 @@ static struct pending *new_pending(struct exchange_flow *f, struct ws_session *s
 	p->call.start_ns = first->entry_ns;
 	p->call.mid_attach = !s->handshake_seen;
 	p->call.start_known = true;
+	if (s->lost || s->request_lost)
+		call_note_lost(&p->call, UINT64_MAX);
 	memcpy(p->path_model, s->model, sizeof(p->path_model));
 	return p;
 }
@@ -319,8 +321,14 @@ static void create(struct exchange_flow *f, struct ws_session *s, const struct w
 	ws_call_asked(c, m, facts, s->dialect == &dialect_openai_realtime);
 }
 
+/* A message that lost bytes is known to be over only when others come: by then it may have been answered. */
+static bool answered_already(const struct ws_session *s, const struct ws_message *m)
+{
+	return s->request_lost && s->unasked_ns != UNKNOWN_NS && s->unasked_ns >= m->first.ts_ns;
+}
+
 /* `whole`: the data is all of the message. */
-static void from_client(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, bool whole)
+static void read_from_client(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, bool whole)
 {
 	struct request *r = request_new(s->dialect, NULL, f->table->lost);
 	struct request_facts facts;
@@ -331,7 +339,7 @@ static void from_client(struct exchange_flow *f, struct ws_session *s, const str
 	}
 	request_push(r, (const uint8_t *)m->data.ptr, m->data.len, &m->last);
 	if (!whole)
-		request_gap(r, UINT64_MAX, true);
+		request_gap(r, UINT64_MAX, !s->request_lost);
 	request_report(r, whole, &facts);
 	if (s->dialect == &dialect_gemini_live && facts.type[0]) {
 		end_unread(f, s);
@@ -346,6 +354,14 @@ static void from_client(struct exchange_flow *f, struct ws_session *s, const str
 	}
 	request_free(r);
 	s->compressed |= !whole && m->compressed;
+}
+
+static void from_client(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, bool whole)
+{
+	s->request_lost = s->request_lost && !whole;
+	if (!answered_already(s, m))
+		read_from_client(f, s, m, whole);
+	s->request_lost = false;
 }
 
 /* --- from the server --------------------------------------------------------------------------------------------- */
@@ -414,6 +430,7 @@ struct ws_call *ws_call_begin_unasked(struct exchange_flow *f, struct ws_session
 
 	if (!c)
 		return NULL;
+	s->unasked_ns = m->first.ts_ns;
 	call = &c->entry->pending->call;
 	if (s->turn_ns != UNKNOWN_NS) {
 		call->start_ns = s->turn_ns;
@@ -667,6 +684,24 @@ void exchanges_ws_undecoded(struct exchange_flow *f, uint64_t xid, enum http_sid
 	exchanges_advance(f->table, at->ts_ns);
 	if (e && e->session && side == HTTP_RESPONSE)
 		doubt_calls(f, e->session, e->session->compressed ? SV("permessage-deflate") : SV("websocket"));
+}
+
+void exchanges_ws_lost(struct exchange_flow *f, uint64_t xid, enum http_side side, uint64_t len, bool all,
+		       const struct stamp *at)
+{
+	struct entry *e = entry_find(f, xid);
+	struct ws_call *c;
+
+	exchanges_advance(f->table, at->ts_ns);
+	if (!e || !e->session)
+		return;
+	e->session->lost |= all;
+	e->session->request_lost |= side == HTTP_REQUEST;
+	/* by those of the client's a call may have been stopped */
+	DL_FOREACH (e->session->calls, c) {
+		if (c->entry->pending)
+			call_note_lost(&c->entry->pending->call, len);
+	}
 }
 
 void exchanges_ws_close(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at)

@@ -40,8 +40,11 @@ struct ws_session {
 	uint64_t sent, got; /* payload bytes */
 	uint32_t tid;
 	bool compressed;	    /* what could not be read was */
+	bool lost;		    /* bytes were, and with them the way into what follows: of every call some are */
 	bool foreign;		    /* a message was of something that is no model's */
 	bool told;		    /* an unread call was */
+	bool request_lost;	    /* bytes of the client's were: of the message that is told next */
+	uint64_t unasked_ns;	    /* when the latest call began that no message asked for; UNKNOWN_NS */
 	bool left;		    /* the client closed it: what the server still says answers nothing */
 	struct request_facts setup; /* Live: what holds for all of its calls */
 };

@@ -76,12 +76,18 @@ static void response_begin(struct http2 *h, struct http2_stream *x, const struct
 	x->upgraded = true;
 }
 
+/* An end without a status is trailers' where the head cannot have been it: of that all was read, or it may be lost. */
+static bool is_trailers(const struct http2_stream *x, const struct http2_block *b, const struct hpack_head *in)
+{
+	return b->end_stream && !in->status && (!in->unknown || x->response_lost || x->orphan);
+}
+
 /* ... and not trailers, which is all that can follow the data of a stream whose head was not seen. */
 static bool is_final_head(const struct http2_stream *x, const struct http2_block *b, const struct hpack_head *in)
 {
-	if (x->response_begun || (in->status && in->status < 200))
+	if (x->response_begun || (in->status && in->status < 200) || is_trailers(x, b, in))
 		return false;
-	return !x->orphan || (!x->front_told && !(b->end_stream && !in->status));
+	return !x->orphan || !x->front_told;
 }
 
 /* Final, or a 1xx: in the middle of a connection :status may be one of the table's unknown entries. */

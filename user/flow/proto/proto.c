@@ -90,8 +90,7 @@ static int socket_gap_any(void *parser, enum dir dir, uint64_t len, enum http_ga
 {
 	struct proto *p = parser;
 
-	(void)why;
-	sockets_gap(p->sockets, UNSEEN_XID, dir, len, at);
+	sockets_gap(p->sockets, UNSEEN_XID, dir, len, why, at);
 	return 0;
 }
 
@@ -339,7 +338,7 @@ static void on_raw(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, cons
 static void gap_after_upgrade(struct proto *p, const struct hold_run *run)
 {
 	if (run->gap && p->parser == &parsers[PROTO_HTTP1] && http1_upgraded(p->state) == HTTP1_WEBSOCKET)
-		sockets_gap(p->sockets, sockets_latest(p->sockets), run->dir, run->gap, &run->at);
+		sockets_gap(p->sockets, sockets_latest(p->sockets), run->dir, run->gap, run->why, &run->at);
 }
 
 /* What follows a CONNECT on a stream of HTTP/2. */
@@ -361,8 +360,7 @@ static void on_stream_gap(void *ctx, uint64_t xid, enum dir dir, uint64_t len, e
 {
 	struct proto *p = ctx;
 
-	(void)why;
-	sockets_gap(p->sockets, xid, dir, len, at);
+	sockets_gap(p->sockets, xid, dir, len, why, at);
 }
 
 static void on_stream_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)

@@ -289,14 +289,18 @@ int sockets_push(struct sockets *s, uint64_t xid, enum dir client, enum dir dir,
 	return err;
 }
 
-void sockets_gap(struct sockets *s, uint64_t xid, enum dir dir, uint64_t len, const struct stamp *at)
+void sockets_gap(struct sockets *s, uint64_t xid, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
 {
 	struct socket *x = socket_find(s, xid);
 
-	if (x && x->ws && !x->failed)
+	if (!x || !len)
+		return;
+	x->failed |= !x->ws; /* its first bytes are missing: there is no way into it */
+	if (why != HTTP_GAP_CAPPED && s->sink.on_lost)
+		s->sink.on_lost(s->sink.ctx, xid, side_of(x, dir), len, x->failed || ws_gap_loses_step(x->ws, dir, len),
+				at);
+	if (!x->failed)
 		ws_gap(x->ws, dir, len, at);
-	else if (x)
-		x->failed = true; /* its first bytes are missing: there is no way into it */
 }
 
 void sockets_end(struct sockets *s, uint64_t xid, enum http_abort why, uint64_t ts_ns)

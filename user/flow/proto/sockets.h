@@ -22,6 +22,9 @@ struct socket_sink {
 	void (*on_undecoded)(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at);
 	void (*on_close)(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at);
 	void (*on_end)(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns);
+	/* Bytes of this side were lost, of the message under way if there is one. `all`: what follows cannot be read
+	 * either. NULL is skipped. */
+	void (*on_lost)(void *ctx, uint64_t xid, enum http_side side, uint64_t len, bool all, const struct stamp *at);
 };
 
 struct sockets;
@@ -40,7 +43,8 @@ uint64_t sockets_latest(const struct sockets *s); /* exchange that was upgraded 
 /* What follows a handshake. client: the direction of the client's bytes. 0 or -ENOMEM. */
 int sockets_push(struct sockets *s, uint64_t xid, enum dir client, enum dir dir, const uint8_t *ptr, size_t len,
 		 const struct stamp *at);
-void sockets_gap(struct sockets *s, uint64_t xid, enum dir dir, uint64_t len, const struct stamp *at);
+void sockets_gap(struct sockets *s, uint64_t xid, enum dir dir, uint64_t len, enum http_gap why,
+		 const struct stamp *at);
 void sockets_end(struct sockets *s, uint64_t xid, enum http_abort why, uint64_t ts_ns);
 /* NULL: messages could be read; else what hides them, "websocket" when none came. Static. */
 const char *sockets_undecoded(const struct sockets *s);

@@ -456,16 +456,22 @@ int ws_push(struct ws *w, enum dir dir, const uint8_t *ptr, size_t len, const st
 
 /* --- gaps and the end -------------------------------------------------------------------------------------------- */
 
+bool ws_gap_loses_step(const struct ws *w, enum dir dir, uint64_t len)
+{
+	const struct side *s = &w->sides[dir];
+
+	return s->state != SIDE_CLOSED && !(s->state == SIDE_PAYLOAD && len <= s->left);
+}
+
 void ws_gap(struct ws *w, enum dir dir, uint64_t len, const struct stamp *at)
 {
 	struct side *s = &w->sides[dir];
-	bool inside = s->state == SIDE_PAYLOAD && len <= s->left;
 
 	if (!len || s->state == SIDE_CLOSED || s->state == SIDE_GIVEN_UP)
 		return;
 	s->counts.gaps++;
 	s->counts.hidden += len == UINT64_MAX ? 0 : len;
-	if (!inside) {
+	if (ws_gap_loses_step(w, dir, len)) {
 		give_up(w, s, "WebSocket: lost step", at);
 		return;
 	}

@@ -84,6 +84,7 @@ void ws_free(struct ws *w);
 /* 0 or -ENOMEM; after that only ws_finish and ws_free make sense. */
 int ws_push(struct ws *w, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 void ws_gap(struct ws *w, enum dir dir, uint64_t len, const struct stamp *at); /* len UINT64_MAX: unknown */
+bool ws_gap_loses_step(const struct ws *w, enum dir dir, uint64_t len);	       /* nothing that follows it can be told */
 void ws_finish(struct ws *w);						       /* messages under way: on_opaque */
 bool ws_given_up(const struct ws *w, enum dir dir); /* by a gap, or for an invalid frame. For tests */
 const struct ws_counts *ws_counts(const struct ws *w, enum dir dir);
