@@ -303,6 +303,26 @@ static void test_head_too_long(void **state)
 	hlog_free(&l);
 }
 
+/* More bytes at once than a head may have: what cannot begin one is no request, as it is none in pieces. */
+static void test_long_and_no_head(void **state)
+{
+	static uint8_t bytes[HTTP_HEAD_BYTES_MAX + 1];
+
+	(void)state;
+	memset(bytes, '\1', sizeof(bytes));
+	for (size_t piece = 1; piece <= sizeof(bytes); piece += sizeof(bytes) - 1) {
+		struct contract c = {0};
+		struct http1 *h = plain_new(&c, true);
+		struct stamp at = {1, 1, 7, 0};
+
+		for (size_t n = 0; n < sizeof(bytes); n += piece)
+			assert_int_equal(http1_push(h, DIR_TX, bytes + n, piece, &at), 0);
+		assert_int_equal(c.requests, 0);
+		assert_int_equal(http1_errors(h), 1);
+		http1_free(h);
+	}
+}
+
 static void test_too_many_outstanding(void **state)
 {
 	struct contract c = {0};
@@ -518,6 +538,7 @@ int main(void)
 		cmocka_unit_test(test_hole_over_responses),
 		cmocka_unit_test(test_in_step_again),
 		cmocka_unit_test(test_head_too_long),
+		cmocka_unit_test(test_long_and_no_head),
 		cmocka_unit_test(test_too_many_outstanding),
 		cmocka_unit_test(test_park_is_bounded),
 		cmocka_unit_test(test_park_of_many_calls),

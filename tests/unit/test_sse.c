@@ -293,6 +293,26 @@ static void test_oversize_shapes(void **state)
 	sse_free(s);
 }
 
+/* A line that is too long is that also where it comes at once, with its end, and no field of it would be kept. */
+static void test_oversize_at_once(void **state)
+{
+	static char text[SSE_EVENT_MAX + 128];
+	static const struct sse_sink sink = {NULL, on_big, NULL};
+	struct stamp at = {0};
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\n';
+	for (size_t piece = 65536; piece <= sizeof(text); piece += sizeof(text) - 65536) {
+		struct sse *s = sse_new(&sink);
+
+		for (size_t n = 0; n < sizeof(text); n += piece)
+			sse_push(s, (uint8_t *)text + n, piece < sizeof(text) - n ? piece : sizeof(text) - n, &at);
+		assert_int_equal(sse_oversize(s), 1);
+		sse_free(s);
+	}
+}
+
 /* A megabyte byte by byte, and one of CRs in a single piece: linear, so this ends. */
 static void test_linear(void **state)
 {
@@ -337,10 +357,11 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_examples),  cmocka_unit_test(test_no_comment_sink),
-		cmocka_unit_test(test_every_gap), cmocka_unit_test(test_gap_between_events),
-		cmocka_unit_test(test_oversize),  cmocka_unit_test(test_oversize_shapes),
-		cmocka_unit_test(test_linear),	  cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_examples),	 cmocka_unit_test(test_no_comment_sink),
+		cmocka_unit_test(test_every_gap),	 cmocka_unit_test(test_gap_between_events),
+		cmocka_unit_test(test_oversize),	 cmocka_unit_test(test_oversize_shapes),
+		cmocka_unit_test(test_oversize_at_once), cmocka_unit_test(test_linear),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -256,10 +256,15 @@ static long step_start(struct message *m, const uint8_t *ptr, size_t len)
 
 static long step_head(struct message *m, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	const uint8_t *lf = memchr(ptr, '\n', len);
-	size_t n = lf ? (size_t)(lf - ptr) + 1 : len, before = m->head.len;
+	size_t before = m->head.len, n;
+	const uint8_t *lf;
 	int err;
 
+	/* What cannot be a start line is none, however much of it comes at once. */
+	if (m->lines == 0 && before < START_LOOK_MAX && len > START_LOOK_MAX - before)
+		len = START_LOOK_MAX - before;
+	lf = memchr(ptr, '\n', len);
+	n = lf ? (size_t)(lf - ptr) + 1 : len;
 	if (n > HTTP_HEAD_BYTES_MAX - before) {
 		n = HTTP_HEAD_BYTES_MAX - before;
 		head_bad(m, n, at);

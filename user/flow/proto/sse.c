@@ -163,13 +163,13 @@ static int line_end(struct sse *s, struct sv tail, const struct stamp *at)
 	}
 	if (s->skipping)
 		return 0;
-	if (!s->line.len)
-		return field(s, tail, at);
-	err = buf_push(&s->line, tail.ptr, tail.len);
-	if (err == -ENOSPC) {
+	if (tail.len > LINE_MAX_BYTES - s->line.len) { /* also one that would need no room, being whole */
 		oversize(s);
 		return 0;
 	}
+	if (!s->line.len)
+		return field(s, tail, at);
+	err = buf_push(&s->line, tail.ptr, tail.len);
 	if (!err)
 		err = field(s, (struct sv){s->line.ptr, s->line.len}, at);
 	clear_some(&s->line);
