@@ -281,6 +281,16 @@ static inline void resp_head(struct rig *r, uint64_t xid, int status, const char
 	r->http.on_response(r->http.ctx, xid, &h, &AT(ms));
 }
 
+/* ... of which fields are not known. */
+static inline void resp_head_partial(struct rig *r, uint64_t xid, const char *headers, uint64_t ms)
+{
+	struct http_header store[16];
+	struct http_head h = {.status = 200, .partial = true};
+
+	head_of(&h, store, headers);
+	r->http.on_response(r->http.ctx, xid, &h, &AT(ms));
+}
+
 static inline void resp_bytes(struct rig *r, uint64_t xid, const void *ptr, size_t len, uint64_t ms)
 {
 	struct warm w = {0};

@@ -385,6 +385,48 @@ static void test_codings(void **state)
 	rig_close(&r);
 }
 
+/* A head of which type and coding are not known: the first bytes tell both, or that nothing can be read is said. */
+static void test_partial_head(void **state)
+{
+	static const char *const pieces[] = {START(USAGE10), TEXT("o"), TEXT("k") STOP("5") DONE};
+	static const struct {
+		const char *headers, *body, *want;
+	} rows[] = {
+		{"", START(USAGE10) TEXT("ok") STOP("5") DONE,
+		 "first=110 visible=110 last=110 end=300 kind=text chunks=1"},
+		{"content-encoding: identity\n", "\x1f no", " undecoded=content coding\n"},
+		{"", "\x8b\x02\x80", " undecoded=content coding\n"},
+		{"", "(no zstd", " undecoded=zstd\n"},
+	};
+	uint8_t out[4096];
+	size_t ends[3], len = gzip(out, sizeof(out), pieces, 3, ends);
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	for (size_t cut = 0; cut < 2; cut++) {
+		req(&r, 1 + cut, "/v1/messages", HOST, ASK, 0);
+		resp_head_partial(&r, 1 + cut, "", 100);
+		resp_bytes(&r, 1 + cut, out, cut, 110);
+		resp_bytes(&r, 1 + cut, out + cut, ends[1] - cut, 200);
+		resp_bytes(&r, 1 + cut, out + ends[1], len - ends[1], 300);
+		resp_end(&r, 1 + cut, 400, 300);
+		expect(&r, "first=200 visible=200 last=300 end=300 kind=text chunks=2 stalls=0 gap=100 decode=40\n");
+		expect(&r, "  usage=reported uncached=10 read=0 write=0 input=10 output=5\n  text=ok\n");
+		tlog_free(&r.log);
+	}
+	assert_int_equal(lost_total(&r.lost), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		req(&r, 10 + i, "/v1/messages", HOST, ASK, 0);
+		resp_head_partial(&r, 10 + i, rows[i].headers, 100);
+		resp(&r, 10 + i, rows[i].body, 110);
+		resp_end(&r, 10 + i, 400, 300);
+		expect(&r, rows[i].want);
+		tlog_free(&r.log);
+	}
+	rig_close(&r);
+}
+
 /* The text of a token may be a NUL, or have one in it. */
 static void test_nul_tokens(void **state)
 {
@@ -1813,6 +1855,7 @@ int main(void)
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_websocket),
 		cmocka_unit_test(test_codings),
+		cmocka_unit_test(test_partial_head),
 		cmocka_unit_test(test_coding_cut),
 		cmocka_unit_test(test_nul_tokens),
 		cmocka_unit_test(test_loss),

@@ -32,7 +32,8 @@ struct body {
 	struct decode *decode;
 	enum mode mode;
 	enum type type;
-	bool unseen;	/* the head was not seen, not wholly */
+	bool unseen;	/* the type was not seen, for the head was not, or not wholly */
+	bool coded;	/* nor the coding: the first byte is to tell it */
 	bool ok;	/* it says success, or was not seen */
 	bool ignored;	/* nobody wants to know any more */
 	bool dropped;	/* body_give_up() was called: there is no parser and no decoder any more */
@@ -82,7 +83,7 @@ static bool head_is_partial(const struct http_head *h)
 		if (!h->headers[i].name.ptr || !h->headers[i].value.ptr)
 			return true;
 	}
-	return !h;
+	return !h || h->partial;
 }
 
 /* --- parsers ----------------------------------------------------------------------------------------------------- */
@@ -236,6 +237,14 @@ static void start_document(struct body *b)
 	b->mode = b->gap_first ? MODE_IGNORE : MODE_DOCUMENT;
 }
 
+/* A coding that has no mark, most likely. */
+static void no_text(struct body *b)
+{
+	b->mode = MODE_IGNORE;
+	if (b->ok && !b->undecoded[0])
+		text_copy(b->undecoded, sizeof(b->undecoded), SV("content coding"));
+}
+
 /* Of a body whose head was not seen anything is possible. */
 static void decide_unseen(struct body *b, uint8_t c)
 {
@@ -245,10 +254,10 @@ static void decide_unseen(struct body *b, uint8_t c)
 		parser_new(b, MODE_ARRAY);
 	else if (!c)
 		parser_new(b, MODE_FRAMES);
-	else if (c < 0x80)
+	else if (c > ' ' && c < 0x7f)
 		parser_new(b, MODE_SSE);
 	else
-		b->mode = MODE_IGNORE;
+		no_text(b);
 	b->cfg.stream_asked |= b->mode == MODE_ARRAY;
 }
 
@@ -356,8 +365,9 @@ struct body *body_new(const struct body_config *cfg, const struct http_head *h, 
 	b->cfg = *cfg;
 	b->sink = *sink;
 	b->lost = lost;
-	b->unseen = head_is_partial(h);
 	b->type = type_of(h);
+	b->unseen = head_is_partial(h) && b->type == TYPE_NONE;
+	b->coded = h && head_is_partial(h) && !http_header_get(h, "content-encoding").len;
 	b->ok = !h || !h->status || h->status < 300;
 	buf_init(&b->document, EXCHANGE_DOC_MAX);
 	decode_sink.ctx = b;
@@ -392,12 +402,37 @@ static void note_undecoded(struct body *b, enum decode_status status)
 		b->lost->n[status == DECODE_NO_MEMORY ? LOST_NO_MEMORY : LOST_DECODE_ERRORS]++;
 }
 
+/* RFC 1952 section 2.3.1, RFC 8878 section 3.1.1, RFC 1950 section 2.2: no text of a model's begins so. br has no mark.
+ */
+static struct sv coding_of(uint8_t first)
+{
+	return first == 0x1f ? SV("gzip") : first == 0x28 ? SV("zstd") : first == 0x78 ? SV("deflate") : SV_NONE;
+}
+
+/* The head has fields that are not known: one of them may have been the coding. */
+static void find_coding(struct body *b, uint8_t first)
+{
+	const struct decode_sink sink = {b, on_decoded};
+	struct sv name = coding_of(first);
+	struct decode *found = name.len ? decode_new(name, &sink) : NULL;
+
+	b->coded = false;
+	if (name.len && !found)
+		note_no_memory(b);
+	if (!found)
+		return;
+	decode_free(b->decode);
+	b->decode = found;
+}
+
 void body_push(struct body *b, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	enum decode_status status;
 
-	if (b->dropped)
+	if (b->dropped || !len)
 		return;
+	if (b->coded)
+		find_coding(b, *ptr);
 	status = decode_push(b->decode, ptr, len, at);
 	if (status != DECODE_OK)
 		note_undecoded(b, status);
@@ -410,6 +445,7 @@ void body_gap(struct body *b, uint64_t len)
 	b->sink.on_missing(b->sink.ctx);
 	if (b->dropped)
 		return;
+	b->coded = false;
 	plain = decode_is_identity(b->decode);
 	decode_gap(b->decode);
 	if (!plain)

@@ -29,6 +29,7 @@ struct http_head {
 	const struct http_header *headers;
 	size_t header_count;
 	const char *protocol; /* "http/1.1", "http/2", "websocket" (static) */
+	bool partial;	      /* HTTP/2 attached in the middle, or after loss: it has fields that are not known */
 	bool unreadable; /* a request's head that is too long or malformed: nothing more is known, only response parts
 				follow */
 };

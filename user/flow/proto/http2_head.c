@@ -25,7 +25,12 @@ void http2_set_client(struct http2 *h, enum dir dir)
 static void head_of(const struct hpack_head *in, struct http_head *out)
 {
 	*out = (struct http_head){
-		.status = in->status, .headers = in->headers, .header_count = in->header_count, .protocol = "http/2"};
+		.status = in->status,
+		.headers = in->headers,
+		.header_count = in->header_count,
+		.protocol = "http/2",
+		.partial = in->unknown > 0,
+	};
 }
 
 /* Data, or an end, of a response whose head could not be read: that is said with a head of nothing. */
