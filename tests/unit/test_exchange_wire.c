@@ -714,12 +714,12 @@ static void test_told_by_the_answer(void **state)
 	expect(&r, "model=g1 asked=g error=UNAVAILABLE\n");
 	expect(&r, "  text=a\n");
 	tlog_free(&r.log);
-	/* it ends without a reason to stop: the counts of a middle chunk are no last ones */
+	/* Gemini has no terminal event: the clean end of the body is one, with a finish reason or without */
 	req(&r, 6, "/v1beta/models/g:streamGenerateContent?alt=sse", HOST, "{\"contents\":[]}", 5);
 	answer(&r, 6, 200, STREAM,
 	       "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}],\"usageMetadata\":{"
 	       "\"promptTokenCount\":7,\"candidatesTokenCount\":1,\"totalTokenCount\":8}}\n\n");
-	expect(&r, "usage=partial uncached=7 read=0 write=0 input=7 output=1\n");
+	expect(&r, "usage=reported uncached=7 read=0 write=0 input=7 output=1\n");
 	tlog_free(&r.log);
 	/* whose server answers at a host that nobody knows */
 	req(&r, 2, "/v1/chat/completions", "host: gateway\n", CHAT, 10);

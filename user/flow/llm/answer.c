@@ -470,7 +470,7 @@ void answer_finish(struct answer *a)
 		body_cut(a->body);
 	if (!whole || !a->dialect || a->error)
 		return;
-	if (a->dialect->end_optional && a->stop_reason)
+	if ((a->dialect->end_optional && a->stop_reason) || (a->dialect->end_is_body && a->confirmed))
 		a->terminal = true;
 }
 

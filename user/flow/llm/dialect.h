@@ -89,9 +89,9 @@ struct dialect {
 	const char *operation; /* OTel: "chat" … */
 	const char *provider;  /* family, where the host does not say: "anthropic", "openai" */
 	enum dialect_request request;
-	/* Some servers leave the terminal event out, and Gemini has none: a stop reason and a clean end of the body
-	 * count as one. */
+	/* Some servers leave the terminal event out: a stop reason and a clean end of the body count as one. */
 	bool end_optional;
+	bool end_is_body;    /* streams have no terminal event at all: a clean end of the body is one */
 	bool stream_default; /* a request that does not say streams */
 	bool lines;	     /* its streams are JSON texts, a line each */
 	bool path_sure;	     /* nobody else has such paths: the body need not confirm */
