@@ -92,8 +92,9 @@ void forget_generations(void);
 
 extern const char *flavour; /* of the probes, for the names of tests */
 extern struct probes *probes;
-extern bool consume_while_running; /* the child */
-extern bool woken_before_reading;  /* whether the last run_child() had been woken by its ring */
+extern bool consume_while_running;    /* the child */
+extern void (*after_consuming)(void); /* while it runs; may be NULL */
+extern bool woken_before_reading;     /* whether the last run_child() had been woken by its ring */
 
 bool reader_is_woken(void);
 

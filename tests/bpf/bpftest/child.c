@@ -15,6 +15,7 @@
 const char *flavour;
 struct probes *probes;
 bool consume_while_running = true, woken_before_reading;
+void (*after_consuming)(void);
 
 static unsigned test_number, failures;
 
@@ -51,6 +52,8 @@ void run_child(void (*fn)(void), bool target)
 	close(go[1]);
 	while (waitpid(child_pid, &status, consume_while_running ? WNOHANG : 0) == 0) {
 		probes_consume(probes);
+		if (after_consuming)
+			after_consuming();
 		usleep(2000);
 	}
 	usleep(20000); /* softirq events of its sockets */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* JSON-RPC with a child over its standard input and output, which are pipes or Unix sockets. */
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -16,13 +18,21 @@ static const char *stdio_first;
 #define PING   "{\"method\":\"ping\",\"jsonrpc\":\"2.0\"}"
 #define RESULT "{\"jsonrpc\":\"2.0\",\"result\":{}}"
 
-/* A server that a shell could be: a program that reads its input and answers each piece. */
+#define EXEC_LINE "exec /proc/self/exe bpftest|serve-stdio\n"
+#define SEEN_BY	  "BPFTEST_SEEN" /* which descriptor says that the program's exec was looked at */
+
+static int seen = -1; /* the end that is written to */
+
+/* A server that a shell could be: a program that reads its input and answers each piece. Real ones take some time to
+ * start, in which their exec is looked at; this one waits for that. */
 int serve_stdio(void)
 {
 	char buf[4096];
+	const char *at = getenv(SEEN_BY);
 	ssize_t n;
 
-	usleep(20000); /* as real ones need to start: this test looks for their exec every 2 ms */
+	if (!at || read(atoi(at), buf, 1) < 0)
+		return 1;
 	while ((n = read(0, buf, sizeof(buf))) > 0)
 		if (write(1, buf[0] == '{' ? RESULT : "words", buf[0] == '{' ? sizeof(RESULT) - 1 : 5) < 0)
 			return 1;
@@ -72,6 +82,36 @@ static void ask(int in, int out, const char *what, const char *answer)
 	need(read(out, buf, sizeof(buf)), (ssize_t)strlen(answer));
 }
 
+static void say_seen(void)
+{
+	if (seen < 0 || !got || !strstr(got, EXEC_LINE))
+		return;
+	need(write(seen, "g", 1), 1);
+	close(seen);
+	seen = -1;
+}
+
+/* Its server starts to read when its exec was seen, or fn has ended. */
+static void run_parent(void (*fn)(void))
+{
+	char number[16];
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) || fcntl(ends[0], F_SETFD, 0))
+		abort();
+	snprintf(number, sizeof(number), "%d", ends[0]);
+	if (setenv(SEEN_BY, number, 1))
+		abort();
+	seen = ends[1];
+	after_consuming = say_seen;
+	run_child(fn, true);
+	after_consuming = NULL;
+	close(ends[0]);
+	if (seen >= 0)
+		close(seen);
+	seen = -1;
+}
+
 static void case_stdio(void)
 {
 	struct iovec parts[2] = {IOV(PING, sizeof(PING) - 1), IOV("\n", 1)};
@@ -102,7 +142,7 @@ static void case_silent(void)
 	usleep(50000);
 }
 
-#define STDIO_BEGIN "fork\nexec /proc/self/exe bpftest|serve-stdio\n"
+#define STDIO_BEGIN "fork\n" EXEC_LINE
 #define STDIO_END   "exit child 0 signal 0\nexit 0 signal 0\n"
 
 static const char golden_stdio[] = STDIO_BEGIN "open x1 fresh stdio\n"
@@ -137,7 +177,7 @@ static void sort_end(void)
 /* A parent that writes at once may do so before its child's exec is through. */
 static void sort_begin(void)
 {
-	static const char exec_line[] = "exec /proc/self/exe bpftest|serve-stdio\n", fork_line[] = "fork\n";
+	static const char exec_line[] = EXEC_LINE, fork_line[] = "fork\n";
 	char *at = got && !strncmp(got, fork_line, strlen(fork_line)) ? strstr(got, exec_line) : NULL;
 	char *to = got ? got + strlen(fork_line) : NULL;
 
@@ -154,13 +194,13 @@ void stdio_tests(void)
 	for (int sockets = 0; sockets <= 1; sockets++) {
 		stdio_sockets = sockets;
 		stdio_first = PING;
-		run_child(case_stdio, true);
+		run_parent(case_stdio);
 		sort_begin();
 		sort_end();
 		expect(sockets ? "JSON-RPC with a child over Unix sockets" : "JSON-RPC with a child over pipes",
 		       golden_stdio);
 		stdio_first = "hello";
-		run_child(case_stdio, true);
+		run_parent(case_stdio);
 		expect(sockets ? "other words over Unix sockets stay unseen" : "other words over pipes stay unseen",
 		       STDIO_BEGIN STDIO_END);
 	}
@@ -169,7 +209,7 @@ void stdio_tests(void)
 	probes_tick(probes, clock_boot_ns() + 10000000000ull);
 	verdict(!probes_sees_syscalls(probes), "and system calls cost nothing any more");
 	stdio_sockets = false;
-	run_child(case_silent, true);
+	run_parent(case_silent);
 	probes_tick(probes, clock_boot_ns());
 	verdict(probes_sees_syscalls(probes), "a child that is not spoken to is waited for");
 	probes_tick(probes, clock_boot_ns() + 65000000000ull);
