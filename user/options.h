@@ -30,7 +30,7 @@ struct options {
 	const char *output, *calls, *record; /* NULL: default or none. PERFBPF_TRACE is an output */
 	uint32_t ring_bytes;
 	double duration_s; /* 0: none */
-	uint32_t cpu_hz;   /* --cpu; 0: off */
+	uint32_t cpu_hz;   /* --cpu, or a little less: never in step with the kernel's ticks; 0: off */
 	bool off_cpu;
 	uint32_t alloc_bytes; /* --alloc: one sample in so many bytes; 0: not */
 	const char *op;	      /* report --op; NULL: all */

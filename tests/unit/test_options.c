@@ -148,6 +148,28 @@ static void other_commands(void **state)
 	options_release(&o);
 }
 
+/* Not in step with the kernel's ticks, of which there are 100, 250, 300 or 1000 a second. */
+static void samples_are_out_of_step(void **state)
+{
+	static const struct {
+		unsigned asked, taken;
+	} all[] = {{99, 99},   {199, 199}, {499, 499}, {999, 999},  {100, 99},	  {125, 124}, {150, 149}, {250, 249},
+		   {300, 299}, {500, 499}, {600, 599}, {1000, 999}, {4000, 3999}, {12, 11},   {10, 10},	  {1, 1}};
+	struct options o;
+	char room[512], line[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		snprintf(line, sizeof(line), "perfbpf -p 1 --cpu=%u", all[i].asked);
+		parse(&o, room, line);
+		assert_int_equal(o.cpu_hz, all[i].taken);
+		options_release(&o);
+	}
+	parse(&o, room, "perfbpf -p 1 --cpu");
+	assert_int_equal(o.cpu_hz, 99);
+	options_release(&o);
+}
+
 static void usage_errors(void **state)
 {
 	static const char *const bad[] = {
@@ -285,6 +307,7 @@ int main(void)
 		cmocka_unit_test(everything),
 		cmocka_unit_test(program_behind_dashes),
 		cmocka_unit_test(other_commands),
+		cmocka_unit_test(samples_are_out_of_step),
 		cmocka_unit_test(usage_errors),
 		cmocka_unit_test(trace_of_the_environment),
 		cmocka_unit_test(help_and_version),
