@@ -272,8 +272,9 @@ check-unit: unit ## unit tests, plain and under ASan and UBSan
 FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 FUZZ_SECONDS ?= 6
 FUZZ_CFLAGS := -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
+FUZZ_HEADERS := $(wildcard bpf/*.h user/*.h user/*/*.h user/*/*/*.h tests/fuzz/*.h)
 define fuzz_rule
-$(O)/fuzz/$(1): tests/fuzz/fuzz_$(1).c $$(UNIT_$(1)) $$(BASE_SRCS) $(STAMP)
+$(O)/fuzz/$(1): tests/fuzz/fuzz_$(1).c $$(UNIT_$(1)) $$(BASE_SRCS) $(FUZZ_HEADERS) $(STAMP)
 	@mkdir -p $$(@D)
 	$$(call say,FUZZ,$$@)$$(CLANG) $$(CPPFLAGS) $$(FUZZ_CFLAGS) -o $$@ $$(filter %.c,$$^) $(FILE_LIBS) $(WIRE_LIBS) -lelf -lz -lcjson -lm
 endef

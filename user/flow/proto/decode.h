@@ -10,6 +10,9 @@
  * Memory of one body: 40 KiB for gzip and deflate, up to 16 MiB for br (its largest window; as much as came out, until
  * then), 9 MiB for zstd, whose window may be 8 MiB (RFC 9659); a frame that needs more is DECODE_LIMIT. After any
  * status but DECODE_OK nothing is held.
+ *
+ * What comes out does not depend on how the input is cut; but of an input that is corrupt, how much comes out before it
+ * is found out may (libzstd hands out a raw block's bytes as they come, and refuses a whole one that is too long).
  */
 
 #include "base/sv.h"
