@@ -643,6 +643,24 @@ static void test_request_lost(void **state)
 		   "  request got=100\n");
 	assert_int_equal(r.lost.n[LOST_EVENTS], 1); /* something must say so */
 	rig_close(&r);
+	/* met in the middle: a response from before the first request that was seen, told when that came, is none's
+	 * lost one */
+	rig_open(&r);
+	r.conn.fresh = false;
+	req(&r, 2, "/v1/messages", HOST, ASK, 50);
+	r.http.on_request(r.http.ctx, 1, NULL, &AT(10));
+	resp_head(&r, 1, 200, STREAM, 10);
+	resp(&r, 1, TEXT("b") STOP("33") DONE, 30);
+	resp_end(&r, 1, 100, 40);
+	expect(&r, "  stop=end_turn mid_attach\n");
+	tlog_free(&r.log);
+	/* one after it is */
+	r.http.on_request(r.http.ctx, 3, NULL, &AT(60));
+	resp_head(&r, 3, 200, STREAM, 60);
+	resp(&r, 3, TEXT("b") STOP("33") DONE, 70);
+	resp_end(&r, 3, 100, 80);
+	expect(&r, "  stop=end_turn lossy lost=-1\n");
+	rig_close(&r);
 }
 
 /* A request's head that is too long: the answer says what it was, and the times are its own. */

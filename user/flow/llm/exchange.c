@@ -72,6 +72,12 @@ static void fill_request(struct exchanges *t, struct pending *p, const struct ht
 	t->lost->n[LOST_NO_MEMORY] += !p->request;
 }
 
+static void note_asked(struct exchange_flow *f, const struct stamp *first)
+{
+	if (f->asked_ns == UNKNOWN_NS)
+		f->asked_ns = first->ts_ns;
+}
+
 /* The exchange whose request is not seen: its answer tells what it is. */
 static void begin_unseen(struct exchange_flow *f, uint64_t xid, const struct stamp *first)
 {
@@ -81,8 +87,8 @@ static void begin_unseen(struct exchange_flow *f, uint64_t xid, const struct sta
 		return;
 	pending_conn(p, first);
 	p->call.start_ns = first->ts_ns; /* of the first byte seen */
-	/* The start of this connection was seen, or a request on it: this one is not old, it was lost. */
-	p->call.request_lost = f->conn->fresh || f->asked;
+	/* The start of this connection was seen, or an earlier request on it: this one is not old, it was lost. */
+	p->call.request_lost = f->conn->fresh || f->asked_ns <= first->ts_ns;
 	p->call.mid_attach = !p->call.request_lost;
 	if (p->call.request_lost)
 		call_note_lost(&p->call, UINT64_MAX);
@@ -136,12 +142,13 @@ static void on_request(void *ctx, uint64_t xid, const struct http_head *h, const
 		return;
 	}
 	if (h->unreadable) {
-		f->asked = true;
+		note_asked(f, first);
 		exchanges_make_room(f->table);
 		begin_unreadable(f, xid, h, first);
 		return;
 	}
-	f->asked |= strcmp(h->protocol ? h->protocol : "", "http/2") != 0;
+	if (strcmp(h->protocol ? h->protocol : "", "http/2") != 0)
+		note_asked(f, first);
 	path = client_plain_path(h->target);
 	d = is_upgrade(h) ? dialect_by_upgrade(path)
 			  : dialect_by_path(h->method.ptr ? h->method : SV("POST"), path, &said);
@@ -343,6 +350,7 @@ struct exchange_flow *exchanges_conn_new(struct exchanges *t, const struct excha
 	}
 	f->table = t;
 	f->conn = conn;
+	f->asked_ns = UNKNOWN_NS;
 	return f;
 }
 

@@ -63,7 +63,7 @@ struct exchange_flow {
 	unsigned calls;
 	uint64_t last_message_call; /* of those that came as WebSocket messages */
 	bool used;		    /* it carried an exchange before */
-	bool asked;		    /* ... whose request was seen; in a protocol that keeps order */
+	uint64_t asked_ns;	    /* the first request that was seen, in a protocol that keeps order; UNKNOWN_NS */
 };
 
 /* Processes that made calls. Beside a main session, which is one with tools, small calls without are auxiliary. */
