@@ -358,6 +358,35 @@ static void hide_cut(struct rig *r, uint64_t xid, uint64_t ms)
 	exchanges_ws_opaque(r->flow, xid, HTTP_RESPONSE, &m);
 }
 
+/* What a call that cannot be read to its end was asked is answered by no later one. */
+static void test_doubted(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(""), 10);
+	hide(&r, 1, HTTP_RESPONSE, NULL, true, 20);
+	hide(&r, 1, HTTP_REQUEST, NULL, true, 30);
+	expect(&r, "asked=gpt-x undecoded=permessage-deflate\n   start=10 send=10 ttfb=20 end=20\n");
+	tlog_free(&r.log);
+	tell(&r, 1, COMPLETED("30", "2"), 40);
+	assert_null(strstr(r.log.text, "start=10 "));
+	tlog_free(&r.log);
+	/* one that was read in part */
+	ask(&r, 1, CREATE(""), 50);
+	tell(&r, 1, CREATED, 60);
+	hide(&r, 1, HTTP_RESPONSE, NULL, true, 70);
+	ask(&r, 1, CREATE(""), 80);
+	expect(&r,
+	       " end=capture_loss lossy lost=-1 undecoded=permessage-deflate\n   start=50 send=50 ttfb=60 end=80\n");
+	tlog_free(&r.log);
+	tell(&r, 1, COMPLETED("40", "3"), 90);
+	expect(&r, "start=80 send=80 ttfb=90 end=90 ");
+	rig_close(&r);
+}
+
 /* Lost bytes are the open calls'; where the way into what follows is lost with them, they are of every later one, too.
  */
 static void test_lost_bytes(void **state)
@@ -887,21 +916,14 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_responses),
-		cmocka_unit_test(test_identity),
-		cmocka_unit_test(test_lanes),
-		cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_opaque),
-		cmocka_unit_test(test_unseen_handshake),
-		cmocka_unit_test(test_lost_bytes),
-		cmocka_unit_test(test_unread),
-		cmocka_unit_test(test_unread_of_anybody),
-		cmocka_unit_test(test_unread_and_read),
-		cmocka_unit_test(test_live),
-		cmocka_unit_test(test_live_speech),
-		cmocka_unit_test(test_realtime),
-		cmocka_unit_test(test_fallback),
-		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_responses),	cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_lanes),		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_opaque),		cmocka_unit_test(test_unseen_handshake),
+		cmocka_unit_test(test_lost_bytes),	cmocka_unit_test(test_doubted),
+		cmocka_unit_test(test_unread),		cmocka_unit_test(test_unread_of_anybody),
+		cmocka_unit_test(test_unread_and_read), cmocka_unit_test(test_live),
+		cmocka_unit_test(test_live_speech),	cmocka_unit_test(test_realtime),
+		cmocka_unit_test(test_fallback),	cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_no_memory),
 	};
 

@@ -253,12 +253,39 @@ static struct ws_call *begin_unread(struct exchange_flow *f, struct ws_session *
 	return c;
 }
 
+/* Its end was missed. */
+static void end_unseen(struct exchange_flow *f, struct ws_session *s, struct ws_call *c, uint64_t ts_ns)
+{
+	if (c->entry->pending && !c->entry->pending->call.lossy)
+		call_note_lost(&c->entry->pending->call, UINT64_MAX);
+	ws_call_end(f, s, c, END_CAPTURE_LOSS, ts_ns);
+}
+
+/*
+ * Responses has one answer at a time on a lane, and its client speaks when that is over. The end of one of which
+ * messages could not be read may be among those: what is answered from here on is not it.
+ */
+static void end_doubted(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
+{
+	struct ws_call *c, *tmp;
+
+	DL_FOREACH_SAFE (s->calls, c, tmp) {
+		if (!c->doubted || c->lane[0] || s->dialect != &dialect_openai_responses)
+			continue;
+		if (ends_unread(c))
+			ws_call_end(f, s, c, END_COMPLETE, c->last_ns);
+		else
+			end_unseen(f, s, c, m->first.ts_ns);
+	}
+}
+
 /* The client says something, and nobody knows what. Beside a call that is known it is a part of that one, maybe. */
 static void unread_from_client(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
 {
 	struct ws_call *c = unread_call(s);
 	struct pending *p;
 
+	end_doubted(f, s, m);
 	if (c && (c->answered || !c->entry->pending)) {
 		end_unread(f, s);
 		c = NULL;
@@ -305,8 +332,11 @@ void ws_call_asked(struct ws_call *c, const struct ws_message *m, const struct r
 static void create(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, struct request *r,
 		   const struct request_facts *facts)
 {
-	struct ws_call *c = s->calls;
+	struct ws_call *c;
 
+	if (!facts->lane[0])
+		end_doubted(f, s, m);
+	c = s->calls;
 	/* without a lane there is one at a time */
 	if (c && !facts->lane[0] && !c->lane[0] && s->call_count == 1 && ends_unread(c))
 		ws_call_end(f, s, c, END_COMPLETE, c->last_ns);
@@ -417,9 +447,7 @@ static void end_missed(struct exchange_flow *f, struct ws_session *s, const stru
 
 	if (!c || !c->created || s->dialect == &dialect_openai_realtime)
 		return;
-	if (c->entry->pending && !c->entry->pending->call.lossy)
-		call_note_lost(&c->entry->pending->call, UINT64_MAX);
-	ws_call_end(f, s, c, END_CAPTURE_LOSS, v->message->first.ts_ns);
+	end_unseen(f, s, c, v->message->first.ts_ns);
 }
 
 /* The server heard the user speak; else what asked for it was missed, or was never said. */
@@ -634,6 +662,7 @@ static void doubt_calls(struct exchange_flow *f, struct ws_session *s, struct sv
 
 		if (!p)
 			continue;
+		c->doubted = true;
 		pending_touch(f->table, p);
 		if (p->answer)
 			answer_undecoded(p->answer, why);

@@ -20,6 +20,7 @@ struct ws_call {
 	bool answered;	  /* a message that cannot be read came, which is its answer's */
 	bool read;	  /* ... and one that can be */
 	uint64_t last_ns; /* its answer's last byte so far */
+	bool doubted;	  /* a message that could not be read may have been its end */
 	bool tools_asked; /* Live: it waits for results of tools */
 };
 
