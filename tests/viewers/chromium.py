@@ -30,7 +30,7 @@ class Failed(Exception):
 class Page:
     """`complaints`: errors and warnings of the page so far, whatever it said them with."""
 
-    def __init__(self, program, size=(1600, 1000), seconds=40):
+    def __init__(self, program, size=(1600, 1000), seconds=120):
         self.deadline, self.complaints, self.said, self.rest, self.number = time.monotonic() + seconds, [], [], b"", 0
         self.profile = tempfile.mkdtemp(prefix="perfbpf-chromium.")
         ours_read, theirs_write = os.pipe()
