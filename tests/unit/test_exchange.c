@@ -396,6 +396,12 @@ static void test_partial_head(void **state)
 		 "first=110 visible=110 last=110 end=300 kind=text chunks=1"},
 		{"content-encoding: identity\n", "\x1f no", " undecoded=content coding\n"},
 		{"", "\x8b\x02\x80", " undecoded=content coding\n"},
+		/* br, which may begin like text */
+		{"", "!\x14\x01\x04hello\x03", " undecoded=content coding\n"},
+		{"content-type: text/event-stream\n", "\x1b\x02\x80", " undecoded=content coding\n"},
+		{"content-type: application/json\n", "!\x14\x01\x04hello\x03", " undecoded=content coding\n"},
+		{"content-type: text/event-stream\n", "\n\n" START(USAGE10) TEXT("ok") STOP("5") DONE,
+		 "first=110 visible=110 last=110 end=300 kind=text chunks=1"},
 		{"", "(no zstd", " undecoded=zstd\n"},
 	};
 	uint8_t out[4096];

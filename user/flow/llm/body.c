@@ -34,6 +34,7 @@ struct body {
 	enum type type;
 	bool unseen;	/* the type was not seen, for the head was not, or not wholly */
 	bool coded;	/* nor the coding: the first byte is to tell it */
+	bool bare;	/* ... and told none: it may be one without a mark */
 	bool ok;	/* it says success, or was not seen */
 	bool ignored;	/* nobody wants to know any more */
 	bool dropped;	/* body_give_up() was called: there is no parser and no decoder any more */
@@ -237,6 +238,12 @@ static void start_document(struct body *b)
 	b->mode = b->gap_first ? MODE_IGNORE : MODE_DOCUMENT;
 }
 
+/* How documents, streams and pages begin; what has frames, if nothing else is known of it, with a NUL. */
+static bool begins_text(const struct body *b, uint8_t c)
+{
+	return c ? strchr("{[de:ir<", c) != NULL : b->unseen;
+}
+
 /* A coding that has no mark, most likely. */
 static void no_text(struct body *b)
 {
@@ -267,7 +274,9 @@ static void decide_unseen(struct body *b, uint8_t c)
  */
 static void decide(struct body *b, uint8_t c)
 {
-	if (c == '{' && lines_expected(b)) {
+	if (b->bare && b->type != TYPE_HTML && b->type != TYPE_OTHER && !begins_text(b, c)) {
+		no_text(b);
+	} else if (c == '{' && lines_expected(b)) {
 		parser_new(b, MODE_LINES);
 	} else if (b->unseen) {
 		decide_unseen(b, c);
@@ -417,6 +426,7 @@ static void find_coding(struct body *b, uint8_t first)
 	struct decode *found = name.len ? decode_new(name, &sink) : NULL;
 
 	b->coded = false;
+	b->bare = !name.len;
 	if (name.len && !found)
 		note_no_memory(b);
 	if (!found)
