@@ -221,7 +221,7 @@ struct sock_info {
 	__u32 ca_state;	      /* enum tcp_ca_state */
 	__u64 rtt_ns;	      /* when srtt_us was reported */
 	__u64 begin_ns;	      /* connect(), 0 not seen */
-	__u64 established_ns; /* 0: not seen, or other things than TLS came first */
+	__u64 established_ns; /* or a proxy's answer; 0: not seen, or other things than TLS came first */
 	__u64 moved_ns;	      /* last bytes before a TLS call was tied to it, 0 none */
 	__u32 plain;
 	__u32 looks[2];	     /* calls of each direction that did not decide `plain` */

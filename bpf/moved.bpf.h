@@ -156,13 +156,16 @@ static __noinline int plain_spliced(struct plain *plain, struct tcp_sock *tp, __
 	return 0;
 }
 
-/* A socket that nobody knows yet what it carries was asked something, and answered: a proxy, which makes the way on. */
-static __noinline int proxy_answered(const struct sock_info *info, __u64 now)
+/* A socket that nobody knows yet what it carries was asked something, and answered: a proxy, which makes the way on.
+ * What comes then begins there. */
+static __noinline int proxy_answered(struct sock_info *info, __u64 now)
 {
 	struct ev_sock *r;
 
 	if (!info || !info->begin_ns)
 		return 0;
+	if (info->established_ns)
+		info->established_ns = now;
 	r = emit_reserve(sizeof(*r));
 	if (!r)
 		return 0;
@@ -185,7 +188,9 @@ static __always_inline void plain_decide(struct sock *sk, struct called *c, stru
 	__u32 looks = info->looks[EV_DIR_RX];
 
 	info->plain = plain_look(info, m, fresh);
-	if (m->tcp && (info->looks[EV_DIR_TX] || info->tls == TLS_TUNNEL) && info->looks[EV_DIR_RX] != looks)
+	/* What cannot be looked at may as well be TLS. */
+	if (m->tcp && m->found && (info->looks[EV_DIR_TX] || info->tls == TLS_TUNNEL) &&
+	    info->looks[EV_DIR_RX] != looks)
 		proxy_answered(info, m->now);
 	if (info->plain != PLAIN_HTTP)
 		return;

@@ -173,6 +173,30 @@ static const char golden_cipher_sockets[] = "sock connected 127.0.0.1:L>127.0.0.
 					    "sock closed 127.0.0.1:L>127.0.0.1:R\n"
 					    "exit 0 signal 0\n";
 
+/* In a proxy's tunnel TLS begins when that has answered. */
+static void case_cipher_tunnel(void)
+{
+	static const char ask[] = "CONNECT host:443 HTTP/1.1", records[6 + RECORD(9)] = "\x14\x03\x03";
+	char buf[sizeof(ask)];
+	int fd = connect_to(port);
+
+	need(write(fd, ask, strlen(ask)), (ssize_t)strlen(ask));
+	need(read(fd, buf, sizeof(buf)), (ssize_t)strlen(ask));
+	seal13(A, "finished\x16", 9);
+	need(write(fd, records, sizeof(records)), sizeof(records));
+	recv_bytes(fd, sizeof(records));
+	close_and_settle(fd);
+}
+
+static const char golden_cipher_tunnel[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+					   "sock proxy 127.0.0.1:L>127.0.0.1:R\n"
+					   "half open A1\n"
+					   "half records A1 tx wire=36 plain=30 127.0.0.1:L>127.0.0.1:R fresh\n"
+					   "half handshake A1 approx from the proxy's answer on\n"
+					   "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+					   "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+					   "exit 0 signal 0\n";
+
 /* What no function frees goes with its socket: one is closed, the other one is not. */
 static void case_closing_sockets(void)
 {
@@ -214,6 +238,8 @@ void cipher_tests(void)
 	test_reclaim_sockets();
 	check_served("ciphers: the records are what the socket moved", golden_cipher_sockets, case_cipher_sockets,
 		     serve_echo, 1);
+	check_served("ciphers: TLS in a tunnel begins with it", golden_cipher_tunnel, case_cipher_tunnel, serve_echo,
+		     1);
 }
 
 void cipher_tests_unstored(void)

@@ -21,6 +21,7 @@ static size_t got_size;
 static uint32_t gens[64];
 static unsigned gen_count;
 static uint64_t handshake_ns; /* end of the last one */
+static uint64_t proxy_ns;     /* its last answer */
 static uint32_t fresh_gens[1024];
 
 __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...)
@@ -145,6 +146,8 @@ static void note_sock(const struct ev_sock *s)
 	if (s->what == EV_SK_RETRANSMIT || s->what == EV_SK_LATE || s->what == EV_SK_RESENT || s->what == EV_SK_HOLE ||
 	    s->what == EV_SK_RTT || s->what == EV_SK_RTT_MIN)
 		return;
+	if (s->what == EV_SK_PROXY)
+		proxy_ns = s->h.ts_ns;
 	note("sock %s%s", s->what < ARRAY_SIZE(sock_names) ? sock_names[s->what] : "?",
 	     s->h.tgid == (uint32_t)child_pid ? "" : " WRONGOWNER");
 	note_addr(&s->addr);
@@ -206,7 +209,8 @@ void on_record(void *ctx, const void *bytes, size_t len)
 
 		note_conn("handshake", h, &s->conn);
 		handshake_ns = h->ts_ns;
-		note("%s%s\n", h->flags & EV_F_APPROX ? " approx" : "",
+		note("%s%s%s\n", h->flags & EV_F_APPROX ? " approx" : "",
+		     s->begin_ns && s->begin_ns == proxy_ns ? " from the proxy's answer on" : "",
 		     s->begin_ns && s->begin_ns <= h->ts_ns ? "" : " BADTIME");
 	} else if (h->kind == EV_CONN_SOCK) {
 		note_conn_sock(bytes);
