@@ -182,7 +182,7 @@ def check_durations(have, server_ms):
         assert -max(0.05 * ms, 0.2) <= more <= 20 * e2e.slack(), f"{r}: by the server {ms} ms"
     beyond = sorted(more - max(0.05 * ms, 0.2) for more, ms in zip(over, server_ms))
     e2e.note("the client waits", " ".join(f"{ms:+.3f}" for ms in over), "ms more than the server says")
-    assert beyond[(len(beyond) - 1) // 2] <= e2e.slack() / 5, over
+    assert beyond[(len(beyond) - 1) // 2] <= e2e.usual_slack() / 5, over
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------------

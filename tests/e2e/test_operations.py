@@ -38,7 +38,7 @@ def check_times(pairs, asked):
     wrong = [o for o in short if o[0] > 1]
     assert len(wrong) <= max(1, (0.05 if asked else 0.34) * len(pairs)), wrong  # a service in node may do something else first
     assert not long or min(o[0] for o in long) <= crowd(), long
-    assert abs(middle) < crowd(), middle
+    assert abs(middle) < e2e.usual_crowd(), middle
 
 
 def check_served(service, perfbpf, asked, protocol="http/1.1", threads=True):
