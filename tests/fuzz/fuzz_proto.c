@@ -14,7 +14,7 @@ static void on_message(void *ctx, uint64_t xid, enum http_side side, const struc
 {
 	fold(ctx, xid * 2 + side);
 	fold_sv(ctx, m->data);
-	fold(ctx, m->carried * 16 + m->opcode * 4u + m->compressed * 2u + m->complete);
+	fold(ctx, m->carried * 128 + m->opcode * 8u + m->compressed * 4u + m->complete * 2u + m->ended);
 	fold(ctx, m->last.ts_ns);
 }
 
@@ -22,6 +22,12 @@ static void on_told(void *ctx, uint64_t xid, enum http_side side, const struct s
 {
 	fold(ctx, xid * 2 + side);
 	fold(ctx, at->ts_ns);
+}
+
+static void on_lost(void *ctx, uint64_t xid, enum http_side side, uint64_t len, bool all, const struct stamp *at)
+{
+	on_told(ctx, xid, side, at);
+	fold(ctx, len * 2 + all);
 }
 
 static void on_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)
@@ -34,8 +40,8 @@ static void *open_proto(uint8_t flags, const struct http_sink *sink, uint64_t *s
 	struct proto *p = proto_new(flags & 1, sink);
 
 	if (p)
-		proto_set_sockets(p,
-				  &(struct socket_sink){sum, on_message, on_message, on_told, on_told, on_end, NULL});
+		proto_set_sockets(
+			p, &(struct socket_sink){sum, on_message, on_message, on_told, on_told, on_end, on_lost});
 	return p;
 }
 

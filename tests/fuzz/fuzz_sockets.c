@@ -49,6 +49,13 @@ static void on_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)
 	check(ts_ns != 0);
 }
 
+static void on_lost(void *ctx, uint64_t xid, enum http_side side, uint64_t len, bool all, const struct stamp *at)
+{
+	(void)all;
+	check(len != 0);
+	on_what(ctx, xid, side, at);
+}
+
 static void on_head(void *ctx, uint64_t xid, const struct http_head *h, const struct stamp *first)
 {
 	(void)h;
@@ -104,7 +111,7 @@ static void handshake(struct proto *p, bool deflate)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct http_sink http = {NULL, on_head, on_body, on_gap, on_part_end, on_head, on_part_end, on_abort};
-	const struct socket_sink sockets = {NULL, on_message, on_message, on_what, on_what, on_end, NULL};
+	const struct socket_sink sockets = {NULL, on_message, on_message, on_what, on_what, on_end, on_lost};
 	uint8_t how = size ? *data : 0;
 	struct stamp at = {2, 2, 1, 0};
 	struct proto *p = proto_new(!(how & 1), &http);
