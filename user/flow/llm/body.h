@@ -12,7 +12,8 @@
  *   event stream frames      application/vnd.amazon.eventstream
  *   one document	      begins with a brace
  *
- * Anything else (multipart, HTML, media) is passed over. Private child of answer.
+ * Of a head that is known in part only the first byte tells the coding, too: gzip, zstd, deflate; what is no text then
+ * has one without a mark. Anything else (multipart, HTML, media) is passed over. Private child of answer.
  */
 
 #include "base/lost.h"

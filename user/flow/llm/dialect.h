@@ -36,8 +36,8 @@ struct llm_sink {
 	void (*on_usage)(void *ctx, const struct usage_part *u);
 	void (*on_model)(void *ctx, struct sv model);
 	void (*on_reasoning)(void *ctx); /* it reasons, with or without showing it: a block begins; no token */
-	void (*on_sealed)(
-		void *ctx); /* reasoning that came whole and unreadable: a token, of what was made before it */
+	/* Reasoning that came whole and unreadable: a token, made before it came. */
+	void (*on_sealed)(void *ctx);
 	void (*on_tool)(void *ctx, struct sv id, struct sv name); /* a tool call for the program; may be said twice */
 	void (*on_stop)(void *ctx, struct sv reason);
 	void (*on_error)(void *ctx, struct sv type);		   /* error type of the body or a mid-stream event */
