@@ -488,7 +488,8 @@ static __always_inline bool emit_crossed(__u64 before, __u64 used, __u64 mark)
 }
 
 /* Flags for submitting a record of this size: wakes user space when the record takes the ring over a mark. The first is
- * low: what comes this fast is most often a download, of which nothing is copied as soon as user space has seen it. */
+ * low: what comes this fast is most often a download, of which nothing is copied as soon as user space has seen it. But
+ * not so low that an answer of a megabyte at once has us on its processor before the program has read it. */
 static __always_inline __u64 emit_wake(__u64 size)
 {
 	__u64 ring = cfg.ring_bytes;
@@ -497,7 +498,7 @@ static __always_inline __u64 emit_wake(__u64 size)
 
 	if (used > ring_peak)
 		ring_peak = used;
-	if (emit_crossed(before, used, ring / 8) || emit_crossed(before, used, ring / 2) ||
+	if (emit_crossed(before, used, ring / 4) || emit_crossed(before, used, ring / 2) ||
 	    emit_crossed(before, used, ring / 4 * 3))
 		return BPF_RB_FORCE_WAKEUP;
 	return BPF_RB_NO_WAKEUP;

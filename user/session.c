@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "keeper.h"
 #include "privilege.h"
 #include "session_parts.h"
@@ -330,24 +331,42 @@ static void report_symbols(const struct session *s)
 }
 
 /* A second signal while the first one's work is done: it stays pending until the trace is written. */
-static bool in_a_hurry(void)
+static bool in_a_hurry(const struct session *s)
 {
 	sigset_t set;
 
-	return !sigpending(&set) &&
+	return s->signalled && !sigpending(&set) &&
 	       (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 || sigismember(&set, SIGHUP) == 1);
+}
+
+static void absorb(int signal)
+{
+	(void)signal;
+}
+
+/* A second signal ends us at once. Where the session came to its end by itself the first one may still come, and says
+ * nothing new. */
+static void let_signals_end(const struct session *s)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction once = {.sa_handler = absorb, .sa_flags = SA_RESETHAND | SA_RESTART};
+	sigset_t set;
+
+	for (size_t i = 0; !s->signalled && i < ARRAY_SIZE(signals); i++)
+		sigaction(signals[i], &once, NULL);
+	session_stop_signals(&set);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
 /* stop -> detach -> drain -> finish stages in order -> write -> report */
 static int finish(struct session *s)
 {
 	uint64_t now_ns;
-	sigset_t set;
 	int err;
 
 	tell_sampling(s);
 	probes_wires(s->probes);
-	if (!in_a_hurry())
+	if (!in_a_hurry(s))
 		probes_detach(s->probes);
 	probes_consume(s->probes);
 	session_push_stats(s);
@@ -364,9 +383,7 @@ static int finish(struct session *s)
 	pipeline_finish(s->pipeline, now_ns);
 	pipeline_count_lost(s->pipeline, LOST_TARGETS, s->untraced + probes_alloc_refused(s->probes));
 	session_write(s);
-	/* From here on a second signal ends us at once; the trace is whole. */
-	session_stop_signals(&set);
-	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	let_signals_end(s); /* the trace is whole */
 	err = output_finish(s->output, s->pipeline, now_ns);
 	if (s->capture) {
 		int capture_err = capture_file_close(s->capture);

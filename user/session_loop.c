@@ -163,10 +163,12 @@ static void on_signal(void *ctx, int signal)
 {
 	struct session *s = ctx;
 
-	if (signal == SIGUSR1)
+	if (signal == SIGUSR1) {
 		on_write(s);
-	else if (signal != SIGPIPE)
+	} else if (signal != SIGPIPE) {
+		s->signalled = true;
 		loop_stop(s->loop);
+	}
 }
 
 void session_stop_signals(sigset_t *set)

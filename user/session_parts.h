@@ -55,6 +55,7 @@ struct session {
 	uint64_t lost_records; /* of the ring, when targets were last compared with the kernel's */
 	struct spawn cmd;
 	bool cmd_running, cmd_ended;
+	bool signalled; /* to stop */
 	int cmd_status;
 	uint64_t cmd_ended_ns;
 	bool maps_lost;	 /* mappings were missed: all targets' files have to be looked at again */

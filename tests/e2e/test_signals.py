@@ -103,6 +103,21 @@ def twice_over_old():
 
 
 @case
+def by_itself():
+    """a first SIGINT while it ends by itself is no second one: all is told"""
+    for delay in (0.0, 0.02, 0.05, 0.1, 0.15):
+        target = idle_target()
+        perfbpf = Perfbpf("-p", target.pid)
+        target.kill()
+        target.wait()
+        time.sleep(delay)
+        if perfbpf.child.poll() is None:
+            perfbpf.child.send_signal(signal.SIGINT)
+        assert perfbpf.end() == 0, (delay, perfbpf.err())
+        assert " model calls in " in perfbpf.err() and "tracing cost" in perfbpf.err(), (delay, perfbpf.err())
+
+
+@case
 def usr1():
     """SIGUSR1 writes the trace now"""
     server = Server()
