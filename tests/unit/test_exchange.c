@@ -564,6 +564,31 @@ static void test_loss(void **state)
 	rig_close(&r);
 }
 
+/* Whose the response is nobody knows, which is said before its head or behind: nothing of it is told. */
+static void test_doubt(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	for (int late = 0; late < 2; late++) {
+		stream(&r, 1 + (uint64_t)late, 0, 100);
+		if (!late)
+			gap(&r, 1 + late, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_DOUBT, 100);
+		resp(&r, 1 + late, START(USAGE10) TEXT("a") STOP("7") DONE, 110);
+		if (late)
+			gap(&r, 1 + late, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_DOUBT, 100);
+		resp_end(&r, 1 + late, 900, 120);
+		assert_non_null(strstr(r.log.text, "  model=claude-x asked=claude-x end=capture_loss lossy lost=-1\n"));
+		assert_non_null(strstr(r.log.text, " status=0 "));
+		assert_null(strstr(r.log.text, "usage="));
+		assert_null(strstr(r.log.text, "text="));
+		assert_null(strstr(r.log.text, "ttfb="));
+		tlog_free(&r.log);
+	}
+	rig_close(&r);
+}
+
 /* A request over the capture cap is truncated by choice: no loss, and only what was read is known. */
 static void test_truncated(void **state)
 {
@@ -1883,6 +1908,7 @@ int main(void)
 		cmocka_unit_test(test_coding_cut),
 		cmocka_unit_test(test_nul_tokens),
 		cmocka_unit_test(test_loss),
+		cmocka_unit_test(test_doubt),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_no_calls),
 		cmocka_unit_test(test_request_lost),

@@ -27,6 +27,7 @@ struct open_operation {
 	bool kept_back; /* not handed on */
 	bool was_call;
 	bool hole[2]; /* of unknown length, by enum http_side */
+	bool doubted; /* the response may be another request's */
 	struct stamp first;
 	struct graphql *graphql; /* its body is read */
 	struct http_operation o;
@@ -303,7 +304,12 @@ static void on_body_gap(void *ctx, uint64_t xid, enum http_side side, uint64_t l
 	if (!e)
 		return;
 	e->hole[side] |= len == UINT64_MAX;
-	e->o.lossy |= why == HTTP_GAP_LOST && !e->o.mid_attach;
+	e->o.lossy |= why != HTTP_GAP_CAPPED && !e->o.mid_attach;
+	if (why == HTTP_GAP_DOUBT) {
+		e->doubted = true;
+		e->o.status = 0;
+		e->o.ttfb_ns = UNKNOWN_NS;
+	}
 	if (e->graphql && side == HTTP_REQUEST)
 		graphql_gap(e->graphql);
 }
@@ -330,7 +336,7 @@ static void on_response(void *ctx, uint64_t xid, const struct http_head *h, cons
 
 	if (!kept_back)
 		f->next.on_response(f->next.ctx, xid, h, first);
-	if (!e || e->o.ttfb_ns != UNKNOWN_NS)
+	if (!e || e->o.ttfb_ns != UNKNOWN_NS || e->doubted)
 		return;
 	e->o.status = h->status;
 	e->o.ttfb_ns = first->ts_ns;
@@ -350,7 +356,7 @@ static void on_response_end(void *ctx, uint64_t xid, uint64_t carried, const str
 	if (!e)
 		return;
 	e->o.response_bytes = (int64_t)carried;
-	finish(e, END_COMPLETE, stamp->ts_ns);
+	finish(e, e->doubted ? END_CAPTURE_LOSS : END_COMPLETE, stamp->ts_ns);
 }
 
 /* The connection's "client" is the program: where that serves, who closed is the other way round. */

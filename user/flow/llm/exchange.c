@@ -206,7 +206,7 @@ static void on_response(void *ctx, uint64_t xid, const struct http_head *h, cons
 	struct entry *e;
 	struct pending *p = pending_at(f, xid, first->ts_ns, &e);
 
-	if (!p || p->answer)
+	if (!p || p->answer || p->doubted)
 		return;
 	pending_touch(f->table, p);
 	p->call.status = h->status;
@@ -252,13 +252,23 @@ static void on_body(void *ctx, uint64_t xid, enum http_side side, const uint8_t 
 		exchanges_weigh(f->table, p);
 		return;
 	}
-	if (!p->answer)
+	if (!p->answer && !p->doubted)
 		start_answer(f->table, p, NULL);
 	if (!p->answer)
 		return;
 	answer_push(p->answer, ptr, len, at);
 	exchanges_weigh(f->table, p);
 	look_at_answer(f, e);
+}
+
+/* A wrong number is worse than none. */
+static void doubt_answer(struct pending *p)
+{
+	p->doubted = true;
+	answer_free(p->answer);
+	p->answer = NULL;
+	p->call.status = 0;
+	p->call.ttfb_ns = UNKNOWN_NS;
 }
 
 static void on_body_gap(void *ctx, uint64_t xid, enum http_side side, uint64_t len, enum http_gap why,
@@ -280,8 +290,12 @@ static void on_body_gap(void *ctx, uint64_t xid, enum http_side side, uint64_t l
 			request_gap(p->request, len, capped);
 		return;
 	}
-	if (!p->answer)
+	if (why == HTTP_GAP_DOUBT) {
+		doubt_answer(p);
+		exchanges_weigh(f->table, p);
+	} else if (!p->answer && !p->doubted) {
 		start_answer(f->table, p, NULL);
+	}
 	if (p->answer)
 		answer_gap(p->answer, len);
 	look_at_answer(f, e);
@@ -304,7 +318,7 @@ static void on_response_end(void *ctx, uint64_t xid, uint64_t carried, const str
 		p->denied |= p->upgrade && p->call.status < 400;
 	}
 	if (e)
-		pending_finish(f->table, e, END_COMPLETE, at->ts_ns);
+		pending_finish(f->table, e, p && p->doubted ? END_CAPTURE_LOSS : END_COMPLETE, at->ts_ns);
 }
 
 static void on_abort(void *ctx, uint64_t xid, enum http_abort why, uint64_t carried, uint64_t ts_ns)

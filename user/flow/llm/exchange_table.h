@@ -38,6 +38,7 @@ struct pending {
 	bool rpc;	     /* ... but a remote procedure call (MCP) */
 	bool anthropic_head; /* it has an anthropic-version */
 	bool hole[2];	     /* of unknown length, in the request, in the response */
+	bool doubted;	     /* the response may be another request's: nothing of it is told */
 	bool retransmits_known;
 	uint32_t retransmits; /* of the socket when it began */
 };

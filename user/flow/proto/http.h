@@ -49,6 +49,7 @@ enum http_side { HTTP_REQUEST, HTTP_RESPONSE };
 enum http_gap {
 	HTTP_GAP_LOST,	 /* lost bytes */
 	HTTP_GAP_CAPPED, /* over the capture cap: a choice */
+	HTTP_GAP_DOUBT,	 /* lost bytes on both sides: the response may be that to another request, all of it */
 };
 
 /* Why an exchange ended without being framed to its end. */

@@ -21,8 +21,8 @@
  *    without a request. A request found by searching may be text that only looks like one: if a younger request is old
  *    enough too, the response is that one's.
  *  - bytes lost in both: a response found then may be that of a hidden request. It is taken for the request's before
- *    it, which has lost bytes of its response all the same. A request that turns up later, and is older than that
- *    response, has lost its own (LOSS).
+ *    it, which has lost bytes of its response all the same, and is said to be in doubt (HTTP_GAP_DOUBT): half of these
+ *    are another's. A request that turns up later, and is older than that response, has lost its own (LOSS).
  *  - whether bytes of requests are missing, too, shows when the next request comes. Until then the end of a response
  * that was found behind a hole is not told; when none comes for HTTP1_PROOF_NS, it is said to be lossy.
  * Until a request comes when nothing is outstanding, behind the last response, nothing tells that a client pipelines.
@@ -229,6 +229,13 @@ void http1_say_doubtful(struct http1 *h, struct exchange *x, const struct stamp 
 	x->gap_told = true;
 }
 
+/* Requests lost bytes, too. */
+static void say_unsure(struct http1 *h, struct exchange *x, const struct stamp *at)
+{
+	http1_body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_DOUBT, at);
+	x->gap_told = true;
+}
+
 /* Bytes of responses are missing since x began, or were read out of step: this may be the response to a request that
  * is hidden, and x's was lost. So it is when requests lost bytes too, which may be known only when the next one comes.
  */
@@ -236,10 +243,13 @@ static void weigh(struct http1 *h, struct exchange *x)
 {
 	if (x->orphan)
 		return;
-	if (is_since(x, h->passed_ns) || (is_since(x, h->response_hole_ns) && is_since(x, h->request_hole_ns)))
+	if (is_since(x, h->response_hole_ns) && is_since(x, h->request_hole_ns)) {
+		say_unsure(h, x, message_first(&h->response));
+		return;
+	}
+	if (is_since(x, h->passed_ns))
 		http1_say_doubtful(h, x, message_first(&h->response));
-	else
-		x->unproven = is_since(x, h->response_hole_ns) && !h->pipelined;
+	x->unproven = is_since(x, h->response_hole_ns) && !h->pipelined;
 }
 
 void http1_prove(struct http1 *h, bool whole, const struct stamp *at)
@@ -251,7 +261,7 @@ void http1_prove(struct http1 *h, bool whole, const struct stamp *at)
 			continue;
 		x->unproven = false;
 		if (!whole)
-			http1_say_doubtful(h, x, at);
+			say_unsure(h, x, at);
 		http1_exchange_settle(h, x);
 	}
 }
