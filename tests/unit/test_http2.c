@@ -552,14 +552,20 @@ static void count_abort(void *ctx, uint64_t xid, enum http_abort why, uint64_t c
 	((struct count *)ctx)->aborts++;
 }
 
+static struct http2 *counted_new(struct count *c)
+{
+	struct http_sink sink = {c,	    count_request, count_body, count_gap, count_request_end, count_request,
+				 count_end, count_abort};
+
+	return http2_new(true, HTTP2_CLIENT_TX, &sink);
+}
+
 /* More streams open than are kept: the next ones are not told, and counted; step is kept. */
 static void test_too_many_open(void **state)
 {
 	struct wire *w = wire_new();
 	struct count c = {0};
-	struct http_sink sink = {&c,	    count_request, count_body, count_gap, count_request_end, count_request,
-				 count_end, count_abort};
-	struct http2 *h = http2_new(true, HTTP2_CLIENT_TX, &sink);
+	struct http2 *h = counted_new(&c);
 	unsigned before;
 
 	(void)state;
@@ -590,9 +596,7 @@ static void test_trailers_after_loss(void **state)
 {
 	struct wire *w = wire_new();
 	struct count c = {0};
-	struct http_sink sink = {&c,	    count_request, count_body, count_gap, count_request_end, count_request,
-				 count_end, count_abort};
-	struct http2 *h = http2_new(true, HTTP2_CLIENT_TX, &sink);
+	struct http2 *h = counted_new(&c);
 	struct stamp at = {MS(15), MS(15), 7, 0};
 
 	(void)state;
@@ -619,9 +623,7 @@ static void test_lossy_ones_make_room(void **state)
 {
 	struct wire *w = wire_new();
 	struct count c = {0};
-	struct http_sink sink = {&c,	    count_request, count_body, count_gap, count_request_end, count_request,
-				 count_end, count_abort};
-	struct http2 *h = http2_new(true, HTTP2_CLIENT_TX, &sink);
+	struct http2 *h = counted_new(&c);
 	struct stamp at = {MS(15), MS(15), 7, 0};
 
 	(void)state;
