@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "keeper.h"
 #include "privilege.h"
 #include "session_parts.h"
@@ -333,10 +332,11 @@ static void report_symbols(const struct session *s)
 /* A second signal while the first one's work is done: it stays pending until the trace is written. */
 static bool in_a_hurry(const struct session *s)
 {
-	sigset_t set;
+	sigset_t pending, stop;
 
-	return s->signalled && !sigpending(&set) &&
-	       (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 || sigismember(&set, SIGHUP) == 1);
+	session_stop_signals(&stop);
+	return s->signalled && !sigpending(&pending) && !sigandset(&pending, &pending, &stop) &&
+	       !sigisemptyset(&pending);
 }
 
 static void absorb(int signal)
@@ -348,13 +348,13 @@ static void absorb(int signal)
  * nothing new. */
 static void let_signals_end(const struct session *s)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 	struct sigaction once = {.sa_handler = absorb, .sa_flags = SA_RESETHAND | SA_RESTART};
 	sigset_t set;
 
-	for (size_t i = 0; !s->signalled && i < ARRAY_SIZE(signals); i++)
-		sigaction(signals[i], &once, NULL);
 	session_stop_signals(&set);
+	for (int signal = 1; !s->signalled && signal < NSIG; signal++)
+		if (sigismember(&set, signal) == 1)
+			sigaction(signal, &once, NULL);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 

@@ -411,8 +411,7 @@ static void note_undecoded(struct body *b, enum decode_status status)
 		b->lost->n[status == DECODE_NO_MEMORY ? LOST_NO_MEMORY : LOST_DECODE_ERRORS]++;
 }
 
-/* RFC 1952 section 2.3.1, RFC 8878 section 3.1.1, RFC 1950 section 2.2: no text of a model's begins so. br has no mark.
- */
+/* RFC 1952 section 2.3.1, RFC 8878 section 3.1.1, RFC 1950 section 2.2: no text begins so. br has no mark. */
 static struct sv coding_of(uint8_t first)
 {
 	return first == 0x1f ? SV("gzip") : first == 0x28 ? SV("zstd") : first == 0x78 ? SV("deflate") : SV_NONE;

@@ -552,7 +552,7 @@ void http1_tick(struct http1 *h, uint64_t now_ns)
 		if (x->unproven && now_ns - x->end.ts_ns < HTTP1_PROOF_NS)
 			continue;
 		if (x->unproven)
-			http1_say_doubtful(h, x, &x->end);
+			http1_say_doubtful(h, x, HTTP_GAP_LOST, &x->end);
 		x->unproven = false;
 		x->request_done = true;
 		http1_exchange_settle(h, x);

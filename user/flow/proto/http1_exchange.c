@@ -222,17 +222,10 @@ static bool is_since(const struct exchange *x, uint64_t ns)
 	return ns && ns >= x->since_ns;
 }
 
-void http1_say_doubtful(struct http1 *h, struct exchange *x, const struct stamp *at)
+void http1_say_doubtful(struct http1 *h, struct exchange *x, enum http_gap why, const struct stamp *at)
 {
-	if (!x->gap_told)
-		http1_body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_LOST, at);
-	x->gap_told = true;
-}
-
-/* Requests lost bytes, too. */
-static void say_unsure(struct http1 *h, struct exchange *x, const struct stamp *at)
-{
-	http1_body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, HTTP_GAP_DOUBT, at);
+	if (!x->gap_told || why == HTTP_GAP_DOUBT)
+		http1_body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, why, at);
 	x->gap_told = true;
 }
 
@@ -244,11 +237,11 @@ static void weigh(struct http1 *h, struct exchange *x)
 	if (x->orphan)
 		return;
 	if (is_since(x, h->response_hole_ns) && is_since(x, h->request_hole_ns)) {
-		say_unsure(h, x, message_first(&h->response));
+		http1_say_doubtful(h, x, HTTP_GAP_DOUBT, message_first(&h->response));
 		return;
 	}
 	if (is_since(x, h->passed_ns))
-		http1_say_doubtful(h, x, message_first(&h->response));
+		http1_say_doubtful(h, x, HTTP_GAP_LOST, message_first(&h->response));
 	x->unproven = is_since(x, h->response_hole_ns) && !h->pipelined;
 }
 
@@ -261,7 +254,7 @@ void http1_prove(struct http1 *h, bool whole, const struct stamp *at)
 			continue;
 		x->unproven = false;
 		if (!whole)
-			say_unsure(h, x, at);
+			http1_say_doubtful(h, x, HTTP_GAP_DOUBT, at);
 		http1_exchange_settle(h, x);
 	}
 }

@@ -94,8 +94,8 @@ enum message_next http1_pair(struct http1 *h, uint64_t *length, bool force);
  * the response is over, wherever it ended.
  */
 void http1_advance(struct http1 *h, const struct stamp *at);
-/* Its response may have been another one. */
-void http1_say_doubtful(struct http1 *h, struct exchange *x, const struct stamp *at);
+/* Its response may have been another one; HTTP_GAP_DOUBT: and requests lost bytes, too. */
+void http1_say_doubtful(struct http1 *h, struct exchange *x, enum http_gap why, const struct stamp *at);
 /* The requests come to this place without a hole, or they do not. */
 void http1_prove(struct http1 *h, bool whole, const struct stamp *at);
 /* On a connection that was met in the middle: a message proves that this is HTTP, so what came before it was an
