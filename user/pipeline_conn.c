@@ -142,6 +142,11 @@ static void on_socket_lost(void *ctx, uint64_t xid, enum http_side side, uint64_
 	exchanges_ws_lost(((struct flow *)ctx)->exchanges, xid, side, len, all, at);
 }
 
+static bool on_socket_found(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m)
+{
+	return exchanges_ws_found(((struct flow *)ctx)->exchanges, xid, side, m);
+}
+
 /* --- proto -> mcp, for lines ------------------------------------------------------------------------------------- */
 
 static void on_line_bytes(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
@@ -194,7 +199,8 @@ static struct flow *flow_new(struct pipeline *p, struct conn *c)
 					    on_socket_undecoded,
 					    on_socket_close,
 					    on_socket_end,
-					    on_socket_lost};
+					    on_socket_lost,
+					    on_socket_found};
 	struct http_sink sink;
 
 	if (!f)

@@ -146,6 +146,12 @@ static void socket_message(struct script *s, uint64_t xid, enum http_side side, 
 		len = (size_t)(s->end - s->at);
 	m.data = len ? (struct sv){(const char *)s->at, len} : SV_NONE;
 	s->at += len;
+	m.complete = !(how & 4);
+	if (how == 3) {
+		exchanges_ws_lost(s->flow, xid, side, len + 1, len & 1, at);
+		if (!exchanges_ws_found(s->flow, xid, side, &m))
+			return;
+	}
 	if (how & 4)
 		exchanges_ws_opaque(s->flow, xid, side, &m);
 	else

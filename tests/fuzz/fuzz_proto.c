@@ -30,6 +30,12 @@ static void on_lost(void *ctx, uint64_t xid, enum http_side side, uint64_t len, 
 	fold(ctx, len * 2 + all);
 }
 
+static bool on_found(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m)
+{
+	on_message(ctx, xid, side, m);
+	return m->data.len % 2;
+}
+
 static void on_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)
 {
 	fold_abort(ctx, ~xid, why, 0, ts_ns);
@@ -40,8 +46,8 @@ static void *open_proto(uint8_t flags, const struct http_sink *sink, uint64_t *s
 	struct proto *p = proto_new(flags & 1, sink);
 
 	if (p)
-		proto_set_sockets(
-			p, &(struct socket_sink){sum, on_message, on_message, on_told, on_told, on_end, on_lost});
+		proto_set_sockets(p, &(struct socket_sink){sum, on_message, on_message, on_told, on_told, on_end,
+							   on_lost, on_found});
 	return p;
 }
 

@@ -33,6 +33,13 @@ static void on_message(void *ctx, uint64_t xid, enum http_side side, const struc
 	check(sum <= 255ull * m->data.len);
 }
 
+static bool on_found(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m)
+{
+	on_message(ctx, xid, side, m);
+	check(m->complete && m->data.len);
+	return m->data.len % 2;
+}
+
 static void on_what(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at)
 {
 	(void)ctx;
@@ -111,7 +118,7 @@ static void handshake(struct proto *p, bool deflate)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct http_sink http = {NULL, on_head, on_body, on_gap, on_part_end, on_head, on_part_end, on_abort};
-	const struct socket_sink sockets = {NULL, on_message, on_message, on_what, on_what, on_end, on_lost};
+	const struct socket_sink sockets = {NULL, on_message, on_message, on_what, on_what, on_end, on_lost, on_found};
 	uint8_t how = size ? *data : 0;
 	struct stamp at = {2, 2, 1, 0};
 	struct proto *p = proto_new(!(how & 1), &http);

@@ -64,6 +64,19 @@ static void on_undecoded(void *ctx, enum dir dir, const char *reason, const stru
 		abort();
 }
 
+static bool on_found(void *ctx, enum dir dir, const struct ws_message *m)
+{
+	struct told *t = ctx;
+
+	if (!m->complete || !sv_starts(m->data, SV("{")) || !t->undecoded[dir])
+		abort();
+	fold_sv(&t->sum, m->data);
+	if (m->data.len % 3 == 0)
+		return false;
+	t->undecoded[dir] = 0;
+	return true;
+}
+
 static void finish(struct ws *w, struct told *t)
 {
 	ws_finish(w);
@@ -90,7 +103,7 @@ static uint64_t play(const uint8_t *data, size_t size, bool bytewise)
 	};
 	struct steps steps = {data + 1, size - 1, 1000};
 	struct told told = {0};
-	struct ws_sink sink = {&told, on_message, on_opaque, on_close, on_undecoded};
+	struct ws_sink sink = {&told, on_message, on_opaque, on_close, on_undecoded, on_found};
 	struct ws *w = ws_new(data[0] & 32 ? DIR_RX : DIR_TX, &params, &sink);
 	struct step s;
 

@@ -206,6 +206,61 @@ def lost_chunk():
     return c
 
 
+def ws_frame(body, masked=False):
+    payload = json.dumps(body).encode()
+    size = len(payload)
+    start = bytes([0x81, (0x80 if masked else 0) | min(size, 126)]) + (struct.pack(">H", size) if size >= 126 else b"")
+    key = b"\x12\x34\x56\x78" if masked else b""
+    return start + key + bytes(b ^ key[i % 4] for i, b in enumerate(payload)) if masked else start + payload
+
+
+def responses_create():
+    return ws_frame({"type": "response.create", "model": GPT, "input": [{"role": "user", "content": "hello"}]}, masked=True)
+
+
+def responses_events(name, text, out):
+    done = {"id": name, "status": "completed", "model": GPT, "usage": {"input_tokens": 30, "output_tokens": out}}
+    return (ws_frame({"type": "response.created", "response": {"id": name, "model": GPT, "status": "in_progress"}}),
+            ws_frame({"type": "response.output_text.delta", "delta": text}),
+            ws_frame({"type": "response.completed", "response": done}))
+
+
+def websocket_open(c):
+    c.send(0, request("/v1/responses", method="GET", host="api.openai.com", connection="Upgrade", upgrade="websocket",
+                      sec_websocket_key="a2V5a2V5a2V5a2V5a2V5a2U=", sec_websocket_version="13"))
+    c.receive(20, head("101 Switching Protocols", connection="Upgrade", upgrade="websocket"))
+
+
+def websocket_call(c, ms, name, text, out, lost=()):
+    c.send(ms, responses_create(), lost="ask" in lost)
+    for i, data in enumerate(responses_events(name, text, out)):
+        c.receive(ms + 10 * (i + 1), data, lost=i in lost)
+
+
+WEBSOCKET = {"protocol": "websocket", "method": "POST", "path": "/v1/responses", "status": 200, "complete": True, "lossy": False,
+             "end_reason": None, "ttfb_ms": 10, "ttft_ms": 20, "end_ms": 30}
+
+
+def websocket_lost():
+    c = Case("messages of a WebSocket are lost, of one side and of both: what is asked behind that is whole again")
+    websocket_open(c)
+    websocket_call(c, 100, "r1", "one", 11)
+    websocket_call(c, 200, "r2", "two", 12, lost=(0, 1, 2))
+    websocket_call(c, 300, "r3", "three", 13)
+    websocket_call(c, 400, "r4", "four", 14)
+    websocket_call(c, 500, "r5", "five", 15, lost=("ask", 0, 1))
+    websocket_call(c, 600, "r6", "six", 16)
+    websocket_call(c, 700, "r7", "seven", 17)
+    c.expect(**dict(WEBSOCKET, start_ms=100, text="one"))
+    c.expect(protocol="websocket", start_ms=200, lossy=True, complete=False, end_reason="capture_loss", usage=None)
+    c.expect(**dict(WEBSOCKET, start_ms=300, text="three", ttft_ms=None, lossy=True))
+    c.expect(**dict(WEBSOCKET, start_ms=400, text="four"))
+    c.expect(**dict(WEBSOCKET, start_ms=600, text="six"))
+    c.expect(**dict(WEBSOCKET, start_ms=700, text="seven"))
+    c.more["counters"] = {"lost_events": 6}
+    return c
+
+
 def two_lost_in_a_row():
     c = Case("two neighbours lost: two gaps")
     c.send(0, request())
@@ -887,6 +942,7 @@ def http_served():
 
 ALL = {
     "keepalive-two-calls": keepalive_two_calls, "send-in-pieces": send_in_pieces, "lost-chunk": lost_chunk,
+    "websocket-lost": websocket_lost,
     "two-lost-in-a-row": two_lost_in_a_row, "reordered": reordered, "late-delivery": late_delivery,
     "response-first": response_first, "mid-attach": mid_attach, "gzip": gzipped, "coding-cut": coding_cut,
     "unknown-coding": unknown_coding,

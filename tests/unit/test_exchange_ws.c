@@ -432,6 +432,157 @@ static void test_lost_bytes(void **state)
 	rig_close(&r);
 }
 
+static bool find(struct rig *r, enum http_side side, const char *text, uint64_t ms)
+{
+	struct ws_message m = message(text, ms, ms);
+	bool found = exchanges_ws_found(r->flow, 1, side, &m);
+
+	if (found)
+		say(r, 1, side, text, ms, ms);
+	return found;
+}
+
+static void lose_all(struct rig *r, enum http_side side, uint64_t ms)
+{
+	exchanges_ws_lost(r->flow, 1, side, UINT64_MAX, true, &AT(ms));
+	exchanges_ws_undecoded(r->flow, 1, side, &AT(ms));
+}
+
+static void expect_whole(struct rig *r, uint64_t ms)
+{
+	tlog_free(&r->log);
+	ask(r, 1, CREATE(""), ms);
+	assert_null(r->log.text);
+	tell(r, 1, CREATED, ms + 1);
+	tell(r, 1, COMPLETED("20", "75"), ms + 2);
+	assert_null(strstr(r->log.text, "lossy"));
+	assert_null(strstr(r->log.text, "capture_loss"));
+	expect(r, "output=75");
+}
+
+/* The way into a server's messages was lost, and is found again. */
+static void test_server_found(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(""), 10);
+	tell(&r, 1, CREATED, 12);
+	lose_all(&r, HTTP_RESPONSE, 20);
+	assert_false(find(&r, HTTP_RESPONSE, "{\"a\":1}", 21));
+	assert_false(find(&r, HTTP_RESPONSE, "{\"type\":\"response.created\"", 21));
+	/* what began in the hole is another one's by now, and has no numbers */
+	ask(&r, 1, CREATE(""), 30);
+	expect(&r, " end=capture_loss lossy");
+	tlog_free(&r.log);
+	assert_true(find(&r, HTTP_RESPONSE, DELTA_TEXT("a"), 40));
+	tell(&r, 1, COMPLETED("20", "99"), 41);
+	assert_null(r.log.text);
+	ask(&r, 1, CREATE(""), 50);
+	expect(&r, " end=capture_loss lossy");
+	assert_null(strstr(r.log.text, "output=99"));
+	tell(&r, 1, CREATED, 51);
+	tlog_free(&r.log);
+	tell(&r, 1, COMPLETED("20", "64"), 52);
+	assert_null(strstr(r.log.text, "lossy"));
+	expect(&r, "output=64");
+	/* an answer that begins there is that of what was asked last */
+	lose_all(&r, HTTP_RESPONSE, 60);
+	ask(&r, 1, CREATE(""), 61);
+	assert_true(find(&r, HTTP_RESPONSE, CREATED, 70));
+	tlog_free(&r.log);
+	tell(&r, 1, COMPLETED("20", "84"), 71);
+	expect(&r, " lossy");
+	expect(&r, "output=84");
+	expect_whole(&r, 80);
+	/* ... though the hole was known late */
+	tlog_free(&r.log);
+	ask(&r, 1, CREATE(""), 90);
+	ask(&r, 1, CREATE(""), 100);
+	lose_all(&r, HTTP_RESPONSE, 101);
+	assert_true(find(&r, HTTP_RESPONSE, CREATED, 101));
+	expect(&r, "start=90");
+	expect(&r, " end=capture_loss lossy");
+	tlog_free(&r.log);
+	tell(&r, 1, COMPLETED("20", "14"), 102);
+	expect(&r, "start=100");
+	expect(&r, "output=14");
+	expect_whole(&r, 110);
+	rig_close(&r);
+}
+
+/* ... into a client's, and into both. */
+static void test_client_found(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	lose_all(&r, HTTP_REQUEST, 10);
+	tell(&r, 1, CREATED, 12);
+	tell(&r, 1, COMPLETED("20", "99"), 13);
+	expect(&r, " lossy");
+	tlog_free(&r.log);
+	assert_false(find(&r, HTTP_REQUEST, "{\"type\":\"response.cancel\"}", 20));
+	assert_true(find(&r, HTTP_REQUEST, CREATE(""), 21));
+	tell(&r, 1, CREATED, 22);
+	tell(&r, 1, COMPLETED("20", "75"), 23);
+	expect(&r, "output=75");
+	assert_null(strstr(r.log.text, "lossy"));
+	tlog_free(&r.log);
+	/* of both: what the server begins may answer what is hidden */
+	ask(&r, 1, CREATE(""), 30);
+	lose_all(&r, HTTP_REQUEST, 31);
+	lose_all(&r, HTTP_RESPONSE, 31);
+	assert_true(find(&r, HTTP_RESPONSE, CREATED, 40));
+	expect(&r, "start=30");
+	expect(&r, " end=capture_loss lossy");
+	assert_null(strstr(r.log.text, "output="));
+	tlog_free(&r.log);
+	tell(&r, 1, COMPLETED("20", "64"), 41);
+	expect(&r, "output=64");
+	expect(&r, " lossy");
+	assert_null(strstr(r.log.text, "start=30"));
+	/* an answer to it came before it */
+	tell(&r, 1, CREATED, 43);
+	assert_false(find(&r, HTTP_REQUEST, CREATE(""), 42));
+	tell(&r, 1, COMPLETED("20", "64"), 44);
+	assert_true(find(&r, HTTP_REQUEST, CREATE(""), 45));
+	tell(&r, 1, CREATED, 46);
+	tell(&r, 1, COMPLETED("20", "64"), 47);
+	expect_whole(&r, 50);
+	rig_close(&r);
+}
+
+/* Where answers are not one after the other nothing says whose a message is. */
+static void test_never_found(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	assert_false(find(&r, HTTP_REQUEST, CREATE(""), 1));
+	upgrade_to(&r, 1, "/v1/realtime?model=gpt-realtime", OPENAI, 2);
+	lose_all(&r, HTTP_REQUEST, 10);
+	assert_false(find(&r, HTTP_REQUEST, CREATE(""), 20));
+	rig_close(&r);
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(",\"stream_id\":\"a\""), 10);
+	lose_all(&r, HTTP_REQUEST, 11);
+	assert_false(find(&r, HTTP_REQUEST, CREATE(""), 20));
+	end_at(&r, 1, HTTP_ABORT_CLOSED, 30);
+	rig_close(&r);
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	lose_all(&r, HTTP_REQUEST, 11);
+	assert_false(find(&r, HTTP_REQUEST, CREATE(",\"stream_id\":\"a\""), 20));
+	rig_close(&r);
+}
+
 /* Nothing can be read: who spoke, and when. */
 static void test_unread(void **state)
 {
@@ -916,14 +1067,25 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_responses),	cmocka_unit_test(test_identity),
-		cmocka_unit_test(test_lanes),		cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_opaque),		cmocka_unit_test(test_unseen_handshake),
-		cmocka_unit_test(test_lost_bytes),	cmocka_unit_test(test_doubted),
-		cmocka_unit_test(test_unread),		cmocka_unit_test(test_unread_of_anybody),
-		cmocka_unit_test(test_unread_and_read), cmocka_unit_test(test_live),
-		cmocka_unit_test(test_live_speech),	cmocka_unit_test(test_realtime),
-		cmocka_unit_test(test_fallback),	cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_responses),
+		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_opaque),
+		cmocka_unit_test(test_unseen_handshake),
+		cmocka_unit_test(test_lost_bytes),
+		cmocka_unit_test(test_server_found),
+		cmocka_unit_test(test_client_found),
+		cmocka_unit_test(test_never_found),
+		cmocka_unit_test(test_doubted),
+		cmocka_unit_test(test_unread),
+		cmocka_unit_test(test_unread_of_anybody),
+		cmocka_unit_test(test_unread_and_read),
+		cmocka_unit_test(test_live),
+		cmocka_unit_test(test_live_speech),
+		cmocka_unit_test(test_realtime),
+		cmocka_unit_test(test_fallback),
+		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_no_memory),
 	};
 

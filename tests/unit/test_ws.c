@@ -50,11 +50,21 @@ static void on_undecoded(void *ctx, enum dir dir, const char *reason, const stru
 	tlog_printf(ctx, "%s undecoded: %s %llu\n", dir == DIR_TX ? "tx" : "rx", reason, (unsigned long long)at->ts_ns);
 }
 
+static bool on_found(void *ctx, enum dir dir, const struct ws_message *m)
+{
+	bool found = sv_starts(m->data, SV("{\"type\":"));
+
+	if (found)
+		tlog_printf(ctx, "%s found\n", dir == DIR_TX ? "tx" : "rx");
+	return found;
+}
+
 static void *open_parser(struct tlog *log, const void *arg)
 {
 	const struct setup *s = arg;
 
-	return ws_new(s->client, s->params, &(struct ws_sink){log, on_message, on_opaque, on_close, on_undecoded});
+	return ws_new(s->client, s->params,
+		      &(struct ws_sink){log, on_message, on_opaque, on_close, on_undecoded, on_found});
 }
 
 static int push(void *parser, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
@@ -547,6 +557,85 @@ static void test_gap_that_loses_step(void **state)
 		   "rx 7 bytes, 2 frames (0), 1 messages, 1 opaque, 1 gaps (3)\n");
 }
 
+#define KNOWN "{\"type\":\"a\"}"
+
+/* Behind a gap: a frame is found where a call of the program's begins, and its message has to be a known one. */
+static void test_step_regained(void **state)
+{
+	struct ws_params params = params_of(NULL);
+	struct setup setup = {DIR_TX, &params};
+	struct feed_segment s[] = {
+		{"\x81\x05He", 4, 1, DIR_RX},
+		{NULL, UINT64_MAX, 2, DIR_RX},
+		/* the rest of a frame, and in the same call a whole one */
+		{"llo\x81\x0c" KNOWN, 17, 3, DIR_RX},
+		/* no known message; what would be one is in the same call */
+		{"\x81\x07{\"a\":1}\x81\x0c" KNOWN, 23, 4, DIR_RX},
+		/* frames that nobody sends, no object, a message that goes on too long, and one that has a gap */
+		{"\x8b\0\x81\x0c" KNOWN, 16, 5, DIR_RX},
+		{"\x81\x8c\0\0\0\0" KNOWN, 18, 6, DIR_RX},
+		{"\x81\x7e\0\x0c" KNOWN, 16, 7, DIR_RX},
+		{"\x81\x0c"
+		 "[" KNOWN,
+		 15, 8, DIR_RX},
+		{"\x88\0\x81\x0c" KNOWN, 16, 9, DIR_RX},
+		{"\x81\x0c{\"type", 8, 10, DIR_RX},
+		{NULL, 1, 11, DIR_RX},
+		{":\"a\"}", 5, 12, DIR_RX},
+		/* a ping before it, and in pieces */
+		{"\x89\1p\1\7{\"type\"", 12, 13, DIR_RX},
+		{"\x80\5:\"a\"}\x81\1x", 10, 14, DIR_RX},
+		{NULL, 100, 15, DIR_RX},
+		/* right behind a gap */
+		{"\x81\x0c" KNOWN "\x88\0", 16, 15, DIR_RX},
+	};
+
+	(void)state;
+	check_feed(&setup, s, ARRAY_SIZE(s), 10,
+		   "rx opaque 1 incomplete 2 1-1 He\nrx undecoded: WebSocket: lost step 2\n"
+		   "rx found\nrx message 1 12 13-14 {\"type\":\"a\"}\nrx message 1 1 14-14 x\n"
+		   "rx undecoded: WebSocket: lost step 15\n"
+		   "rx found\nrx message 1 12 15-15 {\"type\":\"a\"}\nrx close -1 15\n"
+		   "rx 176 bytes, 4 frames (1), 3 messages, 1 opaque, 3 gaps (101)\n");
+}
+
+/* ... compressed, if what it refers to is known. */
+static void test_step_regained_compressed(void **state)
+{
+	struct buf b = {0};
+	size_t len[3];
+
+	(void)state;
+	for (int fresh = 0; fresh < 2; fresh++) {
+		struct ws_params params =
+			params_of(fresh ? "permessage-deflate; server_no_context_takeover" : "permessage-deflate");
+		struct setup setup = {DIR_TX, &params};
+		struct packer p;
+
+		buf_clear(&b);
+		packer_init(&p, 15);
+		for (int i = 0; i < 3; i++) {
+			put_packed(&b, &p, false, "{\"type\":\"response.created\"}");
+			len[i] = b.len;
+			if (fresh)
+				deflateReset(&p.z);
+		}
+		packer_release(&p);
+		struct feed_segment s[] = {
+			{NULL, len[0], 1, DIR_RX},
+			{b.ptr + len[0], len[1] - len[0], 2, DIR_RX},
+			{b.ptr + len[1], len[2] - len[1], 3, DIR_RX},
+		};
+		struct feed f = feed_of(&setup, s, ARRAY_SIZE(s));
+
+		feed_no_memory(&f);
+		assert_int_equal(!!strstr(f.log.text, "rx found\nrx message 1 compressed"), fresh);
+		assert_int_equal(!!strstr(f.log.text, "2 messages, 0 opaque"), fresh);
+		feed_release(&f);
+	}
+	buf_release(&b);
+}
+
 static char *conversation_golden;
 
 /* Every whole message that is told was sent like that, and in that order. */
@@ -764,6 +853,8 @@ int main(void)
 		cmocka_unit_test(test_other_extension),
 		cmocka_unit_test(test_gap_inside),
 		cmocka_unit_test(test_gap_that_loses_step),
+		cmocka_unit_test(test_step_regained),
+		cmocka_unit_test(test_step_regained_compressed),
 		cmocka_unit_test(test_every_gap),
 		cmocka_unit_test(test_message_cap),
 		cmocka_unit_test(test_bomb),

@@ -112,9 +112,16 @@ void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side 
 void exchanges_ws_opaque(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m);
 /* That side can, from here on, not be told wholly, or not at all. */
 void exchanges_ws_undecoded(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at);
-/* Bytes of that side were lost. `all`: what follows of it cannot be read either. */
+/* Bytes of that side were lost. `all`: what follows of it cannot be read either, until exchanges_ws_found(). */
 void exchanges_ws_lost(struct exchange_flow *f, uint64_t xid, enum http_side side, uint64_t len, bool all,
 		       const struct stamp *at);
+/*
+ * Is what was found behind such a loss certainly a message? True: it comes next, and all that follows. Of Responses
+ * alone, and without stream ids: there its client speaks when the answer before is over, so that no call that the loss
+ * hides is taken for one that follows. The client's side goes on with a response.create; the server's with any event,
+ * of which those of an answer that was under way are passed over. Calls that begin then are whole again.
+ */
+bool exchanges_ws_found(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m);
 /* A close frame: that side ends what is open. */
 void exchanges_ws_close(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at);
 /* The connection, or the stream, ended. */

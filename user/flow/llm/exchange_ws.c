@@ -128,7 +128,7 @@ static struct pending *new_pending(struct exchange_flow *f, struct ws_session *s
 	p->call.start_ns = first->entry_ns;
 	p->call.mid_attach = !s->handshake_seen;
 	p->call.start_known = true;
-	if (s->lost || s->request_lost)
+	if (s->lost[HTTP_REQUEST] || s->lost[HTTP_RESPONSE] || s->request_lost)
 		call_note_lost(&p->call, UINT64_MAX);
 	memcpy(p->path_model, s->model, sizeof(p->path_model));
 	return p;
@@ -150,6 +150,7 @@ struct ws_call *ws_call_begin(struct exchange_flow *f, struct ws_session *s, con
 	t->lost->n[LOST_NO_MEMORY] += !p->answer;
 	pending_begin(p, s->dialect ? s->dialect : &dialect_unread);
 	c->entry = p->entry;
+	c->doubted = s->lost[HTTP_RESPONSE];
 	DL_APPEND(s->calls, c);
 	s->call_count++;
 	return c;
@@ -336,6 +337,8 @@ static void create(struct exchange_flow *f, struct ws_session *s, const struct w
 
 	if (!facts->lane[0])
 		end_doubted(f, s, m);
+	if (s->behind && !facts->lane[0]) /* the answer that was under way is over */
+		s->behind = s->lost[HTTP_RESPONSE] = false;
 	c = s->calls;
 	/* without a lane there is one at a time */
 	if (c && !facts->lane[0] && !c->lane[0] && s->call_count == 1 && ends_unread(c))
@@ -546,6 +549,26 @@ static void deliver(struct exchange_flow *f, struct ws_session *s, struct ws_cal
 		ws_call_end(f, s, c, END_COMPLETE, v->message->last.ts_ns);
 }
 
+/*
+ * The server was lost and is read again. An answer that was under way then is not: what of it came before is not known.
+ * One that begins is that of the client's latest message, unless later ones may have been lost; others are over. (A
+ * hole is told with the bytes behind it: by then the client may have gone on.) Return: v is to be told.
+ */
+static bool catch_up(struct exchange_flow *f, struct ws_session *s, const struct server_event *v)
+{
+	struct ws_call *c, *tmp;
+
+	if (!s->behind)
+		return true;
+	if (!sv_eq(v->type, SV("response.created")))
+		return false;
+	DL_FOREACH_SAFE (s->calls, c, tmp) {
+		if (c->next || c->followed)
+			end_unseen(f, s, c, v->message->first.ts_ns);
+	}
+	return true;
+}
+
 /* What the server hears: the end of the user's turn is what its answer is measured from. */
 static void listen(struct ws_session *s, const struct server_event *v)
 {
@@ -625,7 +648,9 @@ static void from_server(struct exchange_flow *f, struct ws_session *s, const str
 		ws_live_from_server(f, s, m, doc);
 	} else if (s->dialect && s->dialect != &dialect_gemini_live && is_of_response(v.type)) {
 		forget_unread(f, s);
-		c = call_of(f, s, &v);
+		c = catch_up(f, s, &v) ? call_of(f, s, &v) : NULL;
+		if (c && s->behind)
+			s->behind = s->lost[HTTP_RESPONSE] = false;
 		if (c)
 			deliver(f, s, c, &v);
 	} else {
@@ -724,13 +749,51 @@ void exchanges_ws_lost(struct exchange_flow *f, uint64_t xid, enum http_side sid
 	exchanges_advance(f->table, at->ts_ns);
 	if (!e || !e->session)
 		return;
-	e->session->lost |= all;
+	e->session->lost[side] |= all;
+	e->session->behind &= !(all && side == HTTP_RESPONSE);
 	e->session->request_lost |= side == HTTP_REQUEST;
 	/* by those of the client's a call may have been stopped */
 	DL_FOREACH (e->session->calls, c) {
+		c->followed |= all && side == HTTP_REQUEST;
+		c->cut |= all && side == HTTP_RESPONSE;
 		if (c->entry->pending)
 			call_note_lost(&c->entry->pending->call, len);
 	}
+}
+
+static bool is_resumable(const struct ws_session *s)
+{
+	const struct ws_call *c;
+
+	DL_FOREACH (s->calls, c) {
+		if (c->lane[0])
+			return false;
+	}
+	return s->dialect == &dialect_openai_responses;
+}
+
+bool exchanges_ws_found(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct ws_message *m)
+{
+	struct entry *e = entry_find(f, xid);
+	struct ws_session *s = e ? e->session : NULL;
+	bool too_many, found;
+	struct sv type;
+	cJSON *doc;
+
+	if (!s || !is_resumable(s))
+		return false;
+	doc = dialect_parse(m->data, &too_many);
+	type = json_get_string(doc, "type");
+	/* Inside of a longer message the bytes of a text could be made to look like a frame; but a piece of JSON that
+	 * is JSON has its strings turned inside out: what lies between the longer one's, its commas, is the names. */
+	found = type.len && !json_get(doc, "stream_id");
+	if (side == HTTP_REQUEST) /* an answer to it that was seen before it has been told as nobody's */
+		found = found && sv_eq(type, SV("response.create")) &&
+			(s->unasked_ns == UNKNOWN_NS || s->unasked_ns < m->first.ts_ns);
+	cJSON_Delete(doc);
+	s->lost[side] &= side == HTTP_RESPONSE || !found;
+	s->behind |= side == HTTP_RESPONSE && found;
+	return found;
 }
 
 void exchanges_ws_close(struct exchange_flow *f, uint64_t xid, enum http_side side, const struct stamp *at)

@@ -21,6 +21,7 @@ struct ws_call {
 	bool read;	  /* ... and one that can be */
 	uint64_t last_ns; /* its answer's last byte so far */
 	bool doubted;	  /* a message that could not be read may have been its end */
+	bool followed;	  /* a message of the client's that was lost may have asked for another one since */
 	bool tools_asked; /* Live: it waits for results of tools */
 };
 
@@ -40,8 +41,10 @@ struct ws_session {
 	uint64_t last_ns;   /* its answer's last byte so far */
 	uint64_t sent, got; /* payload bytes */
 	uint32_t tid;
-	bool compressed;	    /* what could not be read was */
-	bool lost;		    /* bytes were, and with them the way into what follows: of every call some are */
+	bool compressed; /* what could not be read was */
+	/* Bytes of that side were, and with them the way into what follows: of every call some are. */
+	bool lost[2];		    /* by enum http_side */
+	bool behind;		    /* the server is read again, but not yet from the beginning of an answer on */
 	bool foreign;		    /* a message was of something that is no model's */
 	bool told;		    /* an unread call was */
 	bool request_lost;	    /* bytes of the client's were: of the message that is told next */

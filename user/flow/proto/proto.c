@@ -90,8 +90,7 @@ static int socket_gap_any(void *parser, enum dir dir, uint64_t len, enum http_ga
 {
 	struct proto *p = parser;
 
-	sockets_gap(p->sockets, UNSEEN_XID, dir, len, why, at);
-	return 0;
+	return sockets_gap(p->sockets, UNSEEN_XID, client_dir(p), dir, len, why, at);
 }
 
 static void socket_tick_any(void *parser, uint64_t now_ns)
@@ -335,10 +334,22 @@ static void on_raw(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, cons
 }
 
 /* A gap in it, which HTTP/1 does not hand on. */
-static void gap_after_upgrade(struct proto *p, const struct hold_run *run)
+static int gap_after_upgrade(struct proto *p, const struct hold_run *run)
 {
-	if (run->gap && p->parser == &parsers[PROTO_HTTP1] && http1_upgraded(p->state) == HTTP1_WEBSOCKET)
-		sockets_gap(p->sockets, sockets_latest(p->sockets), run->dir, run->gap, run->why, &run->at);
+	if (!run->gap || p->parser != &parsers[PROTO_HTTP1] || http1_upgraded(p->state) != HTTP1_WEBSOCKET)
+		return 0;
+	return sockets_gap(p->sockets, sockets_latest(p->sockets), client_dir(p), run->dir, run->gap, run->why,
+			   &run->at);
+}
+
+static struct http2 *stream_parser(const struct proto *p)
+{
+	return p->next ? p->next : p->trial ? p->trial : p->state;
+}
+
+static enum dir stream_client(const struct proto *p)
+{
+	return http2_is_server(stream_parser(p)) ? DIR_RX : DIR_TX;
 }
 
 /* What follows a CONNECT on a stream of HTTP/2. */
@@ -346,12 +357,10 @@ static void on_stream_bytes(void *ctx, uint64_t xid, enum dir dir, const uint8_t
 			    const struct stamp *at)
 {
 	struct proto *p = ctx;
-	struct http2 *http2 = p->next ? p->next : p->trial ? p->trial : p->state;
-	enum dir client = http2_is_server(http2) ? DIR_RX : DIR_TX;
 	int err = 0;
 
-	if (http2_upgraded(http2, xid) == HTTP2_WEBSOCKET)
-		err = sockets_push(p->sockets, xid, client, dir, ptr, len, at);
+	if (http2_upgraded(stream_parser(p), xid) == HTTP2_WEBSOCKET)
+		err = sockets_push(p->sockets, xid, stream_client(p), dir, ptr, len, at);
 	p->next_err = p->next_err ? p->next_err : err;
 }
 
@@ -359,8 +368,9 @@ static void on_stream_gap(void *ctx, uint64_t xid, enum dir dir, uint64_t len, e
 			  const struct stamp *at)
 {
 	struct proto *p = ctx;
+	int err = sockets_gap(p->sockets, xid, stream_client(p), dir, len, why, at);
 
-	sockets_gap(p->sockets, xid, dir, len, why, at);
+	p->next_err = p->next_err ? p->next_err : err;
 }
 
 static void on_stream_end(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns)
@@ -463,7 +473,8 @@ static int hand_both(struct proto *p, const uint8_t *ptr, const struct hold_run 
 		err = p->parser->gap(p->state, run->dir, run->gap, run->why, &run->at);
 	else
 		err = p->parser->push(p->state, run->dir, ptr, run->len, &run->at);
-	gap_after_upgrade(p, run);
+	next_err = gap_after_upgrade(p, run);
+	err = err ? err : next_err;
 	next_err = follow_upgrade(p);
 	err = err ? err : next_err;
 	next_err = sockets_take_error(p->sockets);

@@ -9,7 +9,7 @@ struct socket {
 	struct sockets *owner;
 	uint64_t xid;
 	struct ws_params params;
-	struct ws *ws; /* NULL until its first byte */
+	struct ws *ws; /* NULL until its first byte, or gap */
 	enum dir client;
 	bool failed; /* out of memory: nothing more is read */
 };
@@ -109,6 +109,14 @@ static void on_close(void *ctx, enum dir dir, int code, const struct stamp *at)
 	(void)code;
 	if (sink->on_close)
 		sink->on_close(sink->ctx, x->xid, side_of(x, dir), at);
+}
+
+static bool on_found(void *ctx, enum dir dir, const struct ws_message *m)
+{
+	struct socket *x = ctx;
+	const struct socket_sink *sink = &x->owner->sink;
+
+	return sink->on_found && sink->on_found(sink->ctx, x->xid, side_of(x, dir), m);
 }
 
 /* --- handshakes -------------------------------------------------------------------------------------------------- */
@@ -258,7 +266,7 @@ uint64_t sockets_latest(const struct sockets *s)
 /* NULL: it is not to be read, or *err. */
 static struct ws *ws_of(struct socket *x, enum dir client, int *err)
 {
-	const struct ws_sink sink = {x, on_message, on_opaque, on_close, on_undecoded};
+	const struct ws_sink sink = {x, on_message, on_opaque, on_close, on_undecoded, on_found};
 
 	*err = 0;
 	if (x->failed || x->ws)
@@ -289,18 +297,21 @@ int sockets_push(struct sockets *s, uint64_t xid, enum dir client, enum dir dir,
 	return err;
 }
 
-void sockets_gap(struct sockets *s, uint64_t xid, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
+int sockets_gap(struct sockets *s, uint64_t xid, enum dir client, enum dir dir, uint64_t len, enum http_gap why,
+		const struct stamp *at)
 {
 	struct socket *x = socket_find(s, xid);
+	struct ws *ws;
+	int err;
 
 	if (!x || !len)
-		return;
-	x->failed |= !x->ws; /* its first bytes are missing: there is no way into it */
+		return 0;
+	ws = ws_of(x, client, &err);
 	if (why != HTTP_GAP_CAPPED && s->sink.on_lost)
-		s->sink.on_lost(s->sink.ctx, xid, side_of(x, dir), len, x->failed || ws_gap_loses_step(x->ws, dir, len),
-				at);
-	if (!x->failed)
-		ws_gap(x->ws, dir, len, at);
+		s->sink.on_lost(s->sink.ctx, xid, side_of(x, dir), len, !ws || ws_gap_loses_step(ws, dir, len), at);
+	if (ws)
+		ws_gap(ws, dir, len, at);
+	return err;
 }
 
 void sockets_end(struct sockets *s, uint64_t xid, enum http_abort why, uint64_t ts_ns)

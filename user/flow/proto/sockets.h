@@ -18,13 +18,16 @@ struct socket_sink {
 	void *ctx;
 	void (*on_message)(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m);
 	void (*on_opaque)(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m);
-	/* Something of this side cannot be told: a message, or all that follows. */
+	/* Something of this side cannot be told: a message, or all that follows, until on_found. */
 	void (*on_undecoded)(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at);
 	void (*on_close)(void *ctx, uint64_t xid, enum http_side side, const struct stamp *at);
 	void (*on_end)(void *ctx, uint64_t xid, enum http_abort why, uint64_t ts_ns);
 	/* Bytes of this side were lost, of the message under way if there is one. `all`: what follows cannot be read
-	 * either. NULL is skipped. */
+	 * either, until on_found. NULL is skipped. */
 	void (*on_lost)(void *ctx, uint64_t xid, enum http_side side, uint64_t len, bool all, const struct stamp *at);
+	/* What was found behind that may be a message. True: certainly, it comes next, and all that follows (ws.h).
+	 * NULL: never. */
+	bool (*on_found)(void *ctx, uint64_t xid, enum http_side side, const struct ws_message *m);
 };
 
 struct sockets;
@@ -43,8 +46,8 @@ uint64_t sockets_latest(const struct sockets *s); /* exchange that was upgraded 
 /* What follows a handshake. client: the direction of the client's bytes. 0 or -ENOMEM. */
 int sockets_push(struct sockets *s, uint64_t xid, enum dir client, enum dir dir, const uint8_t *ptr, size_t len,
 		 const struct stamp *at);
-void sockets_gap(struct sockets *s, uint64_t xid, enum dir dir, uint64_t len, enum http_gap why,
-		 const struct stamp *at);
+int sockets_gap(struct sockets *s, uint64_t xid, enum dir client, enum dir dir, uint64_t len, enum http_gap why,
+		const struct stamp *at);
 void sockets_end(struct sockets *s, uint64_t xid, enum http_abort why, uint64_t ts_ns);
 /* NULL: messages could be read; else what hides them, "websocket" when none came. Static. */
 const char *sockets_undecoded(const struct sockets *s);

@@ -11,7 +11,7 @@
 #define CHUNK_BYTES 4096  /* unmasked at once */
 #define KEEP_BYTES  65536 /* memory kept between messages */
 
-enum side_state { SIDE_HEAD, SIDE_PAYLOAD, SIDE_CLOSED, SIDE_GIVEN_UP };
+enum side_state { SIDE_HEAD, SIDE_PAYLOAD, SIDE_SEARCH, SIDE_CLOSED, SIDE_GIVEN_UP };
 
 /* What is known of the message under way. */
 enum content {
@@ -45,6 +45,10 @@ struct side {
 	/* direction */
 	bool window_lost; /* messages may refer to what was not seen */
 	bool undecoded;	  /* told */
+	/* Step is. In SIDE_SEARCH bytes are passed over to where a frame may begin, else what is read is a trial. */
+	bool lost;
+	bool may_begin;	 /* the next byte is behind a gap */
+	struct stamp at; /* of the latest bytes */
 	struct ws_counts counts;
 };
 
@@ -141,7 +145,7 @@ void ws_free(struct ws *w)
 
 bool ws_given_up(const struct ws *w, enum dir dir)
 {
-	return w->sides[dir].state == SIDE_GIVEN_UP;
+	return w->sides[dir].state == SIDE_GIVEN_UP || w->sides[dir].lost;
 }
 
 const struct ws_counts *ws_counts(const struct ws *w, enum dir dir)
@@ -182,6 +186,28 @@ static void forget_window(struct side *s)
 	if (s->inflate)
 		ws_inflate_forget(s->inflate);
 	s->window_lost |= !s->no_context_takeover;
+}
+
+/* What was read out of step are no frames. */
+static void deny(struct side *s)
+{
+	s->state = SIDE_SEARCH;
+	s->open = false;
+	ws_frame_clear(&s->head);
+	forget_window(s);
+	buf_release(&s->data);
+}
+
+/* A message that was read out of step, to its end. Is it one? */
+static bool is_found(struct ws *w, struct side *s)
+{
+	s->message.data = (struct sv){s->data.ptr, s->data.len};
+	s->message.complete = true;
+	if (s->content != CONTENT_GOOD || !s->data.len || !w->sink.on_found(w->sink.ctx, s->dir, &s->message))
+		return false;
+	s->lost = s->undecoded = false;
+	s->counts.frames++;
+	return true;
 }
 
 static void close_message(struct ws *w, struct side *s, bool complete)
@@ -298,7 +324,10 @@ static int end_message(struct ws *w, struct side *s, const struct stamp *at)
 		if (status != WS_INFLATE_OK && inflate_failed(w, s, status, at))
 			return -ENOMEM;
 	}
-	close_message(w, s, true);
+	if (s->lost && !is_found(w, s))
+		deny(s);
+	else
+		close_message(w, s, true);
 	return 0;
 }
 
@@ -306,11 +335,24 @@ static int end_message(struct ws *w, struct side *s, const struct stamp *at)
 
 static void give_up(struct ws *w, struct side *s, const char *reason, const struct stamp *at)
 {
+	if (s->lost) {
+		deny(s);
+		return;
+	}
 	if (s->open)
 		close_message(w, s, false);
 	s->state = SIDE_GIVEN_UP;
 	buf_release(&s->data);
 	undecoded(w, s, reason, at);
+}
+
+static void lose_step(struct ws *w, struct side *s, const struct stamp *at)
+{
+	give_up(w, s, "WebSocket: lost step", at);
+	if (!w->sink.on_found)
+		return;
+	deny(s);
+	s->lost = s->may_begin = true;
 }
 
 /* The first two bytes, against section 5.2. */
@@ -337,14 +379,18 @@ static int frame_end(struct ws *w, struct side *s, const struct stamp *at)
 {
 	s->state = SIDE_HEAD;
 	ws_frame_clear(&s->head);
-	s->counts.frames++;
+	s->counts.frames += !s->lost;
 	if (!ws_frame_is_control(&s->head)) {
 		s->message.last = *at;
 		return s->head.bytes[0] & WS_FIN ? end_message(w, s, at) : 0;
 	}
-	s->counts.control++;
+	s->counts.control += !s->lost;
 	if ((s->head.bytes[0] & 0x0f) != WS_CLOSE)
 		return 0;
+	if (s->lost) { /* nothing follows that could prove it */
+		deny(s);
+		return 0;
+	}
 	if (s->open)
 		close_message(w, s, false);
 	s->state = SIDE_CLOSED;
@@ -371,7 +417,7 @@ static int frame_begin(struct ws *w, struct side *s, const struct stamp *at)
 	s->offset = 0;
 	s->control_len = 0;
 	s->control_hit = false;
-	if (s->left >> 63) {
+	if (s->left >> 63 || (s->lost && (s->left > WS_MESSAGE_MAX || !ws_frame_is_shortest(&s->head)))) {
 		give_up(w, s, "no valid WebSocket frame", at);
 		return 0;
 	}
@@ -401,12 +447,23 @@ static int push_head(struct ws *w, struct side *s, uint8_t c, const struct stamp
 	return whole ? frame_begin(w, s, at) : 0;
 }
 
+/* Out of step: it is no message, as far as it came, that anybody could be sure of. */
+static bool is_hopeless(const struct side *s)
+{
+	return s->lost && (s->content != CONTENT_GOOD || (s->data.len && s->data.ptr[0] != '{'));
+}
+
 static int payload_chunk(struct ws *w, struct side *s, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
+	int err;
+
 	if (!ws_frame_is_control(&s->head)) {
 		s->message.carried += len;
 		s->message.last = *at;
-		return message_bytes(w, s, ptr, len, at);
+		err = message_bytes(w, s, ptr, len, at);
+		if (is_hopeless(s))
+			deny(s);
+		return err;
 	}
 	memcpy(s->control + s->control_len, ptr, len);
 	s->control_len += (unsigned)len;
@@ -425,17 +482,36 @@ static int push_payload(struct ws *w, struct side *s, const uint8_t *ptr, size_t
 	err = payload_chunk(w, s, ptr, len, at);
 	s->offset += len;
 	s->left -= len;
-	if (!err && !s->left)
+	if (!err && !s->left && s->state == SIDE_PAYLOAD)
 		err = frame_end(w, s, at);
 	return err;
+}
+
+static bool is_read(const struct side *s)
+{
+	return s->state == SIDE_HEAD || s->state == SIDE_PAYLOAD;
+}
+
+/* Programs call with whole frames, above all with one message each. */
+static void try_begin(struct side *s, const struct stamp *at)
+{
+	bool begins = s->may_begin || memcmp(&s->at, at, sizeof(*at)) != 0;
+
+	s->at = *at;
+	s->may_begin = false;
+	if (s->state == SIDE_SEARCH && begins)
+		s->state = SIDE_HEAD;
 }
 
 int ws_push(struct ws *w, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	struct side *s = &w->sides[dir];
 
+	if (!len)
+		return 0;
 	s->counts.bytes += len;
-	while (len && s->state != SIDE_CLOSED && s->state != SIDE_GIVEN_UP) {
+	try_begin(s, at);
+	while (len && is_read(s)) {
 		size_t n = 1;
 		int err;
 
@@ -460,7 +536,7 @@ bool ws_gap_loses_step(const struct ws *w, enum dir dir, uint64_t len)
 {
 	const struct side *s = &w->sides[dir];
 
-	return s->state != SIDE_CLOSED && !(s->state == SIDE_PAYLOAD && len <= s->left);
+	return s->state != SIDE_CLOSED && (s->lost || !(s->state == SIDE_PAYLOAD && len <= s->left));
 }
 
 void ws_gap(struct ws *w, enum dir dir, uint64_t len, const struct stamp *at)
@@ -472,7 +548,7 @@ void ws_gap(struct ws *w, enum dir dir, uint64_t len, const struct stamp *at)
 	s->counts.gaps++;
 	s->counts.hidden += len == UINT64_MAX ? 0 : len;
 	if (ws_gap_loses_step(w, dir, len)) {
-		give_up(w, s, "WebSocket: lost step", at);
+		lose_step(w, s, at);
 		return;
 	}
 	if (ws_frame_is_control(&s->head)) {
@@ -496,7 +572,7 @@ void ws_finish(struct ws *w)
 	for (int i = 0; i < 2; i++) {
 		struct side *s = &w->sides[i];
 
-		if (!s->open)
+		if (!s->open || s->lost)
 			continue;
 		s->message.ended = s->content == CONTENT_GOOD && !s->broken && !s->unproven;
 		close_message(w, s, false);

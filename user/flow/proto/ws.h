@@ -13,8 +13,10 @@
  * parameters known): nothing is told of a compressed message until one of them proves to be self-contained.
  *
  * Gaps. WebSocket has nothing to find a frame by: a gap of known length inside a payload keeps step and costs that
- * message (and, with it, what later compressed messages refer to); any other one ends the direction. So does a frame
- * that no peer may send.
+ * message (and, with it, what later compressed messages refer to); any other one loses step. A frame may begin where
+ * the program's own call does (bytes of another stamp), or right behind the gap: what is there is read as frames, and
+ * if the first message comes out whole and its reader says that it is one (on_found), step is regained. Nothing is told
+ * before. A frame that no peer may send ends the direction for good.
  *
  * The input may be cut anywhere: the same calls come out. Linear in its input and output.
  */
@@ -63,13 +65,17 @@ struct ws_sink {
 	void (*on_opaque)(void *ctx, enum dir dir, const struct ws_message *m);
 	/* A close frame is complete. Nothing comes of that direction afterwards. */
 	void (*on_close)(void *ctx, enum dir dir, int code, const struct stamp *at);
-	/* Something of this direction cannot be told; at most once for each direction. `reason` is static. */
+	/* Something of this direction cannot be told; at most once for each direction, and again after on_found.
+	 * `reason` is static. */
 	void (*on_undecoded)(void *ctx, enum dir dir, const char *reason, const struct stamp *at);
+	/* Step was lost, and this may be a message, of one frame or more that begin where one can. True: certainly; it
+	 * is told next, and all that follows. NULL: never. */
+	bool (*on_found)(void *ctx, enum dir dir, const struct ws_message *m);
 };
 
 struct ws_counts {
 	uint64_t bytes;	       /* pushed */
-	uint64_t frames;       /* complete */
+	uint64_t frames;       /* complete, and in step */
 	uint64_t control;      /* ... of them control frames */
 	uint64_t messages;     /* told by on_message */
 	uint64_t opaque;       /* told by on_opaque */
@@ -84,9 +90,9 @@ void ws_free(struct ws *w);
 /* 0 or -ENOMEM; after that only ws_finish and ws_free make sense. */
 int ws_push(struct ws *w, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 void ws_gap(struct ws *w, enum dir dir, uint64_t len, const struct stamp *at); /* len UINT64_MAX: unknown */
-bool ws_gap_loses_step(const struct ws *w, enum dir dir, uint64_t len);	       /* nothing that follows it can be told */
+bool ws_gap_loses_step(const struct ws *w, enum dir dir, uint64_t len);	       /* what follows cannot be told, yet */
 void ws_finish(struct ws *w);						       /* messages under way: on_opaque */
-bool ws_given_up(const struct ws *w, enum dir dir); /* by a gap, or for an invalid frame. For tests */
+bool ws_given_up(const struct ws *w, enum dir dir); /* out of step by a gap, or an invalid frame. For tests */
 const struct ws_counts *ws_counts(const struct ws *w, enum dir dir);
 
 /* Could a connection whose handshake was missed begin like this, with a client's text frame? 1: yes; 0: no; -1: too
