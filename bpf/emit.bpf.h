@@ -408,9 +408,8 @@ static __always_inline void hint(__u32 tgid, __u32 hints)
 }
 
 /*
- * Of the current process. To read them through task->group_leader costs nothing at run time, but each time that the
- * verifier comes by it looks twice or thrice for a name in all types of the kernel, for 0.2 ms: here it comes by once.
- * A call costs some nanoseconds each time: what every event asks (target_of()) reads them itself.
+ * Of the current process. Out of line: each time that the verifier comes by a read through task->group_leader it may look
+ * twice or thrice for a name in all types of the kernel, for 0.2 ms.
  */
 int own_key(struct conn_map_key *key); /* all but obj */
 __u64 own_start_ns(void);
@@ -435,17 +434,19 @@ static __always_inline struct target *target_of(struct task_struct *task)
 /* The same of the current process. */
 static __always_inline struct target *target_current(void)
 {
-	return target_of(bpf_get_current_task_btf());
+	struct target *t = target_find(bpf_get_current_task_btf()->tgid);
+
+	return t && t->start_ns == own_start_ns() ? t : NULL;
 }
 
 /* The same of the current thread, which remembers that it was so. t: NULL where nothing is kept of it. */
-static __always_inline bool thread_is_target(struct task_struct *task, struct thread *t)
+static __always_inline bool thread_is_target(struct thread *t)
 {
 	__u32 epoch = READ_AGAIN(target_epoch);
 
 	if (t && t->target_epoch == epoch)
 		return true;
-	if (!target_of(task))
+	if (!target_current())
 		return false;
 	if (t)
 		t->target_epoch = epoch;

@@ -201,7 +201,8 @@ static __always_inline void plain_decide(struct sock *sk, struct called *c, stru
 }
 
 /* Bytes that moved over the socket, if they are plain HTTP or JSON-RPC with a child. */
-static __always_inline void plain_moved(struct sock *sk, struct called *c, struct sock_info *info, struct plain_move *m)
+static __always_inline void plain_moved(struct sock *sk, struct called *c, struct sock_info *info, struct plain_move *m,
+					__u32 dir)
 {
 	struct plain *plain;
 
@@ -223,8 +224,8 @@ static __always_inline void plain_moved(struct sock *sk, struct called *c, struc
 	if (!plain)
 		return;
 	plain_inherit(plain, info, m->now);
-	if (m->tcp && (m->dir == EV_DIR_RX || !plain->copied))
-		plain_spliced(plain, tcp_of(sk, c), m->dir == EV_DIR_RX ? m->len : 0);
+	if (m->tcp && (dir == EV_DIR_RX || !plain->copied))
+		plain_spliced(plain, tcp_of(sk, c), dir == EV_DIR_RX ? m->len : 0);
 	plain_copy(plain, m);
 }
 
@@ -340,17 +341,17 @@ static __always_inline void note_recv(struct thread *t, struct sock_info *info, 
 
 /* Bytes of a TLS connection, perhaps. */
 static __always_inline void tls_moved(struct task_struct *task, struct thread *t, struct sock_info *info,
-				      struct plain_move *m)
+				      struct plain_move *m, __u32 dir)
 {
 	struct tls_call *call = call_around(task, t);
 
 	/* A callback inside this call wrote to a connection in memory: the send is that one's (node writes inside
 	 * reads). */
-	if (call && m->dir == EV_DIR_TX && t->wrote_ns > call->entry_ns)
+	if (call && dir == EV_DIR_TX && t->wrote_ns > call->entry_ns)
 		call = NULL;
 	if (call) {
-		bind_inside(call, info, m->dir, m->len, m->now);
-	} else if (m->dir == EV_DIR_TX) {
+		bind_inside(call, info, dir, m->len, m->now);
+	} else if (dir == EV_DIR_TX) {
 		records_sent(t, info, m->len);
 		vote_send(t, info, m);
 	} else {
@@ -359,16 +360,16 @@ static __always_inline void tls_moved(struct task_struct *task, struct thread *t
 }
 
 /* Bytes of a TLS connection, if it is one. */
-static __always_inline void tls_or_nothing(struct sock_info *info, struct plain_move *m)
+static __always_inline void tls_or_nothing(struct sock_info *info, struct plain_move *m, __u32 dir)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct tls_call *call = go_call_around(task);
-	struct thread *t = call ? NULL : thread_of(task, m->dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	struct thread *t = call ? NULL : thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 
 	if (call)
-		bind_inside(call, info, m->dir, m->len, m->now);
+		bind_inside(call, info, dir, m->len, m->now);
 	else if (t)
-		tls_moved(task, t, info, m);
+		tls_moved(task, t, info, m, dir);
 	if (!info->tied && info->established_ns)
 		info->moved_ns = m->now;
 }
@@ -381,14 +382,16 @@ static __always_inline bool turns_to_tls(struct task_struct *task, const struct 
 	return t && call_around(task, t) && plain_is_tls(m);
 }
 
-/* Bytes moved over a socket of a target in a system call of the current thread, at m->now. */
-static __always_inline void bytes_moved(struct sock *sk, struct called *c, struct sock_info *info, struct plain_move *m)
+/* Bytes moved over a socket of a target in a system call of the current thread, at m->now. dir: m->dir; where it is a
+ * constant, the verifier is spared the other one's code. */
+static __always_inline void bytes_moved(struct sock *sk, struct called *c, struct sock_info *info, struct plain_move *m,
+					__u32 dir)
 {
 	if (info->plain == PLAIN_NEVER && !m->tcp)
 		return;
 	if (!info->addr.family && m->tcp)
 		addr_read(&info->addr, sk);
-	plain_moved(sk, c, info, m);
+	plain_moved(sk, c, info, m, dir);
 	if (info->plain == PLAIN_HTTP && turns_to_tls(bpf_get_current_task_btf(), m)) {
 		plain_end(plain_of(sk, c));
 		info->plain = PLAIN_NEVER;
@@ -397,7 +400,7 @@ static __always_inline void bytes_moved(struct sock *sk, struct called *c, struc
 	if (info->plain == PLAIN_HTTP)
 		info->established_ns = 0;
 	else if (m->tcp)
-		tls_or_nothing(info, m);
+		tls_or_nothing(info, m, dir);
 }
 
 #endif

@@ -228,7 +228,7 @@ static __always_inline void received_unseen(struct sock *sk)
 	if (!info->addr.family)
 		addr_read(&info->addr, sk);
 	m.now = bpf_ktime_get_boot_ns();
-	tls_or_nothing(info, &m);
+	tls_or_nothing(info, &m, EV_DIR_RX);
 }
 
 /* Where sock_received does not see receives. Runs in the reader's own context too, and is rarer than tcp_probe, which
@@ -267,7 +267,7 @@ static __always_inline void sock_moved(struct sock *sk, __u32 dir, __u32 len, __
 	m.now = bpf_ktime_get_boot_ns();
 	if (tcp && dir == EV_DIR_TX)
 		delay_sent(info, bpf_skc_to_tcp_sock(sk), len);
-	bytes_moved(sk, NULL, info, &m);
+	bytes_moved(sk, NULL, info, &m, dir);
 	if (tcp)
 		wire_note(sk, info, &m);
 }

@@ -408,7 +408,7 @@ static __always_inline int tls_enter(struct pt_regs *ctx)
 	calm = t ? calm_enter(ctx, task, t, cookie) : CALM_NOT;
 	if (calm != CALM_NOT)
 		return calm == CALM_LEAVE;
-	if (!thread_is_target(task, t))
+	if (!thread_is_target(t))
 		return 1;
 	if (TLS_COOKIE_ROLE(cookie) == TLS_ROLE_FREE) {
 		object_freed(ctx);
@@ -427,7 +427,7 @@ static __always_inline int tls_leave(struct pt_regs *ctx)
 		return 0;
 	/* No state: the process is no target, or became one during the call. */
 	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) ||
-	    !thread_is_target(bpf_get_current_task_btf(), t))
+	    !thread_is_target(t))
 		return 0;
 	if (!(call.flags & CALL_HALF)) {
 		if (call.role == TLS_ROLE_NEW)
