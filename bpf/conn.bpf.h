@@ -43,10 +43,11 @@ static __always_inline __u32 conn_tid(void)
 	return (__u32)bpf_get_current_pid_tgid();
 }
 
-/* What the flags of a state (CONN_F_*) say in its records (EV_F_*). */
+/* What the flags of a state (CONN_F_*) say in its records (EV_F_*). Without branches: the verifier follows each. */
 static __always_inline __u32 conn_record_flags(__u32 state_flags)
 {
-	return (state_flags & CONN_F_FRESH ? EV_F_FRESH : 0) | (state_flags & CONN_F_HALF ? EV_F_HALF : 0);
+	return (state_flags & CONN_F_FRESH) / CONN_F_FRESH * EV_F_FRESH |
+	       (state_flags & CONN_F_HALF) / CONN_F_HALF * EV_F_HALF;
 }
 
 /* flags: EV_F_FRESH, EV_F_HALF, EV_F_PLAIN */

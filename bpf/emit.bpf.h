@@ -482,25 +482,18 @@ static __always_inline void emit_head(struct ev_head *h, __u32 size, __u16 kind,
 	h->tid = tid;
 }
 
-/* A record that made the ring's content grow from `before` to `used` took it over the mark. */
-static __always_inline bool emit_crossed(__u64 before, __u64 used, __u64 mark)
-{
-	return before < mark && used >= mark;
-}
-
 /* Flags for submitting a record of this size: wakes user space when the record takes the ring over a mark. The first is
  * low: what comes this fast is most often a download, of which nothing is copied as soon as user space has seen it. But
  * not so low that an answer of a megabyte at once has us on its processor before the program has read it. */
 static __always_inline __u64 emit_wake(__u64 size)
 {
-	__u64 ring = cfg.ring_bytes;
+	__u64 quarter = cfg.ring_bytes / 4; /* a power of two */
 	__u64 used = bpf_ringbuf_query(&rb, BPF_RB_AVAIL_DATA);
 	__u64 before = used - ((size + 8 + 7) & ~7ull); /* 8: the ring's own header */
 
 	if (used > ring_peak)
 		ring_peak = used;
-	if (emit_crossed(before, used, ring / 4) || emit_crossed(before, used, ring / 2) ||
-	    emit_crossed(before, used, ring / 4 * 3))
+	if (before < used && ((before ^ used) & ~(quarter - 1)))
 		return BPF_RB_FORCE_WAKEUP;
 	return BPF_RB_NO_WAKEUP;
 }

@@ -25,12 +25,16 @@ static __always_inline void found_buffer(struct plain_move *m, __u64 buf)
 	m->found = 1;
 }
 
-/* Goes to the first element that is not empty. */
-static __noinline int found_iovec(struct plain_move *m, __u64 iov, __u64 count)
+int found_iovec(struct plain_move *m, __u64 iov, __u64 count);
+
+/* Goes to the first element that is not empty. Global, so that the verifier looks at it once. */
+__noinline int found_iovec(struct plain_move *m, __u64 iov, __u64 count)
 {
 	struct iovec v;
 	int i;
 
+	if (!m)
+		return 0;
 	m->iov_count = count < LIMIT_IOVECS ? count : LIMIT_IOVECS;
 	m->iov = iov;
 	for (i = 0; i < 16; i++) {
