@@ -59,6 +59,27 @@ int plain_inherit(struct plain *plain, struct sock_info *info, __u64 ts_ns)
 	return plain_begin(plain, info, ts_ns, 0);
 }
 
+int proxy_answered(struct sock_info *info, __u64 now)
+{
+	struct ev_sock *r;
+
+	if (!info || !info->begin_ns)
+		return 0;
+	if (info->established_ns)
+		info->established_ns = now;
+	r = emit_reserve(sizeof(*r));
+	if (!r)
+		return 0;
+	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, now, info->tgid, info->connector);
+	r->cookie = info->cookie;
+	r->begin_ns = 0;
+	r->addr = info->addr;
+	r->what = EV_SK_PROXY;
+	r->srtt_us = 0;
+	emit_submit(r, sizeof(*r));
+	return 0;
+}
+
 /* Where no probe sees the handshake: it was over when the last bytes moved before the first call. */
 static __noinline int handshake_before(struct conn_state *state, const struct conn_map_key *key,
 				       const struct sock_info *info)

@@ -62,6 +62,9 @@ int plain_begin(struct plain *plain, struct sock_info *info, __u64 ts_ns, __u32 
 int plain_make_called(struct called *c, __u64 ts_ns, bool fresh);
 /* The socket may have come down from a process that has ended, or that was another program then. */
 int plain_inherit(struct plain *plain, struct sock_info *info, __u64 ts_ns);
+/* A socket that nobody knows yet what it carries was asked something, and answered: a proxy, which makes the way on.
+ * What comes then begins there. */
+int proxy_answered(struct sock_info *info, __u64 now);
 
 /* Nothing but these bytes has moved over the socket yet. Only TCP keeps count (of a SYN and a FIN too). */
 static __always_inline bool is_fresh(struct tcp_sock *tp, const struct plain_move *m)
@@ -153,29 +156,6 @@ static __noinline int plain_spliced(struct plain *plain, struct tcp_sock *tp, __
 	}
 	plain->copied_seq = now;
 	plain->copied = 1;
-	return 0;
-}
-
-/* A socket that nobody knows yet what it carries was asked something, and answered: a proxy, which makes the way on.
- * What comes then begins there. */
-static __noinline int proxy_answered(struct sock_info *info, __u64 now)
-{
-	struct ev_sock *r;
-
-	if (!info || !info->begin_ns)
-		return 0;
-	if (info->established_ns)
-		info->established_ns = now;
-	r = emit_reserve(sizeof(*r));
-	if (!r)
-		return 0;
-	emit_head(&r->h, sizeof(*r), EV_SOCK, 0, now, info->tgid, info->connector);
-	r->cookie = info->cookie;
-	r->begin_ns = 0;
-	r->addr = info->addr;
-	r->what = EV_SK_PROXY;
-	r->srtt_us = 0;
-	emit_submit(r, sizeof(*r));
 	return 0;
 }
 
