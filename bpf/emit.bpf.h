@@ -408,8 +408,8 @@ static __always_inline void hint(__u32 tgid, __u32 hints)
 }
 
 /*
- * Of the current process. Out of line: each time that the verifier comes by a read through task->group_leader it may look
- * twice or thrice for a name in all types of the kernel, for 0.2 ms.
+ * Of the current process. Out of line: each time that the verifier comes by a read through task->group_leader it may
+ * look twice or thrice for a name in all types of the kernel, for 0.2 ms.
  */
 int own_key(struct conn_map_key *key); /* all but obj */
 __u64 own_start_ns(void);

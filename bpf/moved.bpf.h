@@ -66,6 +66,12 @@ int plain_inherit(struct plain *plain, struct sock_info *info, __u64 ts_ns);
  * What comes then begins there. */
 int proxy_answered(struct sock_info *info, __u64 now);
 
+/* m->dir. only: a constant; the one direction that there is, so that the verifier is spared the other's code, or -1. */
+static __always_inline __u32 moved_dir(const struct plain_move *m, int only)
+{
+	return only < 0 ? m->dir : (__u32)only;
+}
+
 /* Nothing but these bytes has moved over the socket yet. Only TCP keeps count (of a SYN and a FIN too). */
 static __always_inline bool is_fresh(struct tcp_sock *tp, const struct plain_move *m)
 {
@@ -182,9 +188,10 @@ static __always_inline void plain_decide(struct sock *sk, struct called *c, stru
 
 /* Bytes that moved over the socket, if they are plain HTTP or JSON-RPC with a child. */
 static __always_inline void plain_moved(struct sock *sk, struct called *c, struct sock_info *info, struct plain_move *m,
-					__u32 dir)
+					int only)
 {
 	struct plain *plain;
+	bool rx;
 
 	if (info->plain == PLAIN_NEVER)
 		return;
@@ -204,8 +211,9 @@ static __always_inline void plain_moved(struct sock *sk, struct called *c, struc
 	if (!plain)
 		return;
 	plain_inherit(plain, info, m->now);
-	if (m->tcp && (dir == EV_DIR_RX || !plain->copied))
-		plain_spliced(plain, tcp_of(sk, c), dir == EV_DIR_RX ? m->len : 0);
+	rx = moved_dir(m, only) == EV_DIR_RX;
+	if (m->tcp && (rx || !plain->copied))
+		plain_spliced(plain, tcp_of(sk, c), rx ? m->len : 0);
 	plain_copy(plain, m);
 }
 
@@ -321,17 +329,17 @@ static __always_inline void note_recv(struct thread *t, struct sock_info *info, 
 
 /* Bytes of a TLS connection, perhaps. */
 static __always_inline void tls_moved(struct task_struct *task, struct thread *t, struct sock_info *info,
-				      struct plain_move *m, __u32 dir)
+				      struct plain_move *m, int only)
 {
 	struct tls_call *call = call_around(task, t);
 
 	/* A callback inside this call wrote to a connection in memory: the send is that one's (node writes inside
 	 * reads). */
-	if (call && dir == EV_DIR_TX && t->wrote_ns > call->entry_ns)
+	if (call && moved_dir(m, only) == EV_DIR_TX && t->wrote_ns > call->entry_ns)
 		call = NULL;
 	if (call) {
-		bind_inside(call, info, dir, m->len, m->now);
-	} else if (dir == EV_DIR_TX) {
+		bind_inside(call, info, moved_dir(m, only), m->len, m->now);
+	} else if (moved_dir(m, only) == EV_DIR_TX) {
 		records_sent(t, info, m->len);
 		vote_send(t, info, m);
 	} else {
@@ -340,16 +348,17 @@ static __always_inline void tls_moved(struct task_struct *task, struct thread *t
 }
 
 /* Bytes of a TLS connection, if it is one. */
-static __always_inline void tls_or_nothing(struct sock_info *info, struct plain_move *m, __u32 dir)
+static __always_inline void tls_or_nothing(struct sock_info *info, struct plain_move *m, int only)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct tls_call *call = go_call_around(task);
-	struct thread *t = call ? NULL : thread_of(task, dir == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	struct thread *t =
+		call ? NULL : thread_of(task, moved_dir(m, only) == EV_DIR_RX ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 
 	if (call)
-		bind_inside(call, info, dir, m->len, m->now);
+		bind_inside(call, info, moved_dir(m, only), m->len, m->now);
 	else if (t)
-		tls_moved(task, t, info, m, dir);
+		tls_moved(task, t, info, m, only);
 	if (!info->tied && info->established_ns)
 		info->moved_ns = m->now;
 }
@@ -362,16 +371,15 @@ static __always_inline bool turns_to_tls(struct task_struct *task, const struct 
 	return t && call_around(task, t) && plain_is_tls(m);
 }
 
-/* Bytes moved over a socket of a target in a system call of the current thread, at m->now. dir: m->dir; where it is a
- * constant, the verifier is spared the other one's code. */
+/* Bytes moved over a socket of a target in a system call of the current thread, at m->now. */
 static __always_inline void bytes_moved(struct sock *sk, struct called *c, struct sock_info *info, struct plain_move *m,
-					__u32 dir)
+					int only)
 {
 	if (info->plain == PLAIN_NEVER && !m->tcp)
 		return;
 	if (!info->addr.family && m->tcp)
 		addr_read(&info->addr, sk);
-	plain_moved(sk, c, info, m, dir);
+	plain_moved(sk, c, info, m, only);
 	if (info->plain == PLAIN_HTTP && turns_to_tls(bpf_get_current_task_btf(), m)) {
 		plain_end(plain_of(sk, c));
 		info->plain = PLAIN_NEVER;
@@ -380,7 +388,7 @@ static __always_inline void bytes_moved(struct sock *sk, struct called *c, struc
 	if (info->plain == PLAIN_HTTP)
 		info->established_ns = 0;
 	else if (m->tcp)
-		tls_or_nothing(info, m, dir);
+		tls_or_nothing(info, m, only);
 }
 
 #endif

@@ -69,7 +69,7 @@ static __always_inline int sock_called(struct file *file, struct plain_move *m)
 	if (!m->len)
 		return called_ended(sk, c, m);
 	m->now = bpf_ktime_get_boot_ns();
-	bytes_moved(sk, c, &c->info, m, m->dir);
+	bytes_moved(sk, c, &c->info, m, -1);
 	if (c->info.plain != PLAIN_NEVER)
 		sockets_wanted();
 	else

@@ -426,8 +426,7 @@ static __always_inline int tls_leave(struct pt_regs *ctx)
 	if (t && calm_return(ctx, t, cookie))
 		return 0;
 	/* No state: the process is no target, or became one during the call. */
-	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) ||
-	    !thread_is_target(t))
+	if (!t || !call_pop(&t->open, PT_REGS_SP(ctx), TLS_COOKIE_ROLE(cookie), &call) || !thread_is_target(t))
 		return 0;
 	if (!(call.flags & CALL_HALF)) {
 		if (call.role == TLS_ROLE_NEW)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Loads the kernel side, and takes all of it away again. */
+/* Starts the kernel side, and takes all of it away again. */
 #include "probes_parts.h"
 
+#include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -199,7 +200,7 @@ static int load(void *ctx)
 	prepare_tracepoints(p);
 	prepare_alloc(p);
 	configure(p);
-	err = perfbpf_bpf__load(p->skel);
+	err = probes_load(p);
 	if (err)
 		return err;
 	err = attach_tracepoints(p);
@@ -224,7 +225,7 @@ static int load(void *ctx)
 	p->reclaim = reclaim_new(bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.targets),
 				 bpf_map__fd(p->skel->maps.go_calls));
 	p->tails = tails_new(bpf_map__fd(p->skel->maps.tails), (const uint64_t *)&p->skel->bss->tails_noted);
-	p->cost = progcost_new(p->skel->obj, p->cfg.enable_stats);
+	p->cost = progcost_new(p->skel->skeleton, p->cfg.enable_stats);
 	p->syscalls = syscalls_new(&(struct syscalls_config){
 		.program = p->skel->progs.call_returned,
 		.stdios_fd = bpf_map__fd(p->skel->maps.stdios),
@@ -290,6 +291,8 @@ struct probes *probes_begin(const struct probes_config *cfg)
 		return NULL;
 	}
 	p->cfg = *cfg;
+	/* What is free at the end of another arena than the first never goes back, and each thread would have one. */
+	mallopt(M_ARENA_MAX, 1);
 	aside_begin(&p->loading, load, p);
 	return p;
 }
@@ -348,7 +351,7 @@ void probes_close(struct probes *p)
 	sampling_stop(p->faults);
 	syscalls_free(p->syscalls);
 	progcost_free(p->cost);
-	perfbpf_bpf__destroy(p->skel);
+	probes_unload(p);
 	reclaim_free(p->reclaim);
 	tails_free(p->tails);
 	free(p);

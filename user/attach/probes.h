@@ -66,9 +66,9 @@ struct probes;
 /* How many page faults there are between two samples of --alloc. */
 uint32_t probes_fault_period(uint32_t alloc_bytes);
 
-/* Descriptors that may be open at least (RLIMIT_NOFILE): without any file that is probed a run has 110 on two
+/* Descriptors that may be open at least (RLIMIT_NOFILE): without any file that is probed a run has 146 on two
  * processors with all axes, and events of each processor. */
-#define PROBES_DESCRIPTORS	     128
+#define PROBES_DESCRIPTORS	     160
 #define PROBES_DESCRIPTORS_PROCESSOR 4
 
 /* Load. NULL with errno and *why (static or in probes_why()): EPERM (privileges), ENOENT (no BTF), EINVAL (verifier),

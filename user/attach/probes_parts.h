@@ -3,10 +3,10 @@
 #define ATTACH_PROBES_PARTS_H
 
 /*
- * What the files of the kernel's user share. Private to them: probes.c loads the programs and takes them away,
- * probes_features.c says what this kernel can do, probes_why.c what went wrong, probes_files.c sets probes of files,
- * probes_targets.c says who is traced, probes_conns.c which connections are of no interest or over, probes_records.c
- * drains the ring.
+ * What the files of the kernel's user share. Private to them: probes.c starts the programs and takes them away,
+ * probes_load.c has the kernel verify them, probes_features.c says what this kernel can do, probes_why.c what went
+ * wrong, probes_files.c sets probes of files, probes_targets.c says who is traced, probes_conns.c which connections are
+ * of no interest or over, probes_records.c drains the ring.
  */
 
 #include "probes.h"
@@ -40,11 +40,14 @@ struct file {
 	bool stopped; /* a function that is called too often: not probed again */
 };
 
+#define PROBES_PARTS 2
+
 struct probes {
 	struct probes_config cfg;
 	struct probes_features features;
 	struct aside loading;
 	struct perfbpf_bpf *skel;
+	struct perfbpf_bpf *parts[PROBES_PARTS]; /* have the programs of skel->progs, if any */
 	struct ring_buffer *ring;
 	struct progcost *cost;
 	struct file *files; /* newest first */
@@ -74,6 +77,10 @@ int probes_explain_load(int err);
 
 /* probes_features.c: p->features, by p->cfg and the kernel's types. */
 void probes_find_features(struct probes *p, const struct btf *btf);
+
+/* probes_load.c: what p->skel is set up to want. 0 or -errno */
+int probes_load(struct probes *p);
+void probes_unload(struct probes *p); /* what was not loaded is fine */
 
 /* probes_files.c */
 void probes_file_detach(struct file *f);

@@ -14,7 +14,8 @@
 
 static char why_text[256];
 static char hint_text[256];
-static char first_warning[160]; /* libbpf's, since probes_open() began */
+static char first_warning[160];				     /* libbpf's, since probes_open() began */
+static pthread_mutex_t printing = PTHREAD_MUTEX_INITIALIZER; /* two threads load programs */
 
 const char *probes_why(void)
 {
@@ -36,30 +37,36 @@ __attribute__((format(printf, 2, 3))) static void say(char text[256], const char
 }
 
 /* libbpf's messages, one level down: what it calls a warning is often tried on purpose. */
+static void print_line(enum libbpf_print_level level, char *line)
+{
+	char safe[1024];
+
+	for (char *tab = line; (tab = strchr(tab, '\t')); *tab = ' ')
+		;
+	log_safe(safe, sizeof(safe), sv_of(line)); /* it may name a traced program's file */
+	if (level == LIBBPF_WARN && !first_warning[0])
+		snprintf(first_warning, sizeof(first_warning), "%.150s", safe);
+	if (level == LIBBPF_WARN)
+		log_verbose("%s", safe);
+	else
+		log_debug("%s", safe);
+}
+
 __attribute__((format(printf, 2, 0))) static int on_libbpf_print(enum libbpf_print_level level, const char *fmt,
 								 va_list ap)
 {
-	char *text, *line, *rest, safe[1024];
+	char *text, *line, *rest;
 
-	if (log_get_level() < LOG_DEBUG &&
-	    (level == LIBBPF_DEBUG || (log_get_level() < LOG_VERBOSE && first_warning[0])))
+	if (log_get_level() < LOG_DEBUG && level == LIBBPF_DEBUG)
 		return 0;
 	if (vasprintf(&text, fmt, ap) < 0)
 		return 0;
 	rest = text; /* many lines: a verifier's log */
-	while ((line = strsep(&rest, "\n"))) {
-		if (!*line)
-			continue;
-		for (char *tab = line; (tab = strchr(tab, '\t')); *tab = ' ')
-			;
-		log_safe(safe, sizeof(safe), sv_of(line)); /* it may name a traced program's file */
-		if (level == LIBBPF_WARN && !first_warning[0])
-			snprintf(first_warning, sizeof(first_warning), "%.150s", safe);
-		if (level == LIBBPF_WARN)
-			log_verbose("%s", safe);
-		else
-			log_debug("%s", safe);
-	}
+	pthread_mutex_lock(&printing);
+	while ((log_get_level() >= LOG_VERBOSE || !first_warning[0]) && (line = strsep(&rest, "\n")))
+		if (*line)
+			print_line(level, line);
+	pthread_mutex_unlock(&printing);
 	free(text);
 	return 0;
 }

@@ -24,19 +24,16 @@ struct progcost {
 	struct entry entries[];
 };
 
-struct progcost *progcost_new(struct bpf_object *programs, int (*enable)(void))
+struct progcost *progcost_new(const struct bpf_object_skeleton *programs, int (*enable)(void))
 {
-	struct bpf_program *program;
-	struct progcost *c;
-	unsigned count = 0;
+	struct progcost *c = calloc(1, sizeof(*c) + (size_t)programs->prog_cnt * sizeof(c->entries[0]));
 
-	bpf_object__for_each_program(program, programs) count++;
-	c = calloc(1, sizeof(*c) + count * sizeof(c->entries[0]));
 	if (!c)
 		return NULL;
 	c->fd = -1;
 	c->enable = enable;
-	bpf_object__for_each_program(program, programs) c->entries[c->count++].program = program;
+	for (int i = 0; i < programs->prog_cnt; i++)
+		c->entries[c->count++].program = *programs->progs[i].prog;
 	return c;
 }
 

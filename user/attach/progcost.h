@@ -14,7 +14,7 @@
 #define PROGCOST_WINDOW_NS   50000000ull   /* so long, */
 #define PROGCOST_INTERVAL_NS 5000000000ull /* so often */
 
-struct bpf_object;
+struct bpf_object_skeleton;
 struct progcost;
 
 struct progcost_program {
@@ -23,8 +23,8 @@ struct progcost_program {
 };
 
 /* enable (NULL: it is not asked for): the account is kept until its descriptor is closed; that, or -errno. NULL: no
- * memory. `programs` is borrowed */
-struct progcost *progcost_new(struct bpf_object *programs, int (*enable)(void));
+ * memory. The programs are borrowed. */
+struct progcost *progcost_new(const struct bpf_object_skeleton *programs, int (*enable)(void));
 void progcost_free(struct progcost *c); /* NULL is fine */
 void progcost_tick(struct progcost *c, uint64_t now_ns);
 void progcost_stop(struct progcost *c, uint64_t now_ns); /* the last moment ends */

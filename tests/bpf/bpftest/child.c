@@ -215,6 +215,7 @@ unsigned entries_of(const char *map)
 			continue;
 		for (; bpf_map_get_next_key(fd, at, key) == 0; at = key)
 			count++;
+		break; /* others are of the same map */
 	}
 	return count;
 }
