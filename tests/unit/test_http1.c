@@ -179,6 +179,13 @@ static void push_text(struct http1 *h, enum dir dir, const char *text, uint64_t 
 	assert_int_equal(http1_push(h, dir, (const uint8_t *)text, strlen(text), &at), 0);
 }
 
+static void gap_at(struct http1 *h, enum dir dir, uint64_t len, uint64_t ms)
+{
+	struct stamp at = {MS(ms), MS(ms), 7, 0};
+
+	assert_int_equal(http1_gap(h, dir, len, HTTP_GAP_LOST, &at), 0);
+}
+
 static void test_many_headers(void **state)
 {
 	struct hlog l = {0};
@@ -460,6 +467,15 @@ static void raw_bytes(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, c
 	tlog_printf(&l->log, "%s %.*s\n", dir == DIR_TX ? "tx" : "rx", (int)len, (const char *)ptr);
 }
 
+static void raw_gap(void *ctx, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
+{
+	struct raw_log *l = ctx;
+
+	(void)why;
+	(void)at;
+	tlog_printf(&l->log, "%s gap %lld\n", dir == DIR_TX ? "tx" : "rx", (long long)len);
+}
+
 static void test_upgrade_hands_over(void **state)
 {
 	struct contract c = {0};
@@ -468,7 +484,7 @@ static void test_upgrade_hands_over(void **state)
 
 	(void)state;
 	h = plain_new(&c, true);
-	http1_set_raw(h, &l, raw_bytes);
+	http1_set_raw(h, &l, raw_bytes, raw_gap);
 	push_text(h, DIR_TX, "GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 1);
 	assert_int_equal(http1_upgraded(h), HTTP1_NOT_UPGRADED);
 	push_text(h, DIR_RX, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\n\r\nframe1", 2);
@@ -476,9 +492,73 @@ static void test_upgrade_hands_over(void **state)
 	push_text(h, DIR_RX, "frame3", 4);
 	assert_int_equal(http1_upgraded(h), HTTP1_WEBSOCKET);
 	assert_int_equal(c.aborts_by[HTTP_ABORT_UPGRADE], 1);
+	gap_at(h, DIR_RX, 7, 5);
 	http1_free(h);
-	assert_log(&l.log, "rx frame1\ntx frame2\nrx frame3\n");
+	assert_log(&l.log, "rx frame1\ntx frame2\nrx frame3\nrx gap 7\n");
 	tlog_free(&l.log);
+}
+
+#define ASK_UPGRADE "GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+#define UPGRADE	    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\n\r\n"
+
+static void early_open(struct contract *c, struct raw_log *l, struct http1 **h)
+{
+	*c = (struct contract){0};
+	*l = (struct raw_log){0};
+	*h = plain_new(c, true);
+	http1_set_raw(*h, l, raw_bytes, raw_gap);
+	push_text(*h, DIR_TX, ASK_UPGRADE, 1);
+}
+
+/* What follows an upgrade is seen before its answer. */
+static void test_upgrade_comes_late(void **state)
+{
+	struct contract c;
+	struct raw_log l;
+	struct http1 *h;
+	uint8_t *much = calloc(1, HTTP1_EARLY_BYTES);
+	struct stamp at = {MS(3), MS(3), 1, 0};
+
+	(void)state;
+	early_open(&c, &l, &h);
+	push_text(h, DIR_TX, "\x81one", 2);
+	push_text(h, DIR_TX, "GET", 3);
+	gap_at(h, DIR_TX, 9, 4);
+	push_text(h, DIR_TX, "three", 5);
+	push_text(h, DIR_RX, UPGRADE "answer", 6);
+	http1_free(h);
+	assert_log(&l.log, "tx \x81one\ntx GET\ntx gap 9\ntx three\nrx answer\n");
+	tlog_free(&l.log);
+	/* more than is kept */
+	early_open(&c, &l, &h);
+	push_text(h, DIR_TX, "\x81", 2);
+	assert_int_equal(http1_push(h, DIR_TX, much, HTTP1_EARLY_BYTES, &at), 0);
+	gap_at(h, DIR_TX, 9, 4);
+	push_text(h, DIR_RX, UPGRADE, 6);
+	push_text(h, DIR_TX, "on", 7);
+	http1_free(h);
+	assert_log(&l.log, "tx gap -1\ntx on\n");
+	tlog_free(&l.log);
+	/* it was lost, or like a request */
+	early_open(&c, &l, &h);
+	gap_at(h, DIR_TX, 9, 4);
+	push_text(h, DIR_RX, UPGRADE, 6);
+	http1_free(h);
+	assert_log(&l.log, "tx gap -1\n");
+	tlog_free(&l.log);
+	/* and there is no upgrade */
+	for (int over = 0; over < 2; over++) {
+		early_open(&c, &l, &h);
+		push_text(h, DIR_TX, "\x81", 2);
+		if (over)
+			assert_int_equal(http1_push(h, DIR_TX, much, HTTP1_EARLY_BYTES, &at), 0);
+		push_text(h, DIR_RX, "HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n", 6);
+		push_text(h, DIR_TX, "\nGET / HTTP/1.1\r\n\r\n", 7);
+		assert_int_equal(http1_requests(h), 2);
+		http1_free(h);
+		assert_null(l.log.text);
+	}
+	free(much);
 }
 
 /* --- what is left of a body -------------------------------------------------------------------------------------- */
@@ -545,6 +625,7 @@ int main(void)
 		cmocka_unit_test(test_chunk_sizes),
 		cmocka_unit_test(test_search_is_linear),
 		cmocka_unit_test(test_upgrade_hands_over),
+		cmocka_unit_test(test_upgrade_comes_late),
 		cmocka_unit_test(body_left),
 	};
 

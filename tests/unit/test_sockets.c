@@ -230,6 +230,11 @@ static const struct script scripts[] = {
 	 "1 upgraded\n1 < welcome 7 @5-5\n1 > {\"a\":1} 7 @10-10\n1 < {\"b\":2 6 @20-30\n1 < } 1 @30-30\n1 >close @40\n"
 	 "1 <close @50\n1 end 1 @99\n",
 	 PROTO_WEBSOCKET},
+	{"seen before its handshake's answer",
+	 false,
+	 {TX(0, ASK), TX(7, MASKED "{\"a\":1}"), TX(8, MASKED "{\"b"), RX(5, GRANT END TOLD "welcome"), TX(9, "\":2}")},
+	 "1 upgraded\n1 > {\"a\":1} 7 @7-7\n1 < welcome 7 @5-5\n1 > {\"b\":2} 7 @8-9\n1 end 1 @99\n",
+	 PROTO_WEBSOCKET},
 	{"compressed",
 	 false,
 	 {TX(0, ASK), RX(5, GRANT DEFLATE END HELLO), RX(10, HELLO_AGAIN)},

@@ -393,6 +393,7 @@ struct http1 *http1_new(bool fresh, enum dir client_dir, const struct http_sink 
 	message_init(&h->request, HTTP_REQUEST, fresh, &h->request_sink);
 	message_init(&h->response, HTTP_RESPONSE, fresh, &h->response_sink);
 	queue_init(&h->park, HTTP1_PARK_BYTES, HTTP1_PARK_RUNS);
+	queue_init(&h->early, HTTP1_EARLY_BYTES, HTTP1_PARK_RUNS);
 	return h;
 }
 
@@ -408,6 +409,7 @@ void http1_free(struct http1 *h)
 	message_release(&h->request);
 	message_release(&h->response);
 	queue_release(&h->park);
+	queue_release(&h->early);
 	free(h);
 }
 
@@ -466,6 +468,12 @@ static void body_refused(struct http1 *h, const struct stamp *at)
 
 static int push_request(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
+	int err = http1_early_release(h);
+
+	if (err)
+		return err;
+	if (http1_early_takes(h, ptr[0], at))
+		return http1_early_add(h, ptr, len, at);
 	body_refused(h, at);
 	while (len && !h->err) {
 		long n = message_push(&h->request, ptr, len, at);
@@ -495,17 +503,31 @@ int http1_push(struct http1 *h, enum dir dir, const uint8_t *ptr, size_t len, co
 	return failed(h, dir == h->client_dir ? push_request(h, ptr, len, at) : push_response(h, ptr, len, at));
 }
 
+static int gap_request(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at)
+{
+	int err = http1_early_release(h);
+
+	if (err)
+		return err;
+	if (http1_early_takes_gap(h))
+		return http1_early_add_gap(h, len, why, at);
+	body_refused(h, at);
+	message_gap(&h->request, len, why, at);
+	return 0;
+}
+
 int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
 {
 	int err = 0;
 
 	if (h->finished || h->err || !len)
 		return h->err;
-	if (dir == h->client_dir) {
-		body_refused(h, at);
-		message_gap(&h->request, len, why, at);
+	if (h->upgrade && h->raw_gap)
+		h->raw_gap(h->raw_ctx, dir, len, why, at);
+	if (h->upgrade)
 		return 0;
-	}
+	if (dir == h->client_dir)
+		return failed(h, gap_request(h, len, why, at));
 	if (h->response.state == MESSAGE_WAIT && !queue_takes_gap(&h->park))
 		err = http1_unpark(h, true);
 	if (err)
@@ -618,10 +640,12 @@ enum http1_upgrade http1_upgraded(const struct http1 *h)
 }
 
 void http1_set_raw(struct http1 *h, void *ctx,
-		   void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at))
+		   void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at),
+		   void (*raw_gap)(void *ctx, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at))
 {
 	h->raw_ctx = ctx;
 	h->raw = raw;
+	h->raw_gap = raw_gap;
 }
 
 void http1_set_h2c(struct http1 *h, void *ctx, int (*h2c)(void *ctx, uint64_t xid))

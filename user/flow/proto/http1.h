@@ -43,6 +43,7 @@
 #define HTTP1_PARK_BYTES   65536
 #define HTTP1_PARK_RUNS	   1024 /* calls that they came with, and gaps */
 #define HTTP1_PARK_NS	   1000000000ull
+#define HTTP1_EARLY_BYTES  (1u << 20)
 #define HTTP1_PROOF_NS	   30000000000ull
 #define HTTP1_PIPELINE_MAX 256 /* requests outstanding; more: the connection is given up */
 
@@ -66,12 +67,17 @@ unsigned http1_requests(const struct http1 *h); /* exchanges begun */
 /* So many of the next bytes of that direction are certainly a body's, and nothing else. */
 uint64_t http1_body_left(const struct http1 *h, enum dir dir);
 
-/* After 101 or a CONNECT that was granted, bytes are no HTTP any more. `raw` gets them, from the first one; without it
- * they are dropped. (The door for the protocol that follows.) */
+/*
+ * After 101 or a CONNECT that was granted, bytes are no HTTP any more. `raw` gets them, from the first one, and raw_gap
+ * their gaps; without them they are dropped. (The door for the protocol that follows.) What the client sends behind a
+ * request for an upgrade, and is no HTTP, waits for the answer if it is seen before that: up to HTTP1_EARLY_BYTES, more
+ * is a gap.
+ */
 enum http1_upgrade { HTTP1_NOT_UPGRADED, HTTP1_WEBSOCKET, HTTP1_OTHER_PROTOCOL };
 enum http1_upgrade http1_upgraded(const struct http1 *h);
 void http1_set_raw(struct http1 *h, void *ctx,
-		   void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at));
+		   void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at),
+		   void (*raw_gap)(void *ctx, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at));
 /* With it, a 101 to h2c (RFC 7540 section 3.2) is told here, and to the sink neither as response nor as end: whoever
  * reads what follows, beginning with the response to that request, goes on with the exchange. Unless h2c returns an
  * error: then it is one like others. */

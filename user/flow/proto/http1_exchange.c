@@ -200,6 +200,7 @@ static void upgraded(struct http1 *h, struct exchange *x, bool websocket)
 	exchange_remove(h, x);
 	while (h->list)
 		http1_exchange_abort(h, h->list, HTTP_ABORT_UPGRADE, ts_ns);
+	http1_early_tell(h);
 	message_stop(&h->request);
 }
 

@@ -4,7 +4,8 @@
 
 /*
  * What the files of an HTTP/1 connection share. Private to them: http1.c hears both directions, http1_exchange.c knows
- * which response answers which request, http1_park.c keeps responses that came before theirs.
+ * which response answers which request, http1_park.c keeps responses that came before theirs, http1_early.c
+ * what is seen before the upgrade that it follows.
  */
 
 #include "http1.h"
@@ -56,8 +57,11 @@ struct http1 {
 	uint64_t passed_ns;  /* of the latest response bytes that were read out of step; 0: none */
 	uint64_t refused_ns; /* when the response came that the body of the request at hand had waited for; 0: none */
 	uint64_t next_xid;
+	struct queue early; /* what waits for an upgrade */
+	bool early_lost;    /* it was too much */
 	void *raw_ctx;
 	void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
+	void (*raw_gap)(void *ctx, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 	void *h2c_ctx;
 	int (*h2c)(void *ctx, uint64_t xid);
 };
@@ -113,5 +117,18 @@ bool http1_park_takes(const struct http1 *h, size_t len, const struct stamp *at)
 /* A head waits: tries again to pair it, now that there is a request, or by force. Heads behind it are not forced.
  * 0 or -ENOMEM. */
 int http1_unpark(struct http1 *h, bool force);
+
+/* --- http1_early.c ----------------------------------------------------------------------------------------------- */
+
+/* Bytes of the client's, the first of them as here, or a gap in them, wait for the answer. */
+bool http1_early_takes(const struct http1 *h, uint8_t first, const struct stamp *at);
+bool http1_early_takes_gap(const struct http1 *h);
+/* 0 or -ENOMEM. */
+int http1_early_add(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at);
+int http1_early_add_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at);
+/* The upgrade came: they are what follows it. Before the requests stop. */
+void http1_early_tell(struct http1 *h);
+/* They are read as requests if there is no upgrade that they could wait for. 0 or -ENOMEM. */
+int http1_early_release(struct http1 *h);
 
 #endif

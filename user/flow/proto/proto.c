@@ -333,13 +333,14 @@ static void on_raw(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, cons
 	p->next_err = p->next_err ? p->next_err : err;
 }
 
-/* A gap in it, which HTTP/1 does not hand on. */
-static int gap_after_upgrade(struct proto *p, const struct hold_run *run)
+static void on_raw_gap(void *ctx, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
 {
-	if (!run->gap || p->parser != &parsers[PROTO_HTTP1] || http1_upgraded(p->state) != HTTP1_WEBSOCKET)
-		return 0;
-	return sockets_gap(p->sockets, sockets_latest(p->sockets), client_dir(p), run->dir, run->gap, run->why,
-			   &run->at);
+	struct proto *p = ctx;
+	int err = 0;
+
+	if (http1_upgraded(p->state) == HTTP1_WEBSOCKET)
+		err = sockets_gap(p->sockets, sockets_latest(p->sockets), client_dir(p), dir, len, why, at);
+	p->next_err = p->next_err ? p->next_err : err;
 }
 
 static struct http2 *stream_parser(const struct proto *p)
@@ -411,7 +412,7 @@ static int start_http1(struct proto *p, bool server)
 
 	if (!http1)
 		return -ENOMEM;
-	http1_set_raw(http1, p, on_raw);
+	http1_set_raw(http1, p, on_raw, on_raw_gap);
 	http1_set_h2c(http1, p, on_h2c);
 	p->state = http1;
 	p->parser = &parsers[PROTO_HTTP1];
@@ -473,8 +474,6 @@ static int hand_both(struct proto *p, const uint8_t *ptr, const struct hold_run 
 		err = p->parser->gap(p->state, run->dir, run->gap, run->why, &run->at);
 	else
 		err = p->parser->push(p->state, run->dir, ptr, run->len, &run->at);
-	next_err = gap_after_upgrade(p, run);
-	err = err ? err : next_err;
 	next_err = follow_upgrade(p);
 	err = err ? err : next_err;
 	next_err = sockets_take_error(p->sockets);

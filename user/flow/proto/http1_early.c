@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a client sends behind a request for an upgrade, when it is seen before the answer. */
+#include "http1_state.h"
+
+/* The last request is for an upgrade, all of it is there, and no answer. */
+static bool is_open(const struct http1 *h)
+{
+	const struct exchange *x = h->list ? h->list->prev : NULL;
+
+	while (x && x->orphan)
+		x = x == h->list ? NULL : x->prev;
+	return x && x->upgrade && !x->begun && x->request_done;
+}
+
+/* As no request does. */
+static bool begins(const struct http1 *h, char first, const struct stamp *at)
+{
+	return h->request.state == MESSAGE_START && !http_is_token((struct sv){&first, 1}) && first != '\r' &&
+	       first != '\n' && memcmp(&h->request_end, at, sizeof(*at)) != 0;
+}
+
+bool http1_early_takes(const struct http1 *h, uint8_t first, const struct stamp *at)
+{
+	return is_open(h) && (h->early_lost || !queue_is_empty(&h->early) || begins(h, (char)first, at));
+}
+
+int http1_early_add(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	if (!h->early_lost && len <= queue_room(&h->early, at, false))
+		return queue_add(&h->early, ptr, len, at, false);
+	h->early_lost = true;
+	queue_release(&h->early);
+	return 0;
+}
+
+bool http1_early_takes_gap(const struct http1 *h)
+{
+	return is_open(h) && (h->early_lost || !queue_is_empty(&h->early));
+}
+
+int http1_early_add_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at)
+{
+	if (!h->early_lost && queue_takes_gap(&h->early))
+		return queue_add_gap(&h->early, len, why, at);
+	h->early_lost = true;
+	queue_release(&h->early);
+	return 0;
+}
+
+static void tell_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at)
+{
+	if (h->raw_gap)
+		h->raw_gap(h->raw_ctx, h->client_dir, len, why, at);
+}
+
+void http1_early_tell(struct http1 *h)
+{
+	/* else what came behind the request was taken for another one, or lost */
+	if (h->early_lost || h->request.state != MESSAGE_START)
+		tell_gap(h, UINT64_MAX, HTTP_GAP_LOST, &h->response.head_end);
+	while (!queue_is_empty(&h->early)) {
+		struct queue_run run = *queue_front(&h->early);
+
+		if (run.gap) {
+			tell_gap(h, run.gap, run.why, &run.at);
+			queue_drop_gap(&h->early);
+			continue;
+		}
+		if (h->raw)
+			h->raw(h->raw_ctx, h->client_dir, queue_bytes(&h->early), run.len, &run.at);
+		queue_drop(&h->early, run.len);
+	}
+	queue_release(&h->early);
+	h->early_lost = false;
+}
+
+int http1_early_release(struct http1 *h)
+{
+	struct queue *q = &h->early;
+
+	if (is_open(h))
+		return 0;
+	if (h->early_lost)
+		message_search(&h->request, false);
+	h->early_lost = false;
+	while (!queue_is_empty(q) && !h->err) {
+		struct queue_run run = *queue_front(q);
+		long n;
+
+		if (run.gap) {
+			message_gap(&h->request, run.gap, run.why, &run.at);
+			queue_drop_gap(q);
+			continue;
+		}
+		n = message_push(&h->request, queue_bytes(q), run.len, &run.at);
+		if (n < 0)
+			return (int)n;
+		queue_drop(q, (size_t)n);
+	}
+	if (queue_is_empty(q))
+		queue_release(q);
+	return h->err;
+}
