@@ -271,6 +271,7 @@ check-unit: unit ## unit tests, plain and under ASan and UBSan
 # --- fuzz targets: clang's libFuzzer; tests/fuzz/fuzz_NAME.c with the sources of UNIT_NAME -----------------------------
 FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 FUZZ_SECONDS ?= 6
+FUZZ_MINUTES ?= 30
 FUZZ_CFLAGS := -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
 FUZZ_HEADERS := $(wildcard bpf/*.h user/*.h user/*/*.h user/*/*/*.h tests/fuzz/*.h)
 define fuzz_rule
@@ -280,7 +281,10 @@ $(O)/fuzz/$(1): tests/fuzz/fuzz_$(1).c $$(UNIT_$(1)) $$(BASE_SRCS) $(FUZZ_HEADER
 endef
 $(foreach t,$(FUZZ_TARGETS),$(eval $(call fuzz_rule,$(t))))
 fuzz: $(FUZZ_TARGETS:%=$(O)/fuzz/%)
-.PHONY: fuzz
+.PHONY: fuzz fuzz-long
+
+fuzz-long: fuzz ## goes on until each fuzz target ran for FUZZ_MINUTES (30) of processor time without a find, and keeps what they learned
+	$(Q)tests/fuzz/long $(O) $(FUZZ_MINUTES)
 
 check-fuzz: fuzz ## every fuzz target for FUZZ_SECONDS (6: two minutes for all on two cores)
 	$(Q)tests/run --out $(O)/tests/log fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS:%=$(O)/fuzz/%)
