@@ -578,6 +578,16 @@ static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t t
 	c->ctx = NULL;
 }
 
+static void on_conn_closing(void *ctx, struct conn *c, uint64_t ts_ns)
+{
+	struct flow *f = c->ctx;
+
+	(void)ctx;
+	/* where bytes of answers are missing nobody knows yet how these ended */
+	if (f && !conn_waits(c, DIR_RX))
+		exchanges_conn_closing(f->exchanges, ts_ns);
+}
+
 struct conn_sink pipeline_conn_sink(struct pipeline *p)
 {
 	return (struct conn_sink){
@@ -587,6 +597,7 @@ struct conn_sink pipeline_conn_sink(struct pipeline *p)
 		.on_conn_gap = on_conn_gap,
 		.on_conn_change = on_conn_change,
 		.on_conn_sock = on_conn_sock,
+		.on_conn_closing = on_conn_closing,
 		.on_conn_end = on_conn_end,
 	};
 }

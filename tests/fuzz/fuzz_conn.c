@@ -150,7 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
 	struct world w = {.now = 1000};
 
-	w.t = conns_new(&w.lost, &(struct conn_sink){&w, on_open, on_bytes, on_gap, NULL, NULL, on_end});
+	w.t = conns_new(&w.lost, &(struct conn_sink){&w, on_open, on_bytes, on_gap, NULL, NULL, NULL, on_end});
 	if (!w.t)
 		return 0;
 	for (; len >= 8; bytes += 8, len -= 8)

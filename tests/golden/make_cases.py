@@ -554,6 +554,20 @@ def retry_group():
     return c
 
 
+def retry_at_once():
+    c = Case("the connection goes without an answer, the next attempt is over before bytes of it could still come")
+    c.ssl = 0x6600
+    c.send(0, request())
+    c.object("ssl_free", 50)
+    c.ssl = 0x7700
+    c.send(60, request())
+    c.receive(90, json_answer({"type": "message", "role": "assistant", "model": MODEL, "stop_reason": "end_turn",
+                               "content": [{"type": "text", "text": "there"}], "usage": {"input_tokens": 1, "output_tokens": 2}}))
+    c.expect(status=None, complete=False, end_reason="connection_closed", end_ms=50, attempt=1, retry_of=None)
+    c.expect(**dict(GOOD, start_ms=60, end_ms=30, text="there", attempt=2, retry_wait_ms=10))
+    return c
+
+
 def error_event():
     c = Case("an error inside a stream with status 200, then the object goes")
     c.send(0, request())
@@ -949,7 +963,7 @@ ALL = {
     "pipelined": pipelined, "interim-1xx": interim, "head-304": bodiless, "pid-reuse": pid_reuse,
     "exec-in-flight": exec_in_flight, "exit-pending": exit_pending, "object-reuse": object_reuse,
     "local-shutdown": local_shutdown, "capped-request": capped_request, "sse-line-endings": sse_line_endings,
-    "utf8-cut": utf8_cut, "unary-usage": unary_usage, "retry-group": retry_group, "error-event": error_event,
+    "utf8-cut": utf8_cut, "unary-usage": unary_usage, "retry-group": retry_group, "retry-at-once": retry_at_once, "error-event": error_event,
     "tool-call-first": tool_call_first, "concurrent": concurrent, "close-delimited": close_delimited,
     "empty-reads": empty_reads, "hostile-names": hostile_names, "mcp-stdio": mcp_stdio,
     "mcp-http": mcp_http, "long-pings": long_pings, "silent-too-long": silent_too_long,

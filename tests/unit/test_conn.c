@@ -20,7 +20,8 @@ struct world {
 	struct lost lost;
 	struct conns *t;
 	const struct conn *last; /* the latest that was opened */
-	unsigned open;
+	unsigned open, closing;
+	uint64_t closing_ns; /* of the latest */
 	bool quiet;
 };
 
@@ -103,6 +104,15 @@ static void on_sock(void *ctx, struct conn *c, const struct rec_sock *r)
 	tlog_printf(&((struct world *)ctx)->log, "%llu sock %d\n", (unsigned long long)c->id, r->what);
 }
 
+static void on_closing(void *ctx, struct conn *c, uint64_t ts_ns)
+{
+	struct world *w = ctx;
+
+	expect_told(w, c);
+	w->closing++;
+	w->closing_ns = ts_ns;
+}
+
 static void on_end(void *ctx, struct conn *c, enum conn_end why, uint64_t ts_ns)
 {
 	struct world *w = ctx;
@@ -126,7 +136,8 @@ static void on_end(void *ctx, struct conn *c, enum conn_end why, uint64_t ts_ns)
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	w->t = conns_new(&w->lost, &(struct conn_sink){w, on_open, on_bytes, on_gap, on_change, on_sock, on_end});
+	w->t = conns_new(&w->lost,
+			 &(struct conn_sink){w, on_open, on_bytes, on_gap, on_change, on_sock, on_closing, on_end});
 	assert_non_null(w->t);
 }
 
@@ -813,6 +824,29 @@ static void tail_and_reset(void **state)
 	}
 }
 
+/* Its last word comes when no bytes can follow; that it was left is told at once. */
+static void left(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	open_conn(&w, 1, true, 1);
+	data(&w, 1, DIR_RX, 0, "abc", 4);
+	assert_int_equal(w.closing, 0);
+	hint(&w, 1, 0, 3, true, 12);
+	assert_true(w.closing == 1 && w.closing_ns == 12 * MS && w.open == 1);
+	hint(&w, 1, 0, 3, true, 13);
+	conns_tick(w.t, 2000 * MS);
+	assert_true(w.closing == 1 && w.open == 0);
+	/* not of one that ends with its process */
+	open_conn(&w, 2, true, 2001);
+	data(&w, 2, DIR_RX, 0, "abc", 2002);
+	exit_of(&w, 0, 9, 2003);
+	close_world(&w);
+	assert_int_equal(w.closing, 1);
+}
+
 static void tail_of_ended(void **state)
 {
 	struct world w;
@@ -1421,6 +1455,7 @@ int main(void)
 		cmocka_unit_test(bytes_of_a_fresh_connection),
 		cmocka_unit_test(tail_is_lost),
 		cmocka_unit_test(tail_and_reset),
+		cmocka_unit_test(left),
 		cmocka_unit_test(tail_of_ended),
 		cmocka_unit_test(tail_before_bytes),
 		cmocka_unit_test(hole_while_the_other_way_goes_on),

@@ -1289,6 +1289,41 @@ static void test_retries(void **state)
 	rig_close(&r);
 }
 
+/* A connection is left, its calls end only when no bytes of it can follow: by then the next attempt may be over. */
+static void test_retries_at_once(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	req(&r, 1, "/v1/messages", HOST, ASK, 0);
+	req(&r, 2, "/v1/messages", HOST, ASK, 10);
+	resp_head(&r, 2, 200, JSON, 40); /* its body may end with the connection */
+	exchanges_conn_closing(r.flow, AT(50).ts_ns);
+	fail_with(&r, 3, 200, ASK, 60, 90);
+	expect(&r, " attempt=2 retry_of=1 wait=10\n");
+	tlog_free(&r.log);
+	fail_with(&r, 4, 200, ASK, 95, 96);
+	assert_null(strstr(r.log.text, "attempt="));
+	abort_at(&r, 1, HTTP_ABORT_CLOSED, 50);
+	abort_at(&r, 2, HTTP_ABORT_CLOSED, 50);
+	tlog_free(&r.log);
+	/* that one was not repeated yet, the first one was */
+	fail_with(&r, 5, 200, ASK, 100, 110);
+	expect(&r, " attempt=2 retry_of=2 wait=50\n");
+	tlog_free(&r.log);
+	fail_with(&r, 6, 200, ASK, 120, 130);
+	assert_null(strstr(r.log.text, "attempt="));
+	/* it was answered after all */
+	req(&r, 7, "/v1/messages", HOST, ASK, 200);
+	exchanges_conn_closing(r.flow, AT(210).ts_ns);
+	resp_head(&r, 7, 200, JSON, 220);
+	resp_end(&r, 7, 9, 220);
+	fail_with(&r, 8, 200, ASK, 230, 240);
+	assert_null(strstr(r.log.text, "attempt="));
+	rig_close(&r);
+}
+
 /* Equal questions at once, some of which fail. */
 static void test_retries_side_by_side(void **state)
 {
@@ -1926,6 +1961,7 @@ int main(void)
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_requests),
 		cmocka_unit_test(test_retries),
+		cmocka_unit_test(test_retries_at_once),
 		cmocka_unit_test(test_retries_side_by_side),
 		cmocka_unit_test(test_eviction),
 		cmocka_unit_test(test_eviction_order),

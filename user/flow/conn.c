@@ -56,6 +56,31 @@ static void wait_for(struct entry *e)
 	DL_APPEND2(e->table->waiting, e, wait_prev, wait_next);
 }
 
+/* Who closed first, and when. UNKNOWN: nobody is known to have. */
+static enum conn_end first_closer(const struct entry *e, uint64_t *ts_ns)
+{
+	const struct sock *s = e->sock;
+	enum conn_end who = e->closer;
+
+	*ts_ns = who == CONN_END_UNKNOWN ? UNKNOWN_NS : e->closer_ns;
+	if (s && s->closer != CONN_END_UNKNOWN && (who == CONN_END_UNKNOWN || s->closer_ns < *ts_ns)) {
+		who = s->closer;
+		*ts_ns = s->closer_ns;
+	}
+	return who;
+}
+
+static void tell_closing(struct entry *e, uint64_t ts_ns)
+{
+	uint64_t closer_ns;
+
+	first_closer(e, &closer_ns);
+	if (closer_ns < ts_ns)
+		ts_ns = closer_ns;
+	if (e->table->sink.on_conn_closing)
+		e->table->sink.on_conn_closing(e->table->sink.ctx, &e->c, ts_ns < e->last_ns ? e->last_ns : ts_ns);
+}
+
 void conn_begin_close(struct entry *e, enum conn_end why, uint64_t ts_ns, uint64_t linger)
 {
 	uint64_t until = ts_ns > UINT64_MAX - linger ? UINT64_MAX : ts_ns + linger;
@@ -77,6 +102,8 @@ void conn_begin_close(struct entry *e, enum conn_end why, uint64_t ts_ns, uint64
 	e->gone_ns = gone ? ts_ns : UNKNOWN_NS;
 	e->linger_ns = until;
 	wait_for(e);
+	if (!gone)
+		tell_closing(e, ts_ns);
 }
 
 static struct entry *find(struct conns *t, const struct conn_key *k)
@@ -163,20 +190,6 @@ static void entry_free(struct entry *e)
 	stream_release(&e->stream[DIR_TX]);
 	stream_release(&e->stream[DIR_RX]);
 	free(e);
-}
-
-/* Who closed first, and when. UNKNOWN: nobody is known to have. */
-static enum conn_end first_closer(const struct entry *e, uint64_t *ts_ns)
-{
-	const struct sock *s = e->sock;
-	enum conn_end who = e->closer;
-
-	*ts_ns = who == CONN_END_UNKNOWN ? UNKNOWN_NS : e->closer_ns;
-	if (s && s->closer != CONN_END_UNKNOWN && (who == CONN_END_UNKNOWN || s->closer_ns < *ts_ns)) {
-		who = s->closer;
-		*ts_ns = s->closer_ns;
-	}
-	return who;
 }
 
 /* The last word. `why` and `ts_ns` where nobody closed before. */

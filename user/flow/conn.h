@@ -109,6 +109,9 @@ struct conn_sink {
 	void (*on_conn_change)(void *ctx, struct conn *c);
 	/* Retransmit, reset, close, RTT on the bound socket of c. */
 	void (*on_conn_sock)(void *ctx, struct conn *c, const struct rec_sock *r);
+	/* It was left, as far as is known now at ts_ns, but bytes of it may still be on their way here: on_conn_end
+	 * follows, within CONN_CLOSE_LINGER_NS or CONN_SOCK_LINGER_NS. Not where its process ends. NULL is skipped. */
+	void (*on_conn_closing)(void *ctx, struct conn *c, uint64_t ts_ns);
 	/* Last word about c; c->ctx must be released by the callee. */
 	void (*on_conn_end)(void *ctx, struct conn *c, enum conn_end why, uint64_t ts_ns);
 };

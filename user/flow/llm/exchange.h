@@ -90,6 +90,9 @@ struct exchange_flow;
 struct exchange_flow *exchanges_conn_new(struct exchanges *t, const struct exchange_conn *conn);
 void exchanges_conn_free(struct exchange_flow *f); /* pending calls must have been aborted by the proto before */
 struct http_sink exchanges_http_sink(struct exchange_flow *f);
+/* The connection was left at ts_ns, though bytes of it may still be on their way here: a call that was not answered has
+ * failed, and one that ends before this is told may be its next attempt. */
+void exchanges_conn_closing(struct exchange_flow *f, uint64_t ts_ns);
 /* Adds what a piece of the response at hand looks at. */
 void exchanges_conn_warm(const struct exchange_flow *f, struct warm *w);
 unsigned exchanges_conn_calls(const struct exchange_flow *f); /* model calls begun on it */

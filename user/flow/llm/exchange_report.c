@@ -370,6 +370,19 @@ void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 	retry_note(&t->retries, &c, identity);
 }
 
+void pending_note_left(struct pending *p, uint64_t ts_ns)
+{
+	struct exchanges *t = p->entry->key.flow->table;
+	struct call c;
+
+	/* an answer that ends with its connection may be whole */
+	if (!pending_is_call(p) || (p->call.ttfb_ns != UNKNOWN_NS && p->call.status < 400))
+		return;
+	pending_report(p, p->call.ttfb_ns == UNKNOWN_NS ? END_CONNECTION_CLOSED : END_COMPLETE, ts_ns, &c);
+	retry_link(&t->retries, &c, retry_identity(&c, p->facts.hash), p->client.retry_count, false);
+	retry_note(&t->retries, &c, retry_identity(&c, p->facts.hash));
+}
+
 void pending_note_main(struct pending *p)
 {
 	struct exchanges *t = p->entry->key.flow->table;

@@ -291,6 +291,16 @@ void exchanges_free(struct exchanges *t)
 	free(t);
 }
 
+void exchanges_conn_closing(struct exchange_flow *f, uint64_t ts_ns)
+{
+	struct entry *e;
+
+	DL_FOREACH (f->entries, e) {
+		if (e->pending)
+			pending_note_left(e->pending, ts_ns);
+	}
+}
+
 void exchanges_tick(struct exchanges *t, uint64_t now_ns)
 {
 	exchanges_advance(t, now_ns);

@@ -122,7 +122,8 @@ void pending_report(const struct pending *p, enum end_reason end, uint64_t end_n
 /* When the call began that pending_report() would tell: as of call_bounds(). */
 uint64_t pending_begin_ns(const struct pending *p, uint64_t now_ns);
 void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns);
-void pending_note_main(struct pending *p); /* a main session with tools, if it is one */
+void pending_note_left(struct pending *p, uint64_t ts_ns); /* see exchanges_conn_closing() */
+void pending_note_main(struct pending *p);		   /* a main session with tools, if it is one */
 void exchanges_note_caller(struct exchanges *t, const struct call *c);
 void exchanges_free_callers(struct exchanges *t);
 

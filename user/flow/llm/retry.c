@@ -111,16 +111,35 @@ static bool failed(const struct call *c)
 	}
 }
 
+static struct retry_failed *find_call(struct retries *r, uint64_t id)
+{
+	for (unsigned i = 0; i < RETRY_MAX; i++) {
+		if (r->failed[i].id == id)
+			return &r->failed[i];
+	}
+	return NULL;
+}
+
 void retry_note(struct retries *r, const struct call *c, uint64_t identity)
 {
+	struct retry_failed *f = find_call(r, c->id);
+
 	/* what a WebSocket brought at least the beginning of is not asked for again in another way */
 	bool nothing_came = c->first_token_ns == UNKNOWN_NS && !c->undecoded && c->api;
 	uint64_t switching = is_websocket(c) && nothing_came ? switch_identity(c) : 0;
 
-	if ((!identity && !switching) || !failed(c))
+	if (f && !f->identity && !f->switching)
 		return;
-	r->failed[r->next++ % RETRY_MAX] = (struct retry_failed){
+	if ((!identity && !switching) || !failed(c)) {
+		if (f)
+			f->identity = f->switching = 0;
+		return;
+	}
+	if (!f)
+		f = &r->failed[r->next++ % RETRY_MAX];
+	*f = (struct retry_failed){
 		.proc = c->conn,
+		.id = c->id,
 		.identity = identity,
 		.switching = switching,
 		.first_id = c->retry_of ? c->retry_of : c->id,

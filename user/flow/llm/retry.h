@@ -18,6 +18,7 @@ struct retry_failed {
 	struct conn_key proc; /* the process part of it */
 	uint64_t identity;    /* of path, model and body; 0: none */
 	uint64_t switching;   /* of API, model and session of a WebSocket's call; 0: none */
+	uint64_t id;	      /* the call's; 0: an empty place */
 	uint64_t first_id;    /* the first attempt's call */
 	int attempt;
 	uint64_t end_ns;
@@ -38,7 +39,8 @@ uint64_t retry_identity(const struct call *c, uint64_t body_hash);
  * other call may follow it too.
  */
 void retry_link(struct retries *r, struct call *c, uint64_t identity, int stated, bool take);
-/* Remembers c when it failed in a way that clients repeat. After retry_link(). */
+/* Remembers c when it failed in a way that clients repeat. After retry_link(). Said again of the same call, when more
+ * is known of its end, that holds; that another one followed it stays. */
 void retry_note(struct retries *r, const struct call *c, uint64_t identity);
 
 #endif
