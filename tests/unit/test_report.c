@@ -597,6 +597,31 @@ static void hostile_rows(void **state)
 	}
 }
 
+/* Of very many durations a sample is kept; the longest of all is none of those that may be left out. */
+static void longest_of_many(void **state)
+{
+	struct report *r = report_new();
+	struct report_view v = {.by = REPORT_DB, .top = 3, .json = true};
+	struct buf out;
+	char line[256];
+
+	(void)state;
+	assert_int_equal(report_line(r, SV("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")), 0);
+	for (unsigned i = 0; i < 10 * REPORT_VALUES_MAX; i++) {
+		snprintf(line, sizeof(line),
+			 "{\"ph\":\"X\",\"pid\":3,\"ts\":0,\"dur\":%u.125,\"name\":\"redis GET\",\"cat\":\"db\"},",
+			 i == 3 ? 5000000 : 1000);
+		assert_int_equal(report_line(r, sv_of(line)), 0);
+	}
+	assert_int_equal(report_line(r, SV("],\"metadata\":{}}")), 0);
+	buf_init(&out, 0);
+	assert_int_equal(report_render(r, &v, &out), 0);
+	assert_non_null(strstr(buf_cstr(&out), "\"p50_ms\":1.000,"));
+	assert_non_null(strstr(buf_cstr(&out), "\"max_ms\":5000.000"));
+	buf_release(&out);
+	report_free(r);
+}
+
 static void too_long(void **state)
 {
 	char *line = malloc(REPORT_LINE_BYTES + 1);
@@ -896,6 +921,7 @@ int main(void)
 		cmocka_unit_test(late_samples),
 		cmocka_unit_test(hostile_times),
 		cmocka_unit_test(many_calls),
+		cmocka_unit_test(longest_of_many),
 		cmocka_unit_test(too_long),
 		cmocka_unit_test(hostile_rows),
 		cmocka_unit_test(names),

@@ -22,6 +22,7 @@ struct report_values { /* durations in ms */
 	float *v;
 	size_t count, room;
 	uint64_t seen;
+	double largest; /* of all that were seen */
 };
 
 struct report_row {

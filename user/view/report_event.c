@@ -34,6 +34,7 @@ int report_add_value(struct report *r, struct report_values *v, double ms)
 {
 	uint64_t at = v->seen++;
 
+	v->largest = at && v->largest > ms ? v->largest : ms;
 	if (at >= REPORT_VALUES_MAX)
 		at = next_random(r) % v->seen;
 	if (at >= REPORT_VALUES_MAX)

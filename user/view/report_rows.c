@@ -70,7 +70,7 @@ static void cells(const struct report_context *c, size_t at, double out[REPORT_C
 	out[4] = report_quantile(&row->ms, 0.5);
 	out[5] = report_quantile(&row->ms, 0.95);
 	out[6] = report_quantile(&row->ms, 0.99);
-	out[7] = report_quantile(&row->ms, 1);
+	out[7] = row->ms.seen ? row->ms.largest : NAN;
 }
 
 static const struct report_compared compared[] = {
