@@ -356,8 +356,9 @@ static void folded(void **state)
 
 static void hostile_times(void **state)
 {
-	static const char *const rows[] = {"[1,2]",	  "[1,2,3]",	 "[1,2,0.5]", "[-1,2,0]", "[1,-2,0]",
-					   "[1,2,\"0\"]", "[1,1e999,0]", "{}",	      "[1,2,0,1]"};
+	static const char *const rows[] = {
+		"[1,2]",       "[1,2,3]",     "[1,2,0.5]", "[-1,2,0]",	"[1,-2,0]",
+		"[1,2,\"0\"]", "[1,1e999,0]", "{}",	   "[1,2,0,1]", "[6e14,2,0,6e14,2,0]"};
 	char text[2048];
 
 	(void)state;
@@ -366,6 +367,31 @@ static void hostile_times(void **state)
 
 		snprintf(text, sizeof(text), TIMED("", "],\"timeline\":[\n%s\n]}},\"metadata\":"), rows[i]);
 		assert_int_equal(read_text(r, text, strlen(text)), -EBADMSG);
+		report_free(r);
+	}
+}
+
+/* Times that no part of the sampling is near. */
+static void far_times(void **state)
+{
+	static const char *const headers[] = {"", "\"timeline_from_us\":1.7e19,"};
+	static const char *const rows[] = {"[999999999999999,1000,0]", "[0,999999999999999,2]"};
+	struct report_view v = {.top = 25};
+	struct buf out;
+	bool regressed;
+	char text[2048], why[160];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(headers) * ARRAY_SIZE(rows); i++) {
+		struct report *r;
+
+		snprintf(text, sizeof(text), TIMED("%s", "],\"timeline\":[\n%s\n]}},\"metadata\":"),
+			 headers[i / ARRAY_SIZE(rows)], rows[i % ARRAY_SIZE(rows)]);
+		r = report_of(text);
+		buf_init(&out, 0);
+		assert_int_equal(report_diff(r, r, &v, 1, &out, &regressed, why), 0);
+		assert_false(regressed);
+		buf_release(&out);
 		report_free(r);
 	}
 }
@@ -920,6 +946,7 @@ int main(void)
 		cmocka_unit_test(late_ones),
 		cmocka_unit_test(late_samples),
 		cmocka_unit_test(hostile_times),
+		cmocka_unit_test(far_times),
 		cmocka_unit_test(many_calls),
 		cmocka_unit_test(longest_of_many),
 		cmocka_unit_test(too_long),

@@ -502,7 +502,7 @@ int report_ops_solve(struct report *r)
 	for (size_t i = 0; i < r->allocation_count && !err; i++)
 		err = push_allocation(r, i);
 	ops_states(o->engine, r->timed && r->period_ns > 0, r->timed && r->off_cpu_min_ns > 0,
-		   (uint64_t)(r->timeline_from_us * 1000));
+		   (uint64_t)fmin(r->timeline_from_us * 1000, (double)OP_TIME_MAX));
 	if (!err)
 		err = ops_solve(o->engine);
 	if (!err)

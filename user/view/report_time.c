@@ -6,6 +6,8 @@
 
 #include "report_data.h"
 
+#define TIME_MAX_US 1e15
+
 /* Three numbers a sample, see doc/trace-format.md. */
 int report_timeline_row(struct report *r, const cJSON *row)
 {
@@ -17,14 +19,15 @@ int report_timeline_row(struct report *r, const cJSON *row)
 		struct report_sample s;
 
 		n[have] = json_number(item);
-		if (!(n[have] >= 0) || n[have] > 1e15)
+		if (!(n[have] >= 0) || n[have] > TIME_MAX_US)
 			return -EBADMSG;
 		have++;
 		if (have < 3)
 			continue;
 		have = 0;
 		at_us += n[0];
-		if (n[2] >= (double)r->stack_count || n[2] != floor(n[2]) || r->sample_count == REPORT_SAMPLES_MAX)
+		if (at_us > TIME_MAX_US || n[2] >= (double)r->stack_count || n[2] != floor(n[2]) ||
+		    r->sample_count == REPORT_SAMPLES_MAX)
 			return -EBADMSG;
 		s = (struct report_sample){at_us, (float)n[1], (uint32_t)n[2]};
 		if (!array_grow(&r->samples, r->sample_count, &r->sample_room, sizeof(*r->samples)))
@@ -106,7 +109,7 @@ int report_slices(const struct report *r, const bool *of_stack, struct report_va
 		const struct report_sample *s = &r->samples[i];
 		double first = (s->at_us - from_us) / slice_us, last = (s->at_us + (double)s->us - from_us) / slice_us;
 
-		if (!of_stack[s->stack] || last < 0)
+		if (!of_stack[s->stack] || last < 0 || first >= REPORT_SLICES)
 			continue;
 		if (r->stacks[s->stack].kind == KIND_CPU)
 			last = first;
