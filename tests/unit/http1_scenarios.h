@@ -547,10 +547,37 @@ static const struct scenario scenarios[] = {
 			  "2 < gap -1\n"
 			  "3 GET /3 host=h n=1 @300/300\n"
 			  "3 > end 28 @300\n"
-			  "2 abort loss 0 @150\n"
+			  "2 abort loss 0 @200\n"
 			  "3 < 200 n=1 @400\n"
 			  "3 < @400 3\n"
 			  "3 < end 39 @400\n",
+	},
+	{
+		.name = "a head is lost: what follows is its exchange's, and that ends with it",
+		.why = HTTP_ABORT_CLOSED,
+		.end_ms = 9000,
+		STEPS(TX(0, GET("/1")), GAP(DIR_RX, 100, UNKNOWN_BYTES), RX(200, "th: 9\r\n\r\n1"), TX(300, GET("/2")),
+		      GAP(DIR_RX, 400, UNKNOWN_BYTES), RX(450, "more"), RX(500, "and more")),
+		.golden = "1 GET /1 host=h n=1 @0/0\n"
+			  "1 > end 28 @0\n"
+			  "1 < gap -1\n"
+			  "2 GET /2 host=h n=1 @300/300\n"
+			  "2 > end 28 @300\n"
+			  "1 abort loss 0 @200\n"
+			  "2 abort loss 0 @500\n",
+	},
+	{
+		.name = "a head is lost where several responses are awaited: whose bytes follow is not known",
+		.why = HTTP_ABORT_CLOSED,
+		.end_ms = 9000,
+		STEPS(TX(0, GET("/1") GET("/2")), GAP(DIR_RX, 100, UNKNOWN_BYTES), RX(200, "th: 9\r\n\r\n1")),
+		.golden = "1 GET /1 host=h n=1 @0/0\n"
+			  "1 > end 28 @0\n"
+			  "2 GET /2 host=h n=1 @0/0\n"
+			  "2 > end 28 @0\n"
+			  "1 < gap -1\n"
+			  "1 abort loss 0 @0\n"
+			  "2 abort loss 0 @0\n",
 	},
 	{
 		.name = "a request is hidden by a loss: its response is nobody's",

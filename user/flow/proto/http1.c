@@ -84,6 +84,22 @@ static void head_lost(struct http1 *h, enum http_gap why, const struct stamp *at
 	http1_body_gap(h, x, HTTP_RESPONSE, UINT64_MAX, why, at);
 }
 
+/* Bytes of a response whose head is missing. Where clients wait for one before they ask again it is the latest's. */
+static void headless_bytes(struct http1 *h, const struct stamp *at)
+{
+	struct exchange *x, *latest = NULL;
+
+	head_lost(h, HTTP_GAP_LOST, at);
+	DL_FOREACH (h->list, x) {
+		if (x->begun || x->since_ns > at->ts_ns)
+			continue;
+		if (latest && h->pipelined)
+			return;
+		latest = x;
+	}
+	http1_exchange_saw(latest, at);
+}
+
 /* The next response cannot be read, so that the exchange it belongs to ends here. */
 static void head_unreadable(struct http1 *h, const struct stamp *at)
 {
@@ -133,7 +149,7 @@ static void on_response_skip(void *ctx, size_t len, const struct stamp *at)
 	if (h->answering)
 		return;
 	if (h->response.lost)
-		head_lost(h, HTTP_GAP_LOST, at);
+		headless_bytes(h, at);
 	if (!h->middle)
 		return;
 	if (http1_eligible(h, at)) { /* after a request: not the rest of something older */
