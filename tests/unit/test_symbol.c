@@ -51,6 +51,33 @@ static void tables(void **state)
 	symtab_release(&t);
 }
 
+/* Without a size, up to where its section ends. */
+static void ends(void **state)
+{
+	struct symtab t;
+
+	(void)state;
+	symtab_init(&t, false);
+	symtab_end(&t, 0x100);
+	assert_int_equal(symtab_add(&t, 0x100, 0, SV("_init")), 0);
+	assert_int_equal(symtab_add(&t, 0x200, 0x10, SV("main")), 0);
+	assert_int_equal(symtab_add(&t, 0x300, 0, SV("_fini")), 0);
+	symtab_sort(&t);
+	symtab_end(&t, 0);
+	symtab_end(&t, 0x100);
+	symtab_end(&t, 0x118);
+	symtab_end(&t, 0x220);
+	assert_name(&t, 0x117, "_init");
+	assert_name(&t, 0x118, NULL);
+	assert_name(&t, 0x20f, "main");
+	assert_name(&t, 0x210, NULL);
+	assert_name(&t, 0x3000, "_fini");
+	symtab_end(&t, 0x310);
+	assert_name(&t, 0x30f, "_fini");
+	assert_name(&t, 0x310, NULL);
+	symtab_release(&t);
+}
+
 /* Code that was moved, and what lies there now. */
 static void used_again(void **state)
 {
@@ -253,6 +280,30 @@ static void mini_debug_info(void **state)
 	elf_unmap(&e);
 }
 
+/* What lies between the sections of this program is no function of it. */
+static void stubs(void **state)
+{
+	struct elf_section init, plt;
+	struct symtab t;
+	struct elf e;
+
+	(void)state;
+	assert_int_equal(elf_map(&e, "/proc/self/exe"), 0);
+	symtab_init(&t, false);
+	assert_int_equal(elfsyms_load(&t, &e, NULL), 0);
+	if (!elf_section(&e, SV(".init"), &init) || !elf_section(&e, SV(".plt"), &plt) || plt.vaddr < init.vaddr) {
+		symtab_release(&t);
+		elf_unmap(&e);
+		skip(); /* another C library */
+		return;
+	}
+	assert_name(&t, init.vaddr, "_init");
+	assert_name(&t, plt.vaddr, NULL);
+	assert_name(&t, plt.vaddr + plt.size - 1, NULL);
+	symtab_release(&t);
+	elf_unmap(&e);
+}
+
 struct told {
 	struct tlog log;
 	unsigned count;
@@ -337,11 +388,18 @@ static void many_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tables),	   cmocka_unit_test(used_again),
-		cmocka_unit_test(names),	   cmocka_unit_test(kernel_lines),
-		cmocka_unit_test(map_lines),	   cmocka_unit_test(map_without_memory),
-		cmocka_unit_test(maps_of_anybody), cmocka_unit_test(mini_debug_info),
-		cmocka_unit_test(this_process),	   cmocka_unit_test(many_files),
+		cmocka_unit_test(tables),
+		cmocka_unit_test(ends),
+		cmocka_unit_test(used_again),
+		cmocka_unit_test(names),
+		cmocka_unit_test(kernel_lines),
+		cmocka_unit_test(map_lines),
+		cmocka_unit_test(map_without_memory),
+		cmocka_unit_test(maps_of_anybody),
+		cmocka_unit_test(mini_debug_info),
+		cmocka_unit_test(stubs),
+		cmocka_unit_test(this_process),
+		cmocka_unit_test(many_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

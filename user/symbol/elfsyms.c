@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attach/debugdata.h"
+#include "base/err.h"
 #include "base/sigbus.h"
 
 struct load {
@@ -56,6 +57,17 @@ static bool load_debug_file(struct load *l, const char *root)
 	return l->by != NULL;
 }
 
+/* _init and _fini have no size, and behind them lie other sections: stubs that call functions of other files. */
+static void end_sections(struct symtab *t, const struct elf *e)
+{
+	static const struct sv names[] = {SV(".init"), SV(".text"), SV(".fini")};
+	struct elf_section s;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (elf_section(e, names[i], &s))
+			symtab_end(t, s.vaddr + s.size);
+}
+
 int elfsyms_load(struct symtab *t, const struct elf *e, const char *root)
 {
 	struct load l = {.t = t, .e = e};
@@ -64,5 +76,6 @@ int elfsyms_load(struct symtab *t, const struct elf *e, const char *root)
 	if (!err && !e->symtab.count && strlen(e->build_id) > 2 && !load_debug_file(&l, "") && root)
 		load_debug_file(&l, root);
 	symtab_sort(t);
+	end_sections(t, e);
 	return l.err ? l.err : err;
 }

@@ -27,6 +27,11 @@ void symtab_clear(struct symtab *t)
 	buf_clear(&t->names);
 }
 
+static uint32_t size_of(uint64_t size)
+{
+	return size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
+}
+
 int symtab_add(struct symtab *t, uint64_t start, uint64_t size, struct sv name)
 {
 	size_t at = t->names.len;
@@ -52,8 +57,7 @@ int symtab_add(struct symtab *t, uint64_t start, uint64_t size, struct sv name)
 		return err;
 	buf_push(&t->names, name.ptr, name.len);
 	buf_putc(&t->names, '\0');
-	t->rows[t->count++] = (struct symtab_row){
-		.start = start, .size = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size, .name = (uint32_t)at};
+	t->rows[t->count++] = (struct symtab_row){.start = start, .size = size_of(size), .name = (uint32_t)at};
 	return 0;
 }
 
@@ -81,6 +85,17 @@ static bool is_better(const struct symtab *t, const struct symtab_row *a, const 
 	return x != y ? x < y : strlen(t->names.ptr + a->name) < strlen(t->names.ptr + b->name);
 }
 
+/* Those without a size end where the next one begins. */
+static void set_sizes(struct symtab *t)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		struct symtab_row *r = &t->rows[i];
+
+		if (!r->size)
+			r->size = i + 1 < t->count ? size_of(r[1].start - r->start) : UINT32_MAX;
+	}
+}
+
 void symtab_sort(struct symtab *t)
 {
 	size_t kept = 0;
@@ -97,6 +112,7 @@ void symtab_sort(struct symtab *t)
 			t->rows[kept] = *r;
 	}
 	t->count = kept + 1;
+	set_sizes(t);
 }
 
 /* How many begin at or before the address. */
@@ -115,6 +131,15 @@ static size_t rank(const struct symtab *t, uint64_t addr)
 	return from;
 }
 
+void symtab_end(struct symtab *t, uint64_t addr)
+{
+	size_t n = addr ? rank(t, addr - 1) : 0;
+	struct symtab_row *r = n ? &t->rows[n - 1] : NULL;
+
+	if (r && r->size > addr - r->start)
+		r->size = (uint32_t)(addr - r->start);
+}
+
 struct sv symtab_find(const struct symtab *t, uint64_t addr)
 {
 	const struct symtab_row *best = NULL;
@@ -122,9 +147,8 @@ struct sv symtab_find(const struct symtab *t, uint64_t addr)
 
 	for (size_t i = n; i > 0 && n - i < LOOK_BACK; i--) {
 		const struct symtab_row *r = &t->rows[i - 1];
-		bool covers = addr - r->start < r->size || (!r->size && i == n);
 
-		if (!covers)
+		if (addr - r->start >= r->size)
 			continue;
 		if (!best || r->name > best->name)
 			best = r;

@@ -20,7 +20,7 @@
 
 struct symtab_row {
 	uint64_t start;
-	uint32_t size; /* 0: up to the next one */
+	uint32_t size; /* 0, until they are sorted: up to the next one */
 	uint32_t name; /* offset; rises with each row that is added */
 };
 
@@ -37,6 +37,8 @@ void symtab_clear(struct symtab *t);
 /* 0, -ENOMEM, -ENOSPC (a cap; nothing was added). Names without characters, and with a NUL, are passed over. */
 int symtab_add(struct symtab *t, uint64_t start, uint64_t size, struct sv name);
 void symtab_sort(struct symtab *t); /* after the last one was added, before the first search */
+/* Sorted: what begins before the address ends there. */
+void symtab_end(struct symtab *t, uint64_t addr);
 /* The name of the range that covers the address; absent: none does. Borrowed until the next change. */
 struct sv symtab_find(const struct symtab *t, uint64_t addr);
 size_t symtab_bytes(const struct symtab *t); /* memory that it takes */
