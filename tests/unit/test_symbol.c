@@ -96,6 +96,51 @@ static void used_again(void **state)
 	symtab_release(&t);
 }
 
+/* However many lay where one lies now, and wherever they end. */
+static void used_by_many(void **state)
+{
+	uint64_t seed = 1;
+	struct symtab t;
+	char name[16];
+
+	(void)state;
+	symtab_init(&t, true);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(symtab_add(&t, 0x1000 + 0x10 * i, 0x10, SV("stub")), 0);
+	assert_int_equal(symtab_add(&t, 0x1000, 0x10 * 100, SV("large")), 0);
+	assert_int_equal(symtab_add(&t, UINT64_MAX - 2, 0x100, SV("last")), 0);
+	symtab_sort(&t);
+	for (unsigned i = 0; i < 100; i++)
+		assert_name(&t, 0x1000 + 0x10 * i, "large");
+	assert_name(&t, 0xfff, NULL);
+	assert_name(&t, 0x1000 + 0x10 * 100, NULL);
+	assert_name(&t, UINT64_MAX - 1, "last");
+	symtab_clear(&t);
+	/* As if each wrote its name into the memory that it takes. */
+	for (unsigned i = 0; i < 200; i++) {
+		static char memory[300][16];
+
+		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+		snprintf(name, sizeof(name), "f%u", i);
+		for (unsigned k = seed >> 32 & 0xff, n = 1 + (seed >> 40 & 0x3f); n && k < 300; n--, k++)
+			memcpy(memory[k], name, sizeof(name));
+		assert_int_equal(symtab_add(&t, seed >> 32 & 0xff, 1 + (seed >> 40 & 0x3f), sv_of(name)), 0);
+		if (i == 199)
+			symtab_sort(&t);
+		for (unsigned k = 0; i == 199 && k < 300; k++)
+			assert_name(&t, k, memory[k][0] ? memory[k] : NULL);
+	}
+	assert_true(t.count <= 400);
+	/* Without memory nothing is known, and nothing said. */
+	symtab_clear(&t);
+	assert_int_equal(symtab_add(&t, 1, 5, SV("old")), 0);
+	fail_nth(1);
+	symtab_sort(&t);
+	fail_nth(0);
+	assert_name(&t, 1, NULL);
+	symtab_release(&t);
+}
+
 static void assert_demangled(const char *mangled, const char *plain)
 {
 	char out[DEMANGLE_OUT_BYTES];
@@ -388,17 +433,12 @@ static void many_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tables),
-		cmocka_unit_test(ends),
-		cmocka_unit_test(used_again),
-		cmocka_unit_test(names),
-		cmocka_unit_test(kernel_lines),
-		cmocka_unit_test(map_lines),
-		cmocka_unit_test(map_without_memory),
-		cmocka_unit_test(maps_of_anybody),
-		cmocka_unit_test(mini_debug_info),
-		cmocka_unit_test(stubs),
-		cmocka_unit_test(this_process),
+		cmocka_unit_test(tables),	   cmocka_unit_test(ends),
+		cmocka_unit_test(used_again),	   cmocka_unit_test(used_by_many),
+		cmocka_unit_test(names),	   cmocka_unit_test(kernel_lines),
+		cmocka_unit_test(map_lines),	   cmocka_unit_test(map_without_memory),
+		cmocka_unit_test(maps_of_anybody), cmocka_unit_test(mini_debug_info),
+		cmocka_unit_test(stubs),	   cmocka_unit_test(this_process),
 		cmocka_unit_test(many_files),
 	};
 

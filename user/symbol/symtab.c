@@ -96,24 +96,114 @@ static void set_sizes(struct symtab *t)
 	}
 }
 
-void symtab_sort(struct symtab *t)
+/* One row an address: the plainest name. */
+static void drop_aliases(struct symtab *t)
 {
 	size_t kept = 0;
 
-	if (!t->count)
-		return;
-	qsort(t->rows, t->count, sizeof(*t->rows), compare_rows);
 	for (size_t i = 1; i < t->count; i++) {
 		const struct symtab_row *r = &t->rows[i];
 
 		if (r->start != t->rows[kept].start)
 			t->rows[++kept] = *r;
-		else if (t->latest || is_better(t, r, &t->rows[kept]))
+		else if (is_better(t, r, &t->rows[kept]))
 			t->rows[kept] = *r;
 	}
 	t->count = kept + 1;
+}
+
+/* --- ranges that lie over each other ----------------------------------------------------------------------------- */
+
+/* The ranges that cover a place, as a heap: the one that was added last on top; and what they come to. */
+struct layers {
+	const struct symtab_row **heap;
+	size_t count;
+	struct symtab_row *out;
+	size_t out_count;
+	uint64_t at; /* up to here it is known */
+};
+
+static void push_layer(struct layers *l, const struct symtab_row *r)
+{
+	size_t at = l->count++;
+
+	for (; at && l->heap[(at - 1) / 2]->name < r->name; at = (at - 1) / 2)
+		l->heap[at] = l->heap[(at - 1) / 2];
+	l->heap[at] = r;
+}
+
+static void pop_layer(struct layers *l)
+{
+	const struct symtab_row *last = l->heap[--l->count];
+	size_t at = 0, child;
+
+	for (; (child = 2 * at + 1) < l->count; at = child) {
+		child += child + 1 < l->count && l->heap[child + 1]->name > l->heap[child]->name;
+		if (l->heap[child]->name < last->name)
+			break;
+		l->heap[at] = l->heap[child];
+	}
+	l->heap[at] = last;
+}
+
+static uint64_t end_of(const struct symtab_row *r)
+{
+	return r->size > UINT64_MAX - r->start ? UINT64_MAX : r->start + r->size;
+}
+
+/* What lies on top up to an address. */
+static void put_layers(struct layers *l, uint64_t to)
+{
+	while (l->count && l->at < to) {
+		const struct symtab_row *top = l->heap[0];
+		uint64_t end = end_of(top) < to ? end_of(top) : to;
+
+		if (end > l->at)
+			l->out[l->out_count++] =
+				(struct symtab_row){.start = l->at, .size = (uint32_t)(end - l->at), .name = top->name};
+		l->at = end > l->at ? end : l->at;
+		if (end_of(top) <= l->at)
+			pop_layer(l);
+	}
+	l->at = to;
+}
+
+/* Each range but for what was written over it later. Without memory none is left. */
+static void flatten(struct symtab *t)
+{
+	struct layers l = {.heap = calloc(t->count, sizeof(struct symtab_row *)),
+			   .out = calloc(2 * t->count, sizeof(struct symtab_row))};
+
+	for (size_t i = 0; l.heap && l.out && i < t->count; i++) {
+		put_layers(&l, t->rows[i].start);
+		push_layer(&l, &t->rows[i]);
+	}
+	if (l.heap && l.out) {
+		put_layers(&l, UINT64_MAX);
+		free(t->rows);
+		t->rows = l.out;
+		t->room = 2 * t->count;
+	} else {
+		free(l.out);
+	}
+	t->count = l.out_count;
+	free(l.heap);
+}
+
+void symtab_sort(struct symtab *t)
+{
+	if (!t->count)
+		return;
+	qsort(t->rows, t->count, sizeof(*t->rows), compare_rows);
+	if (t->latest) {
+		flatten(t);
+		return;
+	}
+	drop_aliases(t);
 	set_sizes(t);
 }
+
+/* --- looking up -------------------------------------------------------------------------------------------------- */
 
 /* How many begin at or before the address. */
 static size_t rank(const struct symtab *t, uint64_t addr)
@@ -142,20 +232,15 @@ void symtab_end(struct symtab *t, uint64_t addr)
 
 struct sv symtab_find(const struct symtab *t, uint64_t addr)
 {
-	const struct symtab_row *best = NULL;
 	size_t n = rank(t, addr);
 
 	for (size_t i = n; i > 0 && n - i < LOOK_BACK; i--) {
 		const struct symtab_row *r = &t->rows[i - 1];
 
-		if (addr - r->start >= r->size)
-			continue;
-		if (!best || r->name > best->name)
-			best = r;
-		if (!t->latest)
-			break;
+		if (addr - r->start < r->size)
+			return sv_of(t->names.ptr + r->name);
 	}
-	return best ? sv_of(t->names.ptr + best->name) : SV_NONE;
+	return SV_NONE;
 }
 
 size_t symtab_bytes(const struct symtab *t)

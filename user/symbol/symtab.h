@@ -36,7 +36,9 @@ void symtab_release(struct symtab *t);
 void symtab_clear(struct symtab *t);
 /* 0, -ENOMEM, -ENOSPC (a cap; nothing was added). Names without characters, and with a NUL, are passed over. */
 int symtab_add(struct symtab *t, uint64_t start, uint64_t size, struct sv name);
-void symtab_sort(struct symtab *t); /* after the last one was added, before the first search */
+/* After the last one was added, before the first search. `latest`: the rows are parts of ranges then, and without
+ * memory there are none. */
+void symtab_sort(struct symtab *t);
 /* Sorted: what begins before the address ends there. */
 void symtab_end(struct symtab *t, uint64_t addr);
 /* The name of the range that covers the address; absent: none does. Borrowed until the next change. */
