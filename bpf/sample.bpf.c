@@ -193,7 +193,8 @@ static __always_inline void wait_end(struct task_struct *task)
 
 /*
  * Who was named (-n) may fall asleep before user space has decided that it is meant: it counts from its exec on, and
- * what is told of others is nobody's there. They leave their last wait behind when they are let go, until they end.
+ * what is told of others is nobody's there. They leave their last wait behind when they are let go, until they end; and
+ * so does the last thread of every process, which is no target any more when it leaves for good.
  */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
@@ -202,7 +203,7 @@ int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_
 
 	if (target_of(prev))
 		wait_begin(ctx, prev, preempt);
-	else if (cfg.follow_exec && prev->__state & TASK_DEAD)
+	else if (prev->__state & TASK_DEAD)
 		bpf_map_delete_elem(&waits, &tid);
 	if (target_of(next))
 		wait_end(next);

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <bpf/bpf.h>
+
 #include "attach/probes.h"
 #include "bpf/event.h"
 
@@ -160,6 +162,40 @@ static void test_off_cpu(void)
 	verdict(!seen.bad && !seen.other, "whole records, of the target alone");
 }
 
+/* Entries of the map that keeps who waits. */
+static unsigned kept_waits(void)
+{
+	unsigned count = 0;
+
+	for (int fd = 3; fd < 256; fd++) {
+		struct bpf_map_info info = {0};
+		uint32_t len = sizeof(info), key, *at = NULL;
+		char path[64], target[64] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (readlink(path, target, sizeof(target) - 1) < 0 || !strstr(target, "bpf-map") ||
+		    bpf_obj_get_info_by_fd(fd, &info, &len) || strcmp(info.name, "waits"))
+			continue;
+		for (; !bpf_map_get_next_key(fd, at, &key); at = &key)
+			count++;
+		break; /* others are of the same map */
+	}
+	return count;
+}
+
+/* The last thread of a process leaves the processor when that is no target any more. */
+static void test_ends(void)
+{
+	unsigned left;
+
+	for (int i = 0; i < 10; i++)
+		run(nap, true);
+	usleep(100000);
+	left = kept_waits();
+	printf("# %u waits of processes that have ended\n", left);
+	verdict(!left, "nothing is kept of who has ended");
+}
+
 static void test_others(void)
 {
 	run(busy, false);
@@ -196,6 +232,7 @@ int main(void)
 	}
 	test_on_cpu();
 	test_off_cpu();
+	test_ends();
 	test_others();
 	test_stopped();
 	probes_close(probes);
