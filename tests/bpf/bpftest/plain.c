@@ -2,6 +2,7 @@
 /* Plain HTTP: every way to move bytes over a TCP socket, and sockets that are older, shared or no HTTP at all. */
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <linux/net_tstamp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -51,6 +52,27 @@ static const char golden_plain_calls[] = PLAIN_OPEN "data x1 tx 0+8 'POST /1 '\n
 						    "data x1 tx 37+4 ' /3 '\n"
 						    "data x1 rx 33+3 'POS'\n"
 						    "data x1 rx 36+5 'T /3 '\n" PLAIN_CLOSE "close x1 tx=41 rx=41\n"
+						    "exit 0 signal 0\n";
+
+/* Time stamps of what was sent come back with those bytes: nobody sent them to this program. */
+static void case_error_queue(void)
+{
+	int fd = connect_to(port), on = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+	char buf[256], control[256];
+	struct iovec in = IOV(buf, sizeof(buf));
+	struct msghdr m = {.msg_iov = &in, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+
+	need(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &on, sizeof(on)), 0);
+	need(write(fd, "POST /1 ", 8), 8);
+	usleep(50000);
+	if (recvmsg(fd, &m, MSG_ERRQUEUE) < 8)
+		_exit(97);
+	need(read(fd, buf, sizeof(buf)), 8);
+	close_and_settle(fd);
+}
+
+static const char golden_error_queue[] = PLAIN_OPEN "data x1 tx 0+8 'POST /1 '\n"
+						    "data x1 rx 0+8 'POST /1 '\n" PLAIN_CLOSE "close x1 tx=8 rx=8\n"
 						    "exit 0 signal 0\n";
 
 /* Those that only the tracepoints of sockets show. */
@@ -473,6 +495,7 @@ static void test_partial(void)
 void plain_tests(void)
 {
 	check_served("plain HTTP over every system call", golden_plain_calls, case_plain_calls, serve_echo, 1);
+	check_served("and not of what comes from the error queue", golden_error_queue, case_error_queue, serve_echo, 1);
 	if (probes_features(probes)->sock_length) {
 		check_served("and over newer ones", golden_newer_calls, case_newer_calls, serve_echo, 1);
 		check_unseen("bytes that no register speaks of are counted", golden_unseen, case_unseen, 222);
