@@ -4,9 +4,12 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -165,6 +168,29 @@ static void what_is_no_elf_file_is_refused(void **state)
 	unlink(path);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_int_equal(elf_map(&e, path), -EINVAL); /* and does not wait for a writer */
+	unlink(path);
+}
+
+/* Whoever may choose the file has perfbpf open it, with rights of its own. */
+static void what_is_no_file_is_not_even_opened(void **state)
+{
+	char path[] = "/tmp/perfbpf-elf-XXXXXX";
+	struct elf e;
+	pid_t writer;
+
+	(void)state;
+	close(mkstemp(path));
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	writer = fork();
+	if (!writer)
+		_exit(open(path, O_WRONLY | O_CLOEXEC) < 0); /* waits for a reader */
+	usleep(100000);
+	assert_int_equal(elf_map(&e, path), -EINVAL);
+	usleep(100000);
+	assert_int_equal(waitpid(writer, NULL, WNOHANG), 0);
+	kill(writer, SIGKILL);
+	waitpid(writer, NULL, 0);
 	unlink(path);
 }
 
@@ -511,6 +537,7 @@ int main(void)
 		cmocka_unit_test(own_code_is_where_it_says),
 		cmocka_unit_test(breakpoints_are_not_read_as_code),
 		cmocka_unit_test(what_is_no_elf_file_is_refused),
+		cmocka_unit_test(what_is_no_file_is_not_even_opened),
 		cmocka_unit_test(libssl_is_read_as_ld_so_reads_it),
 		cmocka_unit_test(plt_entries_have_names),
 		cmocka_unit_test(stripped_section_headers),

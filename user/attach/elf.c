@@ -352,19 +352,37 @@ static int read_bytes(void *ctx)
 	return elf_from_bytes(b->e, b->bytes, b->size);
 }
 
+/* A regular file, and never anything else, wherever the name leads to by now: a FIFO that is opened wakes who waits at
+ * its other end, and a device may begin to do something. The descriptor, or -errno. */
+static int open_regular(const char *path, struct stat *st)
+{
+	int place = open(path, O_PATH | O_CLOEXEC), fd;
+	char held[32];
+
+	if (place < 0)
+		return -errno;
+	fd = fstat(place, st) ? -errno : !S_ISREG(st->st_mode) ? -EINVAL : 0;
+	snprintf(held, sizeof(held), "/proc/self/fd/%d", place);
+	if (!fd) {
+		fd = open(held, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* nobody's lease makes us wait */
+		fd = fd < 0 ? -errno : fd;
+	}
+	close(place);
+	return fd;
+}
+
 int elf_map(struct elf *e, const char *path)
 {
 	struct bytes b = {.e = e};
 	struct stat st;
 	void *map;
-	int fd, err;
+	int fd, err = 0;
 
 	*e = (struct elf){.fd = -1};
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO must not hang us */
+	fd = open_regular(path, &st);
 	if (fd < 0)
-		return -errno;
-	err = fstat(fd, &st) ? -errno : !S_ISREG(st.st_mode) ? -EINVAL : 0;
-	if (!err && (uint64_t)st.st_size > FILE_BYTES_MAX)
+		return fd;
+	if ((uint64_t)st.st_size > FILE_BYTES_MAX)
 		err = -EFBIG;
 	if (!err && (size_t)st.st_size < sizeof(Elf64_Ehdr))
 		err = -ENOEXEC;
