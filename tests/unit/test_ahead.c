@@ -3,12 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "attach/ahead.h"
+#include "base/clock.h"
 
-#define LIB "/usr/lib/x86_64-linux-gnu/libssl.so.3"
+#define SWAPPED_NS 1000000000ull /* most runs meet the moment between two looks at a name */
+#define LIB	   "/usr/lib/x86_64-linux-gnu/libssl.so.3"
 
 static char path[] = "/tmp/perfbpf-test-ahead-XXXXXX";
 
@@ -92,6 +97,43 @@ static void test_is_not_looked_at_again(void **state)
 	ahead_free(a);
 }
 
+/* The name leads to another file at any moment: what is said of a file was found in that very file. */
+static void test_swapped(void **state)
+{
+	char other[sizeof(path) + 8], kept[sizeof(path) + 8];
+	struct tls_finds found;
+	unsigned wrong = 0;
+	pid_t swaps;
+
+	(void)state;
+	skip_without_library();
+	write_file("/bin/true", 0);
+	snprintf(other, sizeof(other), "%s-other", path);
+	snprintf(kept, sizeof(kept), "%s-kept", path);
+	assert_int_equal(rename(path, other), 0);
+	assert_int_equal(link(other, kept), 0);
+	close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	write_file(LIB, 0);
+	swaps = fork();
+	while (!swaps)
+		renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_EXCHANGE);
+	for (uint64_t end_ns = clock_boot_ns() + SWAPPED_NS; clock_boot_ns() < end_ns;) {
+		struct ahead *a = ahead_new();
+		struct elf e;
+
+		ahead_look(a, path);
+		assert_int_equal(elf_map(&e, kept), 0);
+		wrong += ahead_find(a, &e, &found) != -ENOENT;
+		elf_unmap(&e);
+		ahead_free(a);
+	}
+	kill(swaps, SIGKILL);
+	waitpid(swaps, NULL, 0);
+	unlink(other);
+	unlink(kept);
+	assert_int_equal(wrong, 0);
+}
+
 static void test_none(void **state)
 {
 	struct ahead *a = ahead_new();
@@ -134,6 +176,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_is_not_looked_at_again),
+		cmocka_unit_test(test_swapped),
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_no_memory),
 	};

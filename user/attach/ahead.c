@@ -53,18 +53,19 @@ static const struct found *known(const struct ahead *a, const struct stat *file)
 	return f;
 }
 
-static struct found *look(const char *path, const struct stat *file)
+/* Of the file that was opened: by then the name may lead to another one. */
+static struct found *look(const char *path)
 {
 	struct found *f = calloc(1, sizeof(*f));
 	struct tls_finds *stacks = malloc(sizeof(*stacks));
-	struct elf elf;
+	struct elf elf = {.fd = -1};
 
-	if (!f || !stacks || elf_map(&elf, path)) {
+	if (!f || !stacks || elf_map(&elf, path) || fstat(elf.fd, &f->file)) {
+		elf_unmap(&elf);
 		free(stacks);
 		free(f);
 		return NULL;
 	}
-	f->file = *file;
 	f->result = tlsfind(&elf, stacks);
 	if (stacks->count)
 		f->stacks = stacks;
@@ -82,7 +83,7 @@ void ahead_look(struct ahead *a, const char *path)
 	/* A FIFO or device that is mapped or named must not be opened. */
 	if (a->count >= AHEAD_FILES_MAX || stat(path, &file) || !S_ISREG(file.st_mode) || known(a, &file))
 		return;
-	f = look(path, &file);
+	f = look(path);
 	if (!f)
 		return;
 	f->next = a->all;

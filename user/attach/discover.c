@@ -14,6 +14,8 @@
 #include "base/clock.h"
 #include "maps.h"
 
+#define HELD_BYTES 32 /* of a name of a descriptor */
+
 /* A file that waits to be looked through; remembered as one without TLS until then. */
 struct waiting {
 	struct file_key key;
@@ -91,7 +93,7 @@ bool discover_next(struct discover *d, struct discover_result *r)
 	struct waiting *w = d->waiting;
 	struct verdict verdict = {0};
 	struct file *f, *real;
-	char path[32];
+	char path[HELD_BYTES];
 
 	*r = (struct discover_result){0};
 	if (!w)
@@ -127,17 +129,28 @@ static bool read_key(const char *path, struct file_key *key)
 	return true;
 }
 
-/* pid: who maps it, 0: nobody yet. */
-static void look_at(struct discover *d, pid_t pid, const char *path, const char *shown, struct discover_result *r)
+/*
+ * The file that a name leads to now, and a name of it that goes on leading there: what is looked through is what is
+ * probed, although the name is in the hands of the process that is looked at. (With the places of functions of one file
+ * probes of another would be in the middle of instructions, of everybody who maps it.) Not opened: it may be a device.
+ * -1 with errno.
+ */
+static int hold(const char *path, char held[HELD_BYTES])
+{
+	int fd = open(path, O_PATH | O_CLOEXEC);
+
+	snprintf(held, HELD_BYTES, "/proc/self/fd/%d", fd);
+	return fd;
+}
+
+static void look_at_held(struct discover *d, pid_t pid, const char *path, const char *shown, struct discover_result *r)
 {
 	struct file_key key = {0};
 	struct verdict verdict = {0};
 	struct file *f, *real = NULL;
 
-	if (!read_key(path, &key)) {
-		r->unreadable += errno == EACCES || errno == EPERM;
+	if (!read_key(path, &key))
 		return;
-	}
 	f = discover_file_recall(d, &key);
 	if (!f) {
 		if (!put_off(d, &key, path, shown))
@@ -153,6 +166,20 @@ static void look_at(struct discover *d, pid_t pid, const char *path, const char 
 	r->reason = verdict.refused ? verdict.reason : r->reason;
 	if (verdict.probed && verdict.probed_ns > r->probed_ns)
 		r->probed_ns = verdict.probed_ns;
+}
+
+/* pid: who maps it, 0: nobody yet. */
+static void look_at(struct discover *d, pid_t pid, const char *path, const char *shown, struct discover_result *r)
+{
+	char held[HELD_BYTES];
+	int fd = hold(path, held);
+
+	if (fd < 0) {
+		r->unreadable += errno == EACCES || errno == EPERM;
+		return;
+	}
+	look_at_held(d, pid, held, shown, r);
+	close(fd);
 }
 
 struct walk {
@@ -179,16 +206,18 @@ struct discover_result discover_process(struct discover *d, pid_t pid)
 
 static void on_map_again(void *ctx, const struct map_entry *m)
 {
-	char path[MAPS_PATH_BYTES];
+	char path[MAPS_PATH_BYTES], held[HELD_BYTES];
 	struct walk *w = ctx;
 	struct file_key key = {0};
 	struct file *f;
+	int fd = hold(maps_path(w->pid, m, path), held);
 
-	if (!read_key(maps_path(w->pid, m, path), &key))
+	if (fd < 0)
 		return;
-	f = discover_file_recall(w->d, &key);
+	f = read_key(held, &key) ? discover_file_recall(w->d, &key) : NULL;
 	if (f && f->real->verdict.probed && !f->real->detached)
-		w->r.tls_files += !probes_renew_file(w->d->probes, path, f->real->key.dev, f->real->key.ino);
+		w->r.tls_files += !probes_renew_file(w->d->probes, held, f->real->key.dev, f->real->key.ino);
+	close(fd);
 }
 
 unsigned discover_again(struct discover *d, pid_t pid)
