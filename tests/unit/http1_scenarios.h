@@ -780,13 +780,43 @@ static const struct scenario scenarios[] = {
 		.end_ms = 9000,
 		.errors = 1,
 		STEPS(TX(0, "GET /1 HTTP/1.1\r\nHost: a\r\nno colon here\r\n\r\n" GET("/2")), RX(30, OK(1) "2")),
-		.golden = "1 unreadable @0\n"
+		.golden = "1 unreadable GET /1 @0\n"
 			  "2 GET /2 host=h n=1 @0/0\n"
 			  "2 > end 28 @0\n"
 			  "1 < 200 n=1 @30\n"
 			  "1 < @30 2\n"
 			  "1 < end 39 @30\n"
 			  "2 abort closed 0 @9000\n",
+	},
+	{
+		.name = "a head that does not end, and is answered",
+		.server = true,
+		.why = HTTP_ABORT_CLIENT,
+		.end_ms = 12000,
+		STEPS(RX(0, GET("/1")), TX(10, OK(0)), RX(20, "POST /2 HTTP/1.1\r\nHost: a\r\nCook"),
+		      TX(9000, "HTTP/1.1 408 Late\r\nContent-Length: 0\r\n\r\n")),
+		.golden = "1 GET /1 host=h n=1 @0/0\n"
+			  "1 > end 28 @0\n"
+			  "1 < 200 n=1 @10\n"
+			  "1 < end 38 @10\n"
+			  "2 unreadable POST /2 @20\n"
+			  "2 < 408 n=1 @9000\n"
+			  "2 < end 40 @9000\n",
+	},
+	{
+		.name = "not even its first line",
+		.server = true,
+		.why = HTTP_ABORT_CLIENT,
+		.end_ms = 9500,
+		STEPS(RX(0, GET("/1")), TX(10, OK(0)), RX(20, "POST /2 HT"),
+		      TX(9000, "HTTP/1.1 408 Late\r\nContent-Length: 0\r\n\r\n")),
+		.golden = "1 GET /1 host=h n=1 @0/0\n"
+			  "1 > end 28 @0\n"
+			  "1 < 200 n=1 @10\n"
+			  "1 < end 38 @10\n"
+			  "2 unseen @9000\n"
+			  "2 < 408 n=1 @9000\n"
+			  "2 < end 40 @9000\n",
 	},
 	{
 		.name = "header line of a response that is none",

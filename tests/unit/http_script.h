@@ -113,7 +113,9 @@ static inline void hlog_request(void *ctx, uint64_t xid, const struct http_head 
 		return;
 	}
 	if (h->unreadable) {
-		tlog_printf(&l->log, "%d unreadable @%d\n", (int)xid, (int)(first->ts_ns / MS(1)));
+		tlog_printf(&l->log, "%d unreadable %.*s %.*s @%d\n", (int)xid, (int)h->method.len,
+			    h->method.len ? h->method.ptr : "", (int)h->target.len, h->target.len ? h->target.ptr : "",
+			    (int)(first->ts_ns / MS(1)));
 		return;
 	}
 	tlog_printf(&l->log, "%d %.*s %.*s host=%.*s n=%zu @%d/%d\n", (int)xid, (int)h->method.len, h->method.ptr,

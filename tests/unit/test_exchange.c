@@ -697,7 +697,7 @@ static void test_request_lost(void **state)
 /* A request's head that is too long: the answer says what it was, and the times are its own. */
 static void test_unreadable_head(void **state)
 {
-	const struct http_head head = {.protocol = "http/1.1", .unreadable = true};
+	struct http_head head = {.protocol = "http/1.1", .unreadable = true};
 	struct rig r;
 
 	(void)state;
@@ -715,6 +715,14 @@ static void test_unreadable_head(void **state)
 	resp_head(&r, 2, 431, "", 210);
 	resp_end(&r, 2, 90, 210);
 	assert_log(&r.log, "");
+	head.method = SV("POST"); /* its first line is known */
+	head.target = SV("/v1/messages?key=k");
+	r.http.on_request(r.http.ctx, 4, &head, &AT(220));
+	resp_head(&r, 4, 200, STREAM, 230);
+	resp(&r, 4, START(USAGE10) TEXT("a") STOP("5") DONE, 240);
+	resp_end(&r, 4, 900, 250);
+	expect(&r, "proto=http/1.1 method=POST path=/v1/messages");
+	expect(&r, "undecoded=http/1.1");
 	req(&r, 3, "/v1/messages", HOST, ASK, 300);
 	abort_at(&r, 3, HTTP_ABORT_PARSE, 310);
 	expect(&r, "end=capture_loss undecoded=http/1.1\n");

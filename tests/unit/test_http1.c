@@ -305,7 +305,7 @@ static void test_head_too_long(void **state)
 	assert_int_equal(http1_errors(h), 2);
 	http1_finish(h, HTTP_ABORT_CLIENT, MS(5));
 	http1_free(h);
-	assert_log(&l.log, "1 unreadable @1\n1 < 200 n=1 @2\n1 < end 38 @2\n"
+	assert_log(&l.log, "1 unreadable POST /long @1\n1 < 200 n=1 @2\n1 < end 38 @2\n"
 			   "2 GET /next host=h n=1 @3/3\n2 > end 31 @3\n2 abort parse 0 @4\n");
 	hlog_free(&l);
 }

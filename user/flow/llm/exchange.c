@@ -105,6 +105,8 @@ static void begin_unreadable(struct exchange_flow *f, uint64_t xid, const struct
 	pending_conn(p, first);
 	p->call.start_ns = first->entry_ns;
 	p->call.protocol = h->protocol;
+	p->call.method = exchanges_copy(f->table, h->method, 32);
+	p->call.path = h->target.len ? client_path(h->target) : NULL;
 	p->call.undecoded = exchanges_copy(f->table, sv_of(h->protocol), 32);
 }
 

@@ -30,8 +30,9 @@ struct http_head {
 	size_t header_count;
 	const char *protocol; /* "http/1.1", "http/2", "websocket" (static) */
 	bool partial;	      /* HTTP/2 attached in the middle, or after loss: it has fields that are not known */
-	bool unreadable; /* a request's head that is too long or malformed: nothing more is known, only response parts
-				follow */
+	/* A request's head that is too long, malformed or not to its end: beside method and target, if its first line
+	 * came, nothing more is known, and only response parts follow. */
+	bool unreadable;
 };
 
 /* Value of the first header of that name, SV_NONE when there is none. */

@@ -307,25 +307,60 @@ static void on_request_end(void *ctx, const struct stamp *at)
 	http1_exchange_settle(h, x);
 }
 
-/* Its response can be read all the same. Where its body ends is not known. */
-static void request_unreadable(struct http1 *h)
+/* What is known of a head that does not come to its end: its first line. */
+static struct http_head begun_head(const struct message *m)
+{
+	struct http_head head = {.protocol = "http/1.1", .unreadable = true};
+	const char *end = m->lines ? memchr(m->head.ptr, '\n', m->head.len) : NULL;
+	struct sv line = {m->head.ptr, end ? (size_t)(end - m->head.ptr) : 0};
+
+	if (line.len && line.ptr[line.len - 1] == '\r')
+		line.len--;
+	if (!line.len || !head_request_line(line, &head.method, &head.target))
+		head.method = head.target = SV_NONE;
+	return head;
+}
+
+/* NULL: too many, or no memory. */
+static struct exchange *begun_request(struct http1 *h)
 {
 	const struct stamp *first = message_first(&h->request);
-	struct http_head head = {.protocol = "http/1.1", .unreadable = true};
+	struct http_head head = begun_head(&h->request);
 	struct exchange *x;
 
-	http1_before_tell(h);
 	if (h->count >= HTTP1_PIPELINE_MAX) {
 		http1_give_up(h);
-		return;
+		return NULL;
 	}
 	x = request_new(h, first);
 	if (!x)
-		return;
+		return NULL;
 	x->request_done = true;
 	http1_exchange_saw(x, first);
 	h->sink.on_request(h->sink.ctx, x->xid, &head, first);
-	http1_unpark(h, false);
+	return x;
+}
+
+/* Its response can be read all the same. Where its body ends is not known. */
+static void request_unreadable(struct http1 *h)
+{
+	http1_before_tell(h);
+	if (begun_request(h))
+		http1_unpark(h, false);
+}
+
+struct exchange *http1_unended_request(struct http1 *h, const struct stamp *answered)
+{
+	const struct message *m = &h->request;
+	struct exchange *x;
+
+	if (h->client_dir == DIR_TX || m->state != MESSAGE_HEAD || !m->lines || m->unsure || h->doubt ||
+	    message_first(m)->ts_ns > answered->ts_ns)
+		return NULL;
+	x = begun_request(h);
+	if (x)
+		message_search(&h->request, false); /* more of it is no request */
+	return x;
 }
 
 static bool on_request_lost(void *ctx, enum message_loss loss, enum http_gap why, const struct stamp *at)

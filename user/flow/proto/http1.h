@@ -32,7 +32,8 @@
  * Nothing is proven after HTTP1_PROOF_NS.
  *
  * A head that began well but is too long or malformed is told as unreadable, when it is a request's: its response still
- * answers it. Of a response it ends the exchange (HTTP_ABORT_PARSE).
+ * answers it. Of a response it ends the exchange (HTTP_ABORT_PARSE). So is the head of a served request that has not
+ * come to its end when the answer has waited for it in vain.
  *
  * The input may be cut anywhere: the same calls come out. Linear in its input. A parse error gives up this direction
  * until it is in step again, and is counted by the owner through http1_errors().

@@ -306,6 +306,8 @@ enum message_next http1_pair(struct http1 *h, uint64_t *length, bool force)
 
 	if (!x && !orphan && !force)
 		return NEXT_WAIT;
+	if (!x && !orphan)
+		x = http1_unended_request(h, message_first(&h->response));
 	if (!x) {
 		x = http1_orphan_new(h, message_first(&h->response));
 		h->orphan_ns = message_first(&h->response)->ts_ns;

@@ -66,6 +66,11 @@ struct http1 {
 	int (*h2c)(void *ctx, uint64_t xid);
 };
 
+/* --- http1.c ----------------------------------------------------------------------------------------------------- */
+
+/* The request that a server answers though its head has not come to its end, and whose never does (408). NULL: none. */
+struct exchange *http1_unended_request(struct http1 *h, const struct stamp *answered);
+
 /* --- http1_exchange.c -------------------------------------------------------------------------------------------- */
 
 /* NULL: no memory, h->err. since_ns: no response to it is older. */
