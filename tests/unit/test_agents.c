@@ -994,6 +994,41 @@ static void test_run(void **state)
 		" connect=45 network=50 first_token=350 generation=1670 stall=300 client=50 user=61580 unknown=1\n");
 }
 
+/* Which tool took longest is told of what was seen to run: a question to the user, or a tool inside the agent, may have
+ * waited for anything, and its time is no tool's. */
+static void test_longest_tool(void **state)
+{
+	struct world w;
+	struct call c;
+	struct agents_run run;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	begin_call(&c, 1, 1000);
+	add_tool(&c, "a", "AskUserQuestion");
+	push_call(&w, &c);
+	begin_call(&c, 2, 60000);
+	add_result(&c, "a", NULL, 1);
+	add_tool(&c, "b", "Bash");
+	push_call(&w, &c);
+	assert_int_equal(agents_run(w.t, 61500 * MS, &run), 0);
+	assert_int_equal(run.tools, 1);
+	assert_string_equal(run.top_tool.name, "");
+	push_proc(&w, 200, 100, "npm", NULL, 61300, 62300, 0);
+	begin_call(&c, 3, 62500);
+	add_result(&c, "b", NULL, 1);
+	push_call(&w, &c);
+	agents_finish(w.t, 64000 * MS);
+	assert_int_equal(agents_run(w.t, 64000 * MS, &run), 0);
+	assert_int_equal(run.tools, 2);
+	assert_int_equal(run.wall.part_ns[PART_TOOL], 1000 * MS);
+	assert_string_equal(run.top_tool.name, "Bash");
+	assert_string_equal(run.top_tool.program, "npm");
+	tlog_free(&w.log);
+	close_world(&w, "");
+}
+
 /* A day: bounded memory, and the parts still add up. */
 static void test_day(void **state)
 {
@@ -1273,6 +1308,7 @@ int main(void)
 		cmocka_unit_test(test_asked_again),
 		cmocka_unit_test(test_two_sessions),
 		cmocka_unit_test(test_run),
+		cmocka_unit_test(test_longest_tool),
 		cmocka_unit_test(test_day),
 		cmocka_unit_test(test_busy_agent),
 		cmocka_unit_test(test_busy_from_to),

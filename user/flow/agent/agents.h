@@ -69,6 +69,7 @@ struct agent_tool {
 	uint64_t asked_ns;    /* the end of its block in the answer, else the answer's end */
 	struct interval at;   /* of what ran; of the whole window with TOOL_JOIN_GAP */
 	uint64_t took_ns;     /* so long; of several alike with the same name that are ambiguous: an equal share */
+	bool at_most;	      /* took_ns is a bound: nobody saw it run */
 	unsigned processes;   /* joined */
 	const char *program;  /* of the one of them that ran longest; NULL none */
 	unsigned spawned;     /* index of the sub-agent that it started; 0 none */
@@ -165,7 +166,7 @@ struct agents_run {
 	struct agents_tool_name {
 		char name[64], program[64];
 		uint64_t total_ns, count;
-	} top_tool;			   /* that took longest; name "" when there was none */
+	} top_tool;			   /* that ran longest, of those that were seen to; name "": none was */
 	char top_model[AGENT_TEXT_BYTES];  /* with the longest waits for first tokens; "" unknown */
 	char top_writer[AGENT_TEXT_BYTES]; /* that generated longest */
 	bool several_models;

@@ -153,7 +153,8 @@ static void on_tool(void *ctx, const struct agent_tool *tool)
 		c->l->turn->turn.tools++;
 	c->t->run.tools++;
 	c->t->run.tool_window_ns += tool->took_ns;
-	add_tool_name(c->t, tool);
+	if (!tool->at_most)
+		add_tool_name(c->t, tool);
 	if (tool->join == TOOL_JOIN_GAP && !tool->spawned && toolwait_names_agent(tool->name) && hold_tool(c->t, tool))
 		return;
 	if (c->t->sink.on_tool)

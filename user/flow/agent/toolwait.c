@@ -360,18 +360,26 @@ static void join_by_time(const struct toolwait *w, struct join *j, const struct 
 	}
 }
 
-/* The time that is added up by name. Of candidates with one name all that they ran is known, though not which ran what.
- */
-static uint64_t time_taken(const struct toolwait *w, const struct join *j, const struct agent_tool *t, size_t tool,
-			   uint64_t end_ns)
+/* Of candidates with one name all that they ran is known, though not which ran what. */
+static bool shares_time(const struct toolwait *w, const struct join *j, size_t tool)
+{
+	const char *name = w->tools[tool].name;
+
+	if (!j || !j->refused || !j->may_run[tool] || j->contested)
+		return false;
+	for (size_t i = 0; i < w->count; i++)
+		if (j->may_run[i] && (!w->tools[i].name || !name || strcmp(w->tools[i].name, name)))
+			return false;
+	return true;
+}
+
+/* The time that is added up by name. */
+static uint64_t time_taken(const struct join *j, const struct agent_tool *t, bool shares, uint64_t end_ns)
 {
 	uint64_t sum_ns = 0;
 
-	if (!j || !j->refused || !j->may_run[tool] || j->contested)
+	if (!shares)
 		return t->at.end_ns - t->at.begin_ns;
-	for (size_t i = 0; i < w->count; i++)
-		if (j->may_run[i] && (!w->tools[i].name || !t->name || strcmp(w->tools[i].name, t->name)))
-			return t->at.end_ns - t->at.begin_ns;
 	for (size_t i = 0; i < j->our_count; i++) {
 		const struct interval *at = &j->ours[i]->at;
 
@@ -435,6 +443,7 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 {
 	const struct tool_result *result = result_of(w, i, end->next);
 	const struct toolwait_rpc *rpc = NULL;
+	bool shares = shares_time(w, j, i);
 	struct toolwait_rpc copy;
 	uint64_t longest_ns = 0;
 	struct agent_tool t = {
@@ -474,7 +483,8 @@ static void tell(const struct toolwait *w, const struct join *j, const struct to
 		t.at.end_ns = t.at.begin_ns + (uint64_t)t.client_ns;
 	}
 	t.ambiguous = t.join == TOOL_JOIN_GAP && j && j->may_run[i] && (j->refused || j->contested);
-	t.took_ns = time_taken(w, j, &t, i, end->end_ns);
+	t.took_ns = time_taken(j, &t, shares, end->end_ns);
+	t.at_most = t.join == TOOL_JOIN_GAP && !shares;
 	end->on_tool(end->ctx, &t);
 }
 

@@ -17,7 +17,7 @@ struct verdict_facts {
 	const char *writer;   /* model that generated longest; NULL unknown. Captured text */
 	bool several_models;  /* there were others */
 	uint64_t ttft_p50_ns; /* of it; 0 unknown */
-	const char *tool;     /* that took longest; NULL none. Captured text */
+	const char *tool;     /* that ran longest; NULL none. Captured text */
 	const char *program;  /* that it ran last; NULL none. Captured text */
 	bool lossy;	      /* something was lost, or a call was not decoded */
 };
