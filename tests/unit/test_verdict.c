@@ -67,6 +67,27 @@ static void test_nothing(void **state)
 	assert_verdict(&f, "100 % of 800 ms was generation; confidence high");
 }
 
+/* Not "1000 ms" beside "1.00 s". */
+static void test_units(void **state)
+{
+	static const struct {
+		uint64_t ns;
+		const char *text;
+	} all[] = {{S - 600000, "999 ms"},	 {S - 400000, "1.00 s"},	{10 * S - 6000000, "9.99 s"},
+		   {10 * S - 4000000, "10.0 s"}, {60 * S - 40000000, "60.0 s"}, {400000, "0 ms"}};
+	char golden[96];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct walltime_report wall = {.total_ns = all[i].ns};
+		struct verdict_facts f = {.wall = &wall};
+
+		wall.part_ns[PART_GENERATION] = wall.total_ns;
+		snprintf(golden, sizeof(golden), "100 %% of %s was generation; confidence high", all[i].text);
+		assert_verdict(&f, golden);
+	}
+}
+
 /* The members in an object of their own. */
 static void put_object(struct buf *text, const struct verdict_facts *f)
 {
@@ -123,10 +144,8 @@ static void test_every_part(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sentence),
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_nothing_to_say),
-		cmocka_unit_test(test_every_part),
+		cmocka_unit_test(test_sentence),       cmocka_unit_test(test_nothing),	  cmocka_unit_test(test_units),
+		cmocka_unit_test(test_nothing_to_say), cmocka_unit_test(test_every_part),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,11 +49,12 @@ static const struct {
 	[PART_UNKNOWN] = {"unknown", "unknown"},
 };
 
+/* The limits are where rounding would make a digit more. */
 static int put_seconds(struct buf *out, uint64_t ns)
 {
 	double s = (double)ns / 1e9;
 
-	return s < 1 ? buf_printf(out, "%.0f ms", s * 1e3) : buf_printf(out, s < 10 ? "%.2f s" : "%.1f s", s);
+	return s < 0.9995 ? buf_printf(out, "%.0f ms", s * 1e3) : buf_printf(out, s < 9.995 ? "%.2f s" : "%.1f s", s);
 }
 
 static int put_evidence(struct buf *out, const struct verdict_facts *f, enum time_part p)
