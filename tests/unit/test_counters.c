@@ -66,10 +66,16 @@ static void series_are_bounded(void **state)
 	(void)state;
 	for (uint32_t pid = 1; pid <= COUNTERS_SERIES_MAX + 5; pid++)
 		assert_int_equal(counters_push(t, COUNTER_CPU, pid, MS, 1), 0);
+	/* One that was forgotten is nothing now: that is told, or it would stay what it was. */
+	assert_int_equal(counters_push(t, COUNTER_CPU, 2, 2000 * MS, 0), 0);
+	assert_int_equal(counters_at(t, counters_count(t) - 1)->pid, 2);
+	assert_int_equal(counters_at(t, counters_count(t) - 1)->value, 0);
+	assert_int_equal(counters_push(t, COUNTER_CPU, 2, 3000 * MS, 0), 0);
+	assert_int_equal(counters_count(t), COUNTERS_SERIES_MAX + 6);
 	/* The first one was forgotten: its value is told again. The latest is known. */
 	assert_int_equal(counters_push(t, COUNTER_CPU, 1, 2000 * MS, 1), 0);
 	assert_int_equal(counters_push(t, COUNTER_CPU, COUNTERS_SERIES_MAX + 5, 2000 * MS, 1), 0);
-	assert_int_equal(counters_count(t), COUNTERS_SERIES_MAX + 6);
+	assert_int_equal(counters_count(t), COUNTERS_SERIES_MAX + 7);
 	counters_free(t);
 }
 

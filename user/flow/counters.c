@@ -22,6 +22,7 @@ struct counters {
 	struct counter_sample *ring;
 	size_t size, first, count; /* size: allocated, grows to max */
 	size_t max;
+	bool forgot; /* a series: a new one may be that one, whose value is not known */
 };
 
 struct counters *counters_new(uint64_t max)
@@ -64,8 +65,10 @@ static struct series *series_of(struct counters *t, uint64_t key)
 		DL_APPEND(t->lru, s);
 		return s;
 	}
-	if (HASH_COUNT(t->series) >= COUNTERS_SERIES_MAX)
+	if (HASH_COUNT(t->series) >= COUNTERS_SERIES_MAX) {
 		forget(t, t->lru);
+		t->forgot = true;
+	}
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
@@ -104,10 +107,11 @@ static int make_room(struct counters *t)
 int counters_push(struct counters *t, enum counter_kind kind, uint32_t pid, uint64_t ts_ns, uint64_t value)
 {
 	struct series *s = series_of(t, (uint64_t)pid * COUNTER_KINDS + kind);
+	bool is_same = s && value == s->value && (s->ts_ns || !t->forgot);
 
 	if (!s)
 		return -ENOMEM;
-	if (value == s->value || ts_ns < s->ts_ns || (s->ts_ns && ts_ns - s->ts_ns < COUNTERS_GAP_NS))
+	if (is_same || ts_ns < s->ts_ns || (s->ts_ns && ts_ns - s->ts_ns < COUNTERS_GAP_NS))
 		return 0;
 	if (make_room(t))
 		return -ENOMEM;

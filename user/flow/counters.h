@@ -4,7 +4,8 @@
 
 /*
  * Values that change over time, for the trace's counters: one series for each kind and process. A value is kept when it
- * differs from the one before, and no sooner than COUNTERS_GAP_NS after it; what comes too soon is left out.
+ * differs from the one before (the first one from 0, unless one that was not 0 may have been forgotten), and no sooner
+ * than COUNTERS_GAP_NS after it; what comes too soon is left out.
  */
 
 #include "base/types.h"
