@@ -110,6 +110,7 @@ static const struct scenario scenarios[] = {
 		      RX(160, OK(2) "ok")),
 		.golden = "1 POST /a host= n=2 @0/0\n"
 			  "1 < 417 n=1 @60\n"
+			  "1 > end 62 @0\n"
 			  "1 < end 38 @60\n"
 			  "2 POST /v1/messages host=api.test n=2 @100/100\n"
 			  "2 > @100 ab\n"
@@ -127,6 +128,7 @@ static const struct scenario scenarios[] = {
 		      RX(3060, OK(2) "ok")),
 		.golden = "1 POST /a host= n=2 @0/0\n"
 			  "1 < 417 n=1 @60\n"
+			  "1 > end 70 @0\n"
 			  "1 < end 38 @60\n"
 			  "2 POST /v1/messages host=api.test n=2 @3000/3000\n"
 			  "2 > @3000 ab\n"

@@ -234,14 +234,40 @@ static bool is_in_step(const struct http1 *h, const struct message *m)
 	       message_first(m)->entry_ns >= h->response.last.ts_ns;
 }
 
+/* It was answered instead of let go on, and no body came: its head is all of it. */
+static void end_refused(struct http1 *h, struct exchange *x)
+{
+	if (!x || x != h->asking || !message_at_body(&h->request))
+		return;
+	h->asking = NULL;
+	x->request_done = true;
+	h->sink.on_request_end(h->sink.ctx, x->xid, h->request.carried, &h->request.last);
+}
+
+/* What came next is a request, right behind the head of one whose body was refused, or after other bytes. */
+static void settle_refused(struct http1 *h)
+{
+	struct exchange *x = h->refused;
+
+	if (!x)
+		return;
+	h->refused = NULL;
+	x->request_done = true;
+	if (!h->request.unsure)
+		h->sink.on_request_end(h->sink.ctx, x->xid, h->refused_bytes, &h->refused_last);
+	http1_exchange_settle(h, x);
+}
+
 static enum message_next on_request_head(void *ctx, struct message *m, uint64_t *length)
 {
 	struct http1 *h = ctx;
 	const struct stamp *first = message_first(m);
-	struct exchange *x, *before = http1_unanswered(h);
+	struct exchange *x, *before;
 	struct head_info info;
 	enum message_next next;
 
+	settle_refused(h);
+	before = http1_unanswered(h);
 	http1_before_tell(h);
 	http1_prove(h, !m->unsure, first);
 	if (h->count >= HTTP1_PIPELINE_MAX) {
@@ -344,6 +370,7 @@ static struct exchange *begun_request(struct http1 *h)
 /* Its response can be read all the same. Where its body ends is not known. */
 static void request_unreadable(struct http1 *h)
 {
+	settle_refused(h);
 	http1_before_tell(h);
 	if (begun_request(h))
 		http1_unpark(h, false);
@@ -510,11 +537,10 @@ static void body_refused(struct http1 *h, const struct stamp *at)
 	if (!refused || !message_at_body(&h->request))
 		return;
 	h->asking = NULL;
+	h->refused = x;
+	h->refused_bytes = h->request.carried;
+	h->refused_last = h->request.last;
 	message_search(&h->request, false);
-	if (!x)
-		return;
-	x->request_done = true;
-	http1_exchange_settle(h, x);
 }
 
 static int push_request(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at)
@@ -627,6 +653,8 @@ void http1_tick(struct http1 *h, uint64_t now_ns)
 		if (x->unproven)
 			http1_say_doubtful(h, x, HTTP_GAP_LOST, &x->end);
 		x->unproven = false;
+		if (h->refused_ns)
+			end_refused(h, x);
 		x->request_done = true;
 		http1_exchange_settle(h, x);
 	}
@@ -642,6 +670,8 @@ static void finish_exchange(struct http1 *h, struct exchange *x, enum http_abort
 		x->carried = h->response.carried;
 		x->end = h->response.last;
 	}
+	if (h->refused_ns)
+		end_refused(h, x);
 	x->request_done = true;
 	x->unproven = false; /* nothing more was asked */
 	if (x->response_done)

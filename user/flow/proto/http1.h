@@ -25,7 +25,7 @@
  * on_response_end waits for the request's end, HTTP1_PARK_NS at most.
  *
  * A request that waits for 100 Continue and gets a final response instead has no body from there on (RFC 9110 section
- * 10.1.1): what its client writes next is the next request; its size is not told.
+ * 10.1.1): what its client writes next is the next request.
  *
  * A response that was found behind a hole is told as it comes; its on_response_end waits for the next request, or the
  * end of the connection, which say whether requests are missing, too: then it may be another one's, and has a body gap.

@@ -55,6 +55,8 @@ static void exchange_remove(struct http1 *h, struct exchange *x)
 		h->asking = NULL;
 	if (h->answering == x)
 		h->answering = NULL;
+	if (h->refused == x)
+		h->refused = NULL;
 	DL_DELETE(h->list, x);
 	h->count--;
 	free(x);

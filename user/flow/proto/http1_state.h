@@ -56,6 +56,9 @@ struct http1 {
 	uint64_t paired_ns;  /* when the last response began that was paired in doubt; 0: none */
 	uint64_t passed_ns;  /* of the latest response bytes that were read out of step; 0: none */
 	uint64_t refused_ns; /* when the response came that the body of the request at hand had waited for; 0: none */
+	struct exchange *refused; /* ... and whose: whether bytes behind it are its body or the next request shows */
+	uint64_t refused_bytes;	  /* of its head */
+	struct stamp refused_last;
 	uint64_t next_xid;
 	struct queue early; /* what waits for an upgrade */
 	bool early_lost;    /* it was too much */
