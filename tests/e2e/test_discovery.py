@@ -225,6 +225,28 @@ def few_rights():
     assert perfbpf.returncode == 3, (perfbpf.returncode, text)
 
 
+MAPS_AT_ONCE = """
+import ctypes, os, sys
+print("pid", os.getpid(), flush=True)
+sys.stdin.readline()
+ctypes.CDLL(sys.argv[1])
+"""
+
+
+@case
+def unread_library():
+    """a library that is too large to be looked through is told, and --strict fails"""
+    path = os.path.join(private_libraries(), "libssl.so.3")
+    os.truncate(path, 5 << 30)
+    client = Client(["/usr/bin/python3", "-c", MAPS_AT_ONCE, path])
+    perfbpf = Perfbpf("--strict", "-p", client.pid)
+    client.go()
+    assert client.finish() == 0
+    assert perfbpf.end() == 3, perfbpf.err()
+    assert perfbpf.err().count("libssl.so.3: not traced: File too large") == 1, perfbpf.err()
+    assert perfbpf.lost() == {"untraced_targets": 1}, perfbpf.lost()
+
+
 def client_in(folder):
     path = os.path.join(folder, "agent")
     shutil.copy(CLIENT, path)

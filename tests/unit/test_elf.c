@@ -164,6 +164,8 @@ static void what_is_no_elf_file_is_refused(void **state)
 	assert_int_equal(elf_map(&e, path), -ENOEXEC); /* 32-bit */
 	assert_int_equal(ftruncate(fd, (off_t)5 << 30), 0);
 	assert_int_equal(elf_map(&e, path), -EFBIG);
+	assert_int_equal(pwrite(fd, "data", 4, 0), 4);
+	assert_int_equal(elf_map(&e, path), -ENOEXEC);
 	close(fd);
 	unlink(path);
 	assert_int_equal(mkfifo(path, 0600), 0);

@@ -110,6 +110,17 @@ static const char *keep_reason(struct discover *d, const char *shown, const char
 	return r->text;
 }
 
+/* What cannot be read may hold a TLS stack, for all that is known. */
+static void refuse(struct discover *d, const char *shown, int err, struct verdict *v)
+{
+	const char *why = err == -EIO ? "it was cut while it was read" : strerror(-err);
+	char text[256];
+
+	v->refused = true;
+	v->reason = keep_reason(d, shown, why);
+	log_warn("%s: not traced: %s", log_safe(text, sizeof(text), sv_of(shown)), why);
+}
+
 static void attach_stack(struct discover *d, const char *path, const char *shown, const struct elf *elf,
 			 const struct tls_find *found, struct verdict *v)
 {
@@ -203,17 +214,14 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 {
 	struct verdict v = {0};
 	struct tls_finds found;
-	char text[256], held[32];
+	char held[32];
 	int err;
 
 	/* The file as it was opened: the way to it ends with the process that maps it. */
 	snprintf(held, sizeof(held), "/proc/self/fd/%d", elf->fd);
 	err = ahead_find(d->ahead, elf, &found);
-	if (err == -ENOMEM || err == -EIO) {
-		v.refused = true;
-		log_warn("%s: not traced: %s", log_safe(text, sizeof(text), sv_of(shown)),
-			 err == -EIO ? "it was cut while it was read" : strerror(-err));
-	}
+	if (err == -ENOMEM || err == -EIO)
+		refuse(d, shown, err, &v);
 	for (unsigned i = 0; i < found.count; i++)
 		attach_stack(d, held, shown, elf, &found.stacks[i], &v);
 	if (d->sqlite && err != -EIO)
@@ -258,10 +266,12 @@ struct file *discover_file_probe(struct discover *d, const char *path, const cha
 	struct elf elf;
 	int err = elf_map(&elf, path);
 
-	if (err) {
+	if (err == -ENOEXEC) /* no program */
 		log_debug("%s: %s", log_safe(text, sizeof(text), sv_of(shown)), strerror(-err));
+	else if (err)
+		refuse(d, shown, err, v);
+	if (err)
 		return NULL;
-	}
 	probes_real_file(d->probes, &elf);
 	real.dev = elf.dev;
 	real.ino = elf.ino;

@@ -371,18 +371,30 @@ static int open_regular(const char *path, struct stat *st)
 	return fd;
 }
 
+/* Before all else is asked: that data is too large, or cannot be mapped, is nobody's concern. 0 or -errno. */
+static int look_at_magic(int fd)
+{
+	char magic[SELFMAG];
+	ssize_t len = pread(fd, magic, sizeof(magic), 0);
+
+	if (len < 0)
+		return -errno;
+	return len == sizeof(magic) && !memcmp(magic, ELFMAG, SELFMAG) ? 0 : -ENOEXEC;
+}
+
 int elf_map(struct elf *e, const char *path)
 {
 	struct bytes b = {.e = e};
 	struct stat st;
 	void *map;
-	int fd, err = 0;
+	int fd, err;
 
 	*e = (struct elf){.fd = -1};
 	fd = open_regular(path, &st);
 	if (fd < 0)
 		return fd;
-	if ((uint64_t)st.st_size > FILE_BYTES_MAX)
+	err = look_at_magic(fd);
+	if (!err && (uint64_t)st.st_size > FILE_BYTES_MAX)
 		err = -EFBIG;
 	if (!err && (size_t)st.st_size < sizeof(Elf64_Ehdr))
 		err = -ENOEXEC;
