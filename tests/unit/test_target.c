@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -286,6 +288,45 @@ static void a_tree_parents_first(void **state)
 	s = (struct seen){.stop_at = getpid()};
 	assert_int_equal(target_each(see_each, &s), 0);
 	assert_true(s.count >= 1);
+}
+
+/* A child that has this number; 0: one may not choose. */
+static pid_t start_as(pid_t pid)
+{
+	struct clone_args args = {.exit_signal = SIGCHLD, .set_tid = (uintptr_t)&pid, .set_tid_size = 1};
+	long child = syscall(SYS_clone3, &args, sizeof(args));
+
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return child > 0 ? (pid_t)child : 0;
+}
+
+static void a_tree_without_numbers_used_again(void **state)
+{
+	struct target_family *family;
+	struct seen s = {0};
+	pid_t pid = start(NULL), again;
+
+	(void)state;
+	family = target_family_read();
+	assert_non_null(family);
+	stop(pid);
+	usleep(50000); /* start times are told in clock ticks */
+	again = start_as(pid);
+	if (again) {
+		assert_int_equal(target_family_tree(family, again, see_tree, &s), -ENOENT);
+		assert_int_equal(target_family_tree(family, getpid(), see_tree, &s), 0);
+		assert_true(s.count == 1 && s.pids[0] == getpid());
+		stop(again);
+	}
+	target_family_free(family);
+	if (!again) {
+		print_message("# numbers cannot be chosen here\n");
+		skip();
+	}
 }
 
 /* --- by name ----------------------------------------------------------------------------------------------------- */
@@ -917,6 +958,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(reading_a_process),
 		cmocka_unit_test(tool_call_ids),
 		cmocka_unit_test(a_tree_parents_first),
+		cmocka_unit_test(a_tree_without_numbers_used_again),
 		cmocka_unit_test(names),
 		cmocka_unit_test(bad_patterns),
 		cmocka_unit_test(wrappers),

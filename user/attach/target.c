@@ -317,9 +317,10 @@ out:
 
 /* --- a process and what it started ------------------------------------------------------------------------------- */
 
-struct target_family { /* pid and ppid of every process, sorted by ppid */
+struct target_family { /* every process, sorted by ppid */
 	struct link {
 		pid_t ppid, pid;
+		uint64_t start_ns;
 	} * links;
 	size_t count, room;
 };
@@ -345,7 +346,7 @@ static int read_links(struct target_family *f, DIR *dir)
 			continue;
 		if (!array_grow(&f->links, f->count, &f->room, sizeof(*f->links)))
 			return -ENOMEM;
-		f->links[f->count++] = (struct link){p.ppid, pid};
+		f->links[f->count++] = (struct link){p.ppid, pid, p.start_ns};
 	}
 	if (f->count)
 		qsort(f->links, f->count, sizeof(*f->links), by_parent);
@@ -391,13 +392,29 @@ static size_t first_child(const struct target_family *f, pid_t ppid)
 	return low;
 }
 
+static const struct link *find_link(const struct target_family *f, pid_t pid)
+{
+	for (size_t i = 0; i < f->count; i++)
+		if (f->links[i].pid == pid)
+			return &f->links[i];
+	return NULL;
+}
+
+/* The process that was there then: by now its number may be another one's. */
+static int read_linked(const struct link *l, struct proc_stat *out)
+{
+	int err = l ? target_read(l->pid, out) : -ENOENT;
+
+	return err ? err : out->start_ns == l->start_ns ? 0 : -ENOENT;
+}
+
 int target_family_tree(const struct target_family *f, pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p),
 		       void *ctx)
 {
 	struct proc_stat *p = malloc(sizeof(*p));
 	pid_t *queue = malloc((f->count + 1) * sizeof(*queue));
 	size_t len = 0;
-	int err = p && queue ? target_read(pid, p) : -ENOMEM;
+	int err = p && queue ? read_linked(find_link(f, pid), p) : -ENOMEM;
 
 	if (err)
 		goto out;
@@ -407,7 +424,7 @@ int target_family_tree(const struct target_family *f, pid_t pid, void (*fn)(void
 	 * too */
 	for (size_t at = 0; at < len; at++)
 		for (size_t i = first_child(f, queue[at]); i < f->count && f->links[i].ppid == queue[at]; i++) {
-			if (len > f->count || f->links[i].pid == pid || target_read(f->links[i].pid, p))
+			if (len > f->count || f->links[i].pid == pid || read_linked(&f->links[i], p))
 				continue;
 			fn(ctx, p);
 			queue[len++] = f->links[i].pid;
