@@ -214,6 +214,18 @@ static void test_quantile(void **state)
 	assert_int_equal(q.count, 2);
 	assert_true(quantile_ns(&q, 0.5) <= 1000);
 	assert_true(quantile_ns(&q, 1) > 3600000000000ull);
+	/* None is below the smallest, or above the largest: values that are alike are told as they are. */
+	q = (struct quantile){0};
+	for (int i = 0; i < 3; i++)
+		quantile_add(&q, 200000000);
+	assert_int_equal(quantile_ns(&q, 0.01), 200000000);
+	assert_int_equal(quantile_ns(&q, 0.5), 200000000);
+	assert_int_equal(quantile_ns(&q, 1), 200000000);
+	quantile_add(&q, 207000000);
+	assert_int_equal(quantile_ns(&q, 1), 207000000);
+	q = (struct quantile){0};
+	quantile_add(&q, 5);
+	assert_int_equal(quantile_ns(&q, 0.5), 5);
 }
 
 static double floats(const float *v, size_t count, double share)

@@ -786,8 +786,8 @@ static void shape_table(void **state)
 	assert_int_equal(shape_table_render(t, &out, &commands), 0);
 	assert_string_equal(buf_cstr(&out), "4 database commands\n"
 					    "     count      p50    total     rows  errors  shape\n"
-					    "         2   1.56ms   3.00ms        7       1  redis GET\xef\xbf\xbd?\n"
-					    "         1   1.96ms   2.00ms        -       0  redis -\n"
+					    "         2   1.50ms   3.00ms        7       1  redis GET\xef\xbf\xbd?\n"
+					    "         1   2.00ms   2.00ms        -       0  redis -\n"
 					    "         1        -        -        -       0  redis BLPOP ?\n");
 	buf_clear(&out);
 	for (unsigned i = 0; i < 2 * SHAPE_TABLE_SHAPES; i++) {
@@ -796,7 +796,7 @@ static void shape_table(void **state)
 	}
 	assert_int_equal(shape_table_render(t, &out, &requests), 0);
 	assert_non_null(strstr(buf_cstr(&out), "2052 HTTP requests served\n"));
-	assert_non_null(strstr(buf_cstr(&out), " 1027   1.56ms    1.54s    1027  other\n"));
+	assert_non_null(strstr(buf_cstr(&out), " 1027   1.50ms    1.54s    1027  other\n"));
 	assert_non_null(strstr(buf_cstr(&out), "  and 1015 more routes\n"));
 	buf_release(&out);
 	shape_table_free(t);
@@ -826,13 +826,13 @@ static void summary_of_shapes(void **state)
 	summary_push_http(t.s, &(struct http_operation){.label = label, .end_ns = 3000000, .end = END_CLIENT_ABORT});
 	told_holds(&t, "2 HTTP requests served\n"
 		       "     count      p50    total  errors  route\n"
-		       "         2   1.96ms   4.00ms       1  GET /a/:id\n"
+		       "         2   2.00ms   4.00ms       1  GET /a/:id\n"
 		       "1 HTTP request made\n"
 		       "     count      p50    total  errors  route\n"
-		       "         1   3.11ms   3.00ms       1  - - Show\n"
+		       "         1   3.00ms   3.00ms       1  - - Show\n"
 		       "2 database commands\n"
 		       "     count      p50    total     rows  errors  shape\n"
-		       "         1   0.98ms   1.00ms        -       0  redis GET ?\n"
+		       "         1   1.00ms   1.00ms        -       0  redis GET ?\n"
 		       "         1   0.00ms   0.00ms        -       1  redis -\n");
 	told_close(&t);
 }

@@ -14,8 +14,17 @@ void quantile_add(struct quantile *q, uint64_t ns)
 
 	if (q->bucket[bucket] < UINT32_MAX)
 		q->bucket[bucket]++;
+	if (!q->count || ns < q->least)
+		q->least = ns;
+	if (ns > q->most)
+		q->most = ns;
 	q->count++;
 	q->latest = bucket;
+}
+
+static uint64_t limited(const struct quantile *q, uint64_t ns)
+{
+	return ns < q->least ? q->least : ns > q->most ? q->most : ns;
 }
 
 uint64_t quantile_ns(const struct quantile *q, double share)
@@ -27,7 +36,7 @@ uint64_t quantile_ns(const struct quantile *q, double share)
 		seen += q->bucket[i];
 		if (q->bucket[i] && (double)seen >= wanted)
 			/* the bucket's middle, by ratio */
-			return (uint64_t)(FIRST_NS * pow(GROWTH, (double)i - 0.5));
+			return limited(q, (uint64_t)(FIRST_NS * pow(GROWTH, (double)i - 0.5)));
 	}
 	return 0;
 }

@@ -4,7 +4,7 @@
 
 /*
  * Percentiles: of values at hand, exact; and of durations in fixed memory, counts in buckets that grow by 8 %, so a
- * value read back is within 4 %.
+ * value read back is within 4 %, and never beyond the least or the most of them.
  */
 
 #include <stddef.h>
@@ -14,7 +14,8 @@
 
 struct quantile {
 	uint64_t count;
-	uint32_t latest; /* index of the bucket that the latest one counts in */
+	uint64_t least, most; /* of all */
+	uint32_t latest;      /* index of the bucket that the latest one counts in */
 	uint32_t bucket[QUANTILE_BUCKETS];
 };
 
