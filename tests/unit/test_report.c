@@ -785,6 +785,36 @@ static void spread_in_time(void **state)
 	}
 }
 
+/* A table that one of the traces cannot have of the time that is looked at is none, whichever of them it is. */
+static void known_of_one(void **state)
+{
+	static const char *const texts[] = {TIMED("", TIMELINE), TIMED("\"timeline_from_us\":860000,", TIMELINE)};
+	struct report_view v = {.top = 25, .json = true};
+	struct report *r[2];
+	struct buf out;
+	bool regressed;
+	char why[160];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(r); i++) {
+		r[i] = report_new();
+		report_since(r[i], 852);
+		assert_int_equal(read_text(r[i], texts[i], strlen(texts[i])), 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(r); i++) {
+		buf_init(&out, 0);
+		assert_int_equal(report_diff(r[i], r[!i], &v, 1, &out, &regressed, why), 0);
+		assert_non_null(strstr(buf_cstr(&out), "\"function\":null,\"wait\":null"));
+		buf_release(&out);
+	}
+	buf_init(&out, 0);
+	assert_int_equal(report_diff(r[0], r[0], &v, 1, &out, &regressed, why), 0);
+	assert_non_null(strstr(buf_cstr(&out), "\"function\":[{"));
+	buf_release(&out);
+	report_free(r[0]);
+	report_free(r[1]);
+}
+
 /* Memory is compared by the code that asked, whatever its process's number is, with its bound, and not judged. */
 static void memory_compared(void **state)
 {
@@ -954,6 +984,7 @@ int main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test(side_by_side),
 		cmocka_unit_test(spread_in_time),
+		cmocka_unit_test(known_of_one),
 		cmocka_unit_test(memory_compared),
 		cmocka_unit_test(functions_in_any_order),
 		cmocka_unit_test(not_compared),

@@ -207,9 +207,9 @@ static int compare_axis(struct diff *d, enum report_by by)
 	return err;
 }
 
-static bool has(const struct report *r, const struct report_axis *axis)
+static bool both_have(const struct diff *d, const struct report_axis *axis)
 {
-	return !axis->missing || !axis->missing(r);
+	return !axis->missing || (!axis->missing(d->c[0].r) && !axis->missing(d->c[1].r));
 }
 
 /* NAN: not known; INFINITY: there was nothing before. */
@@ -319,7 +319,7 @@ static void json_tables(struct json *j, const struct diff *d)
 	for (enum report_by by = REPORT_ALL + 1; by < REPORT_BYS; by++) {
 		if (!report_axes[by]->compared || (d->v->by != REPORT_ALL && d->v->by != by))
 			continue;
-		if (!has(d->c[0].r, report_axes[by])) {
+		if (!both_have(d, report_axes[by])) {
 			json_null(j, report_by_word(by));
 			continue;
 		}
@@ -357,7 +357,7 @@ static int compare_all(struct diff *d, bool *regressed)
 
 	for (enum report_by by = REPORT_ALL + 1; by < REPORT_BYS && !err; by++)
 		if (report_axes[by]->compared && (d->v->by == REPORT_ALL || d->v->by == by) &&
-		    has(d->c[0].r, report_axes[by]) && has(d->c[1].r, report_axes[by]))
+		    both_have(d, report_axes[by]))
 			err = compare_axis(d, by);
 	return err ? err : judge(d, regressed);
 }
