@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "harness.h"
 
+#include "flow/profile.h"
 #include "view/report.h"
 
 #define BEGIN "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
@@ -591,6 +592,46 @@ static void refused(void **state)
 }
 
 /* Rows that point outside of the tables, and numbers that are none. */
+/* Whatever a run can write. */
+_Static_assert(REPORT_STACKS_MAX >= PROFILE_WRITTEN_MAX + PROFILE_THREADS_MAX * PROFILE_MEMORY, "rows of stacks");
+_Static_assert(REPORT_THREADS_MAX >= PROFILE_THREADS_MAX && REPORT_FRAMES_MAX >= PROFILE_SYMBOLS_MAX &&
+		       REPORT_SAMPLES_MAX >= PROFILE_TIMED_MAX &&
+		       REPORT_SAMPLES_MAX >= PROFILE_WINDOWS_MAX + PROFILE_ALLOCATORS_MAX,
+	       "rows of the other tables");
+
+/* All rows that a profile can be written with: of the stacks that are not written one a thread and kind. */
+static void as_many_as_written(void **state)
+{
+	const unsigned stacks = PROFILE_WRITTEN_MAX + PROFILE_THREADS_MAX * PROFILE_MEMORY;
+	struct report *r = report_new();
+	struct report_view v = {.by = REPORT_WAIT, .top = 3, .json = true};
+	struct buf out;
+	char line[64];
+
+	(void)state;
+	assert_int_equal(report_line(r, SV("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")), 0);
+	assert_int_equal(report_line(r, SV("],\"otherData\":{\"profile\":{\"format\":1," OFF "\"threads\":[")), 0);
+	for (unsigned i = 0; i < PROFILE_THREADS_MAX; i++) {
+		snprintf(line, sizeof(line), "[7,%u,\"p\",\"t\"],", i);
+		assert_int_equal(report_line(r, sv_of(line)), 0);
+	}
+	assert_int_equal(report_line(r, SV("],\"frames\":[")), 0);
+	for (unsigned i = 0; i < PROFILE_SYMBOLS_MAX; i++)
+		assert_int_equal(report_line(r, SV("[\"f\",\"m\"],")), 0);
+	assert_int_equal(report_line(r, SV("],\"stacks\":[")), 0);
+	for (unsigned i = 0; i < stacks; i++) {
+		snprintf(line, sizeof(line), "[\"futex\",%u,1000,1,\"whole\",[]],", i % PROFILE_THREADS_MAX);
+		assert_int_equal(report_line(r, sv_of(line)), 0);
+	}
+	assert_int_equal(report_line(r, SV("]}},\"metadata\":{}}")), 0);
+	buf_init(&out, 0);
+	assert_int_equal(report_render(r, &v, &out), 0);
+	snprintf(line, sizeof(line), "\"samples\":%u}", stacks);
+	assert_non_null(strstr(buf_cstr(&out), line));
+	buf_release(&out);
+	report_free(r);
+}
+
 static void hostile_rows(void **state)
 {
 	static const char *const rows[] = {
@@ -980,6 +1021,7 @@ int main(void)
 		cmocka_unit_test(many_calls),
 		cmocka_unit_test(longest_of_many),
 		cmocka_unit_test(too_long),
+		cmocka_unit_test(as_many_as_written),
 		cmocka_unit_test(hostile_rows),
 		cmocka_unit_test(names),
 		cmocka_unit_test(side_by_side),

@@ -21,7 +21,7 @@
 #define REPORT_VALUES_MAX  2048 /* durations kept of a row: exact up to there, a fair sample of all above */
 #define REPORT_THREADS_MAX 16384
 #define REPORT_FRAMES_MAX  131072
-#define REPORT_STACKS_MAX  65536
+#define REPORT_STACKS_MAX  262144 /* whatever flow/profile.h lets a run write, likewise of the other tables */
 #define REPORT_SAMPLES_MAX (1u << 20)
 #define REPORT_DEPTH_MAX   510	 /* frames of a stack */
 #define REPORT_CALLS_MAX   65536 /* single calls kept: the slowest */
