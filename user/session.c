@@ -324,7 +324,8 @@ static void report_symbols(const struct session *s)
 	if (symbols_kernel_hidden(s->symbols))
 		log_info("the kernel hides its addresses (kernel.kptr_restrict): its functions have no names");
 	if (symbols_unread(s->symbols))
-		log_info("%u files are without names: too many symbols", symbols_unread(s->symbols));
+		log_info("%u file%s without names: too many symbols", symbols_unread(s->symbols),
+			 symbols_unread(s->symbols) == 1 ? " is" : "s are");
 	if (!s->o->quiet && strcmp(s->trace_path, "-"))
 		log_info("perfbpf report %s: where the processor time, the waiting and the memory went", s->trace_path);
 }

@@ -200,12 +200,12 @@ static void by_thread(void **state)
 		HEAD
 		"operations\n" COLUMNS
 		"       2       0    300ms    150ms        -        -     49%  GET /users/:id @ api\n"
-		"          calls: model 33% (1 calls, 100ms), http 10% (1 calls, 30.0ms), db 3% (10 calls, 10.0ms), "
-		"tool 3% (1 calls, 10.0ms), mcp 3% (1 calls, 10.0ms), connect 1% (1 calls, 3.00ms); 3% at the same "
+		"          calls: model 33% (1 call, 100ms), http 10% (1 call, 30.0ms), db 3% (10 calls, 10.0ms), "
+		"tool 3% (1 call, 10.0ms), mcp 3% (1 call, 10.0ms), connect 1% (1 call, 3.00ms); 3% at the same "
 		"time\n"
 		"          in-proc 49%: on a processor 10% (4 samples), blocked 7%, run queue 2%, not seen 31%\n"
-		"          N+1: db, 10 times each, 10 at most, in 1 calls, 3%: SELECT ? @ postgresql\n"
-		"          1 more were not seen whole\n"
+		"          N+1: db, 10 times each, 10 at most, in 1 call, 3%: SELECT ? @ postgresql\n"
+		"          1 more was not seen whole\n"
 		"  calls of requests: told by thread 15, by agent 0, by time 0; may be of several, charged to none: "
 		"0\n");
 	assert_render(trace_of(true, false, false), NULL, 0, (struct report_view){.by = REPORT_OP_FUNCTION},
@@ -233,10 +233,10 @@ static void turns(void **state)
 		trace_of(false, false, true), NULL, 0, (struct report_view){.by = REPORT_OP},
 		"operations\n" COLUMNS
 		"       1       0    1.00s    1.00s        -        -     30%  turn @ Claude Code\n"
-		"          calls: tool 50% (1 calls, 500ms), model 20% (1 calls, 200ms)\n"
+		"          calls: tool 50% (1 call, 500ms), model 20% (1 call, 200ms)\n"
 		"          in-proc 30%\n"
 		"       1       0    400ms    400ms        -        -     25%  turn of a sub-agent @ Claude Code\n"
-		"          calls: model 75% (1 calls, 300ms)\n"
+		"          calls: model 75% (1 call, 300ms)\n"
 		"          in-proc 25%\n"
 		"  calls of turns: told by thread 0, by agent 3, by time 0; may be of several, charged to none: 0\n");
 }
@@ -255,7 +255,7 @@ static void chosen(void **state)
 		"       1       0    100ms    100ms        -        -     90%  GET /users/:id @ api\n"
 		"          calls: db 10% (10 calls, 10.0ms)\n"
 		"          in-proc 90%: on a processor 20% (2 samples), blocked 20%, run queue 5%, not seen 45%\n"
-		"          N+1: db, 10 times each, 10 at most, in 1 calls, 10%: SELECT ? @ postgresql\n"
+		"          N+1: db, 10 times each, 10 at most, in 1 call, 10%: SELECT ? @ postgresql\n"
 		"  calls of requests: told by thread 15, by agent 0, by time 0; may be of several, charged to none: 1\n"
 		"functions of the most expensive operation: GET /users/:id @ api\n"
 		"      self share    total share\n"
@@ -272,7 +272,7 @@ static void chosen(void **state)
 		trace_of(false, false, true), NULL, 800, (struct report_view){.by = REPORT_OP},
 		"operations\n" COLUMNS
 		"       1       0    1.00s    1.00s        -        -     30%  turn @ Claude Code\n"
-		"          calls: tool 50% (1 calls, 500ms), model 20% (1 calls, 200ms)\n"
+		"          calls: tool 50% (1 call, 500ms), model 20% (1 call, 200ms)\n"
 		"          in-proc 30%\n"
 		"  calls of turns: told by thread 0, by agent 3, by time 0; may be of several, charged to none: 0\n");
 	assert_int_equal(report_choose_operations(r, "("), -EINVAL);
@@ -292,7 +292,7 @@ static void servers_of_mcp(void **state)
 	assert_render(m, NULL, 0, (struct report_view){.by = REPORT_OP},
 		      "operations\n" COLUMNS
 		      "       1       0    100ms    100ms        -        -     50%  tools/call t @ tools\n"
-		      "          calls: db 50% (1 calls, 50.0ms)\n"
+		      "          calls: db 50% (1 call, 50.0ms)\n"
 		      "          in-proc 50%\n"
 		      "  calls of requests: told by thread 1, by agent 0, by time 0; may be of several, charged to "
 		      "none: 0\n");
@@ -315,13 +315,13 @@ static void functions(void **state)
 		assert_render(m, named ? "^handle$" : NULL, 0, (struct report_view){.by = REPORT_OP},
 			      named ? "operations\n" COLUMNS
 				      "       1       0   50.0ms   50.0ms        -        -     60%  handle @ api\n"
-				      "          calls: db 40% (1 calls, 20.0ms)\n"
+				      "          calls: db 40% (1 call, 20.0ms)\n"
 				      "          in-proc 60%\n"
 				      "  calls of what --op names: told by thread 2, by agent 0, by time 0; may be of "
 				      "several, charged to none: 0\n"
 				    : "operations\n" COLUMNS
 				      "       1       0    100ms    100ms        -        -     80%  GET /a @ api\n"
-				      "          calls: db 20% (1 calls, 20.0ms)\n"
+				      "          calls: db 20% (1 call, 20.0ms)\n"
 				      "          in-proc 80%\n"
 				      "  calls of requests: told by thread 2, by agent 0, by time 0; may be of "
 				      "several, charged to none: 0\n");

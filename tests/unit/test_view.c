@@ -887,6 +887,8 @@ static void losses_and_coverage_are_named(void **state)
 		       "  a\xef\xbf\xbd[2Jb[43]");
 	told_holds(&t, "undecoded: http/2\xef\xbf\xbd\n");
 	assert_null(strchr(t.text, '\x1b'));
+	t.lost.late_bytes = t.lost.evicted_calls = t.lost.capped_bytes = 1;
+	told_holds(&t, "1 stale call closed (1 byte came after)\n1 byte not copied: over the limit");
 	for (uint32_t i = 100; i < 119; i++) { /* 21 processes */
 		struct proc many = agent;
 

@@ -14,4 +14,10 @@ const char *format_count(char out[FORMAT_BYTES], int64_t count); /* 512 12.3k 4.
 const char *format_rate(char out[FORMAT_BYTES], double per_s);	 /* 9.5 152; NAN: - */
 const char *format_percent(char out[FORMAT_BYTES], double part); /* 97%; NAN: - */
 
+/* For a regular noun behind a count. */
+static inline const char *format_plural(double count)
+{
+	return count == 1 ? "" : "s";
+}
+
 #endif

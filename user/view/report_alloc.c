@@ -104,11 +104,11 @@ static int alloc_foot(const struct report_context *c, struct buf *out)
 	for (size_t i = 0; i < c->r->allocator_count && i < c->v->top && !err; i++) {
 		const struct report_allocator *a = &c->r->allocators[i];
 
-		err = buf_printf(out, "  %s[%u]: %s bytes ± %s (95 %%) in %s allocations",
+		err = buf_printf(out, "  %s[%u]: %s bytes ± %s (95 %%) in %s allocation%s",
 				 log_safe(name, sizeof(name), sv_of(a->name)), a->pid,
 				 report_format(bytes, REPORT_COUNT, a->bytes),
 				 report_format(error, REPORT_COUNT, a->error),
-				 report_format(count, REPORT_COUNT, a->count));
+				 report_format(count, REPORT_COUNT, a->count), format_plural(a->count));
 		if (!err)
 			err = put_libraries(a, out);
 		if (!err)

@@ -120,8 +120,8 @@ static int put_in_proc(const struct report *r, const struct op_group *g, struct 
 	int err = buf_printf(out, "          in-proc %s", SHARE(g->in_proc_ns, g->told_ns));
 
 	if (!err && !isnan(s.on_cpu_ns))
-		err = buf_printf(out, ": on a processor %s (%s samples)", SHARE(s.on_cpu_ns, g->told_ns),
-				 COUNT(g->samples));
+		err = buf_printf(out, ": on a processor %s (%s sample%s)", SHARE(s.on_cpu_ns, g->told_ns),
+				 COUNT(g->samples), format_plural((double)g->samples));
 	if (!err && !isnan(s.blocked_ns))
 		err = buf_printf(out, "%s blocked %s, run queue %s", isnan(s.on_cpu_ns) ? ":" : ",",
 				 SHARE(s.blocked_ns, g->told_ns), SHARE(s.queue_ns, g->told_ns));
@@ -143,8 +143,9 @@ static int put_calls(const struct op_group *g, struct buf *out)
 	if (e[0].weight <= 0)
 		return 0;
 	for (int k = 0; k < OP_KINDS && e[k].weight > 0 && !err; k++)
-		err = buf_printf(out, "%s%s %s (%s calls, %s)", k ? ", " : "          calls: ", kind_names[e[k].at],
-				 SHARE(e[k].weight, g->told_ns), COUNT(g->kinds[e[k].at].count), MS(e[k].weight));
+		err = buf_printf(out, "%s%s %s (%s call%s, %s)", k ? ", " : "          calls: ", kind_names[e[k].at],
+				 SHARE(e[k].weight, g->told_ns), COUNT(g->kinds[e[k].at].count),
+				 format_plural((double)g->kinds[e[k].at].count), MS(e[k].weight));
 	if (!err && g->overlap_ns > 0.005 * g->told_ns)
 		err = buf_printf(out, "; %s at the same time", SHARE(g->overlap_ns, g->told_ns));
 	return err ? err : buf_putc(out, '\n');
@@ -160,10 +161,10 @@ static int put_patterns(const struct report_context *c, const struct op_group *g
 		struct sv text = sv_of(report_ops_text(c->r->ops, p->shape));
 
 		text.len = text.len < SHAPE_SHOWN ? text.len : SHAPE_SHOWN;
-		err = buf_printf(out, "          N+1: %s, %s times each, %s at most, in %s calls, %s: %s\n",
+		err = buf_printf(out, "          N+1: %s, %s times each, %s at most, in %s call%s, %s: %s\n",
 				 kind_names[p->kind], COUNT((p->usage.count + p->operations / 2) / p->operations),
-				 COUNT(p->most), COUNT(p->operations), SHARE(p->usage.union_ns, g->told_ns),
-				 log_safe(shape, sizeof(shape), text));
+				 COUNT(p->most), COUNT(p->operations), format_plural((double)p->operations),
+				 SHARE(p->usage.union_ns, g->told_ns), log_safe(shape, sizeof(shape), text));
 	}
 	if (!err && g->patterns > PATTERNS_SHOWN)
 		err = buf_printf(out, "          N+1: and %zu more\n", g->patterns - PATTERNS_SHOWN);
@@ -194,7 +195,8 @@ static int more(const struct report_context *c, size_t at, struct buf *out)
 				 "these shares\n",
 				 COUNT(g->refused), COUNT(g->calls));
 	if (!err && g->partial)
-		err = buf_printf(out, "          %s more were not seen whole\n", COUNT(g->partial));
+		err = buf_printf(out, "          %s more %s not seen whole\n", COUNT(g->partial),
+				 g->partial == 1 ? "was" : "were");
 	return err;
 }
 

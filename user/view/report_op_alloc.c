@@ -6,6 +6,7 @@
 
 #include "flow/op/op.h"
 #include "report_axis.h"
+#include "format.h"
 #include "report_op.h"
 
 #define SAMPLES_MIN 20 /* fewer say nothing */
@@ -112,7 +113,8 @@ static int empty(const struct report_context *c, struct buf *out)
 	if (!err)
 		err = heading(c, out);
 	return err ? err
-		   : buf_printf(out, "\n  %llu samples in its time: too few to tell\n", (unsigned long long)a->samples);
+		   : buf_printf(out, "\n  %llu sample%s in its time: too few to tell\n", (unsigned long long)a->samples,
+				format_plural((double)a->samples));
 }
 
 static int foot(const struct report_context *c, struct buf *out)

@@ -185,11 +185,12 @@ static int put_profile_head(const struct report_context *c, struct buf *out)
 	double all = c->sums.kind_ns[KIND_CPU];
 
 	return buf_printf(out,
-			  "%s samples on a processor, one every %s; %s of their time has a broken stack, %s samples "
-			  "are deeper than is kept; %s lost\n",
-			  report_format(count, REPORT_COUNT, r->cpu_samples), format_ms(period, r->period_ns / 1e6),
+			  "%s sample%s on a processor, one every %s; %s of their time has a broken stack, %s sample%s "
+			  "deeper than is kept; %s lost\n",
+			  report_format(count, REPORT_COUNT, r->cpu_samples), format_plural(r->cpu_samples),
+			  format_ms(period, r->period_ns / 1e6),
 			  format_percent(broken, all > 0 ? r->broken_ns / all : NAN),
-			  report_format(deep, REPORT_COUNT, r->deep_samples),
+			  report_format(deep, REPORT_COUNT, r->deep_samples), r->deep_samples == 1 ? " is" : "s are",
 			  report_format(lost, REPORT_COUNT, r->lost_samples));
 }
 

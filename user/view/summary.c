@@ -329,17 +329,18 @@ static int render_lost(struct buf *out, const struct lost *l)
 			err = buf_printf(out, "  %12" PRIu64 "  %s\n", l->n[i], lost_text((enum lost_id)i));
 	}
 	if (!err && l->evicted_calls)
-		err = buf_printf(out, "%" PRIu64 " stale calls closed (%" PRIu64 " bytes came after)\n",
-				 l->evicted_calls, l->late_bytes);
+		err = buf_printf(out, "%" PRIu64 " stale call%s closed (%" PRIu64 " byte%s came after)\n",
+				 l->evicted_calls, format_plural((double)l->evicted_calls), l->late_bytes,
+				 format_plural((double)l->late_bytes));
 	if (!err && l->capped_bytes)
 		err = buf_printf(
 			out,
 			"%" PRIu64
-			" bytes not copied: over the limit of a request, or of an answer that was served; no loss\n",
-			l->capped_bytes);
+			" byte%s not copied: over the limit of a request, or of an answer that was served; no loss\n",
+			l->capped_bytes, format_plural((double)l->capped_bytes));
 	if (!err && l->ignored_bytes)
-		err = buf_printf(out, "not copied: %" PRIu64 " bytes of connections that carry no model calls\n",
-				 l->ignored_bytes);
+		err = buf_printf(out, "not copied: %" PRIu64 " byte%s of connections that carry no model calls\n",
+				 l->ignored_bytes, format_plural((double)l->ignored_bytes));
 	return err;
 }
 
