@@ -19,7 +19,7 @@ struct func_call {
 struct func_calls {
 	struct func_call calls[LIMIT_FUNC_NEST];
 	__u32 depth;
-	__u32 pad;
+	__u32 exec_id; /* of the program whose calls these are */
 };
 
 struct {
@@ -118,7 +118,7 @@ SEC("uprobe")
 int func_entry(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 func = TLS_COOKIE_LEN_ARG(bpf_get_attach_cookie(ctx)) & (LIMIT_FUNCS - 1), depth;
+	__u32 func = TLS_COOKIE_LEN_ARG(bpf_get_attach_cookie(ctx)) & (LIMIT_FUNCS - 1), depth, exec_id;
 	struct func_call call = {.begin_ns = bpf_ktime_get_boot_ns(), .sp = PT_REGS_SP(ctx), .func = func};
 	struct func_calls *open;
 
@@ -129,6 +129,11 @@ int func_entry(struct pt_regs *ctx)
 	if (!open) {
 		stat_add(ST_STATE_FULL, 1);
 		return 0;
+	}
+	exec_id = own_exec_id();
+	if (open->exec_id != exec_id) { /* the thread lives on, its calls do not */
+		open->exec_id = exec_id;
+		open->depth = 0;
 	}
 	depth = func_search(open, call.sp, func, 1);
 	if (depth >= LIMIT_FUNC_NEST) {

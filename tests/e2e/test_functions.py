@@ -76,6 +76,16 @@ def unwound():
 
 
 @case
+def another_program():
+    """an exec within a traced function: what the next program calls is not inside of it"""
+    _, perfbpf = run(PLAIN, *["again"] * 20, "recurse", functions=named(PLAIN, "again", "recurse"))
+    assert facts(perfbpf)["again"]["calls"] == 20
+    assert not spans(perfbpf, "again"), "they never returned"
+    assert sorted(e["args"]["depth"] for e in spans(perfbpf, "recurse")) == list(range(20)), spans(perfbpf, "recurse")
+    assert not perfbpf.lost(), perfbpf.lost()
+
+
+@case
 def too_often():
     """a function that is called too often is let alone, and that is said"""
     _, perfbpf = run(PLAIN, *["hot"] * 20, "recurse", functions=named(PLAIN, "hot", "recurse"))
