@@ -289,6 +289,13 @@ struct bpf_iter__bpf_sk_storage_map {
 	void *value;
 };
 
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	void *key;
+	void *value;
+};
+
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;

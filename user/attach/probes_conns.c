@@ -116,6 +116,21 @@ static void sweep_unix(struct probes *p, uint64_t now_ns)
 	free(c.list);
 }
 
+static bool no_record(void *ctx, const void *record)
+{
+	(void)ctx;
+	(void)record;
+	return false;
+}
+
+static void sweep_called(struct probes *p)
+{
+	union bpf_iter_link_info over = {.map = {.map_fd = (uint32_t)bpf_map__fd(p->skel->maps.called)}};
+
+	if (!p->features.sock_length)
+		iterator_read(p->skel->progs.called_sweep, &over, sizeof(uint64_t), no_record, NULL);
+}
+
 void probes_tick(struct probes *p, uint64_t now_ns)
 {
 	progcost_tick(p->cost, now_ns);
@@ -129,8 +144,10 @@ void probes_tick(struct probes *p, uint64_t now_ns)
 	}
 	if (now_ns < p->next_sweep_ns)
 		return;
-	if (p->next_sweep_ns)
+	if (p->next_sweep_ns) {
 		reclaim_sweep(p->reclaim, now_ns);
+		sweep_called(p);
+	}
 	if (p->next_sweep_ns && p->alloc)
 		reclaim_sweep_map(p->reclaim, bpf_map__fd(p->skel->maps.followed));
 	if (p->next_sweep_ns && p->cfg.db)

@@ -88,6 +88,7 @@ static void test_unix_closed(void)
 {
 	pid_t server = fork();
 	uint64_t now_ns;
+	unsigned kept;
 	bool ok;
 
 	if (server == 0) {
@@ -100,9 +101,12 @@ static void test_unix_closed(void)
 	probes_tick(probes, now_ns);
 	ok = count_of("open x") == 3 && count_of("close x1 tx=0 rx=0") == 1 && count_of("close x2 tx=0 rx=0") == 1 &&
 	     count_of("close x3") == 0;
+	probes_tick(probes, now_ns + 600000000000ull); /* that of sweeping */
+	kept = entries_of("called");
 	end_child();
 	probes_consume(probes);
 	ok = ok && count_of("data x3 tx 7+7 'GET /2 '") == 1 && count_of("data x3 rx 7+7 'GET /2 '") == 1;
+	verdict(kept == (probes_features(probes)->sock_length ? 0 : 1), "and nothing is kept of them");
 	verdict(ok, "Unix sockets that a program closed itself are found");
 	if (!ok)
 		print_lines("got", got);
