@@ -826,6 +826,41 @@ static void spread_in_time(void **state)
 	}
 }
 
+/* Names of C++ and Rust that only differ far behind: each is compared with itself. */
+static void long_names(void **state)
+{
+	struct report_view v = {.by = REPORT_FUNCTION, .top = 25};
+	char text[2048], name[256], why[160];
+	struct report *r[2];
+	struct buf out;
+	bool regressed;
+
+	(void)state;
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(r); i++) {
+		snprintf(text, sizeof(text),
+			 BEGIN "],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000," CPU
+			       "\"threads\":[\n[7,7,\"prog\",\"prog\"]\n],\"frames\":[\n[\"%s::a\",\"prog\"],\n"
+			       "[\"%s::b\",\"prog\"]\n],\"stacks\":[\n[\"cpu\",0,%u000000,40,\"whole\",[0]],\n"
+			       "[\"cpu\",0,%u000000,40,\"whole\",[1]]\n]}},\"metadata\":" METADATA,
+			 name, name, i ? 10 : 40, i ? 40 : 10);
+		r[i] = report_of(text);
+	}
+	buf_init(&out, 0);
+	assert_int_equal(report_diff(r[0], r[1], &v, 1, &out, &regressed, why), 0);
+	assert_non_null(strstr(buf_cstr(&out), "  40.0ms   10.0ms  -75.0% "));
+	assert_non_null(strstr(buf_cstr(&out), "nn::a [prog]\n"));
+	assert_non_null(strstr(buf_cstr(&out), "  10.0ms   40.0ms  +300.0% "));
+	assert_non_null(strstr(buf_cstr(&out), "nn::b [prog]\n"));
+	buf_clear(&out);
+	assert_int_equal(report_folded(r[0], REPORT_ALL, &out), 0);
+	assert_non_null(strstr(buf_cstr(&out), "nn::a [prog] 40000000\n"));
+	buf_release(&out);
+	report_free(r[0]);
+	report_free(r[1]);
+}
+
 /* A table that one of the traces cannot have of the time that is looked at is none, whichever of them it is. */
 static void known_of_one(void **state)
 {
@@ -1026,6 +1061,7 @@ int main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test(side_by_side),
 		cmocka_unit_test(spread_in_time),
+		cmocka_unit_test(long_names),
 		cmocka_unit_test(known_of_one),
 		cmocka_unit_test(memory_compared),
 		cmocka_unit_test(functions_in_any_order),

@@ -194,9 +194,10 @@ struct report_entry {
 	size_t at;
 };
 void report_sort(struct report_entry *e, size_t count);
-/* "function [file]", fit for a terminal. */
-#define REPORT_NAME_BYTES 160
-const char *report_frame_name(const struct report *r, uint32_t frame, char out[REPORT_NAME_BYTES]);
+/* "function [file]", fit for a terminal. Functions that are not the same may have the same beginning. */
+#define REPORT_NAME_BYTES  160 /* of it in a table */
+#define REPORT_FRAME_BYTES 640 /* of all of it */
+const char *report_frame_name(const struct report *r, uint32_t frame, char *out, size_t size);
 
 double report_quantile(struct report_values *v, double share); /* sorts; as quantile_of_floats() */
 

@@ -84,7 +84,12 @@ static void function_cells(const struct report_context *c, size_t at, double out
 
 static void function_name(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
 {
-	report_frame_name(c->r, (uint32_t)at, out);
+	report_frame_name(c->r, (uint32_t)at, out, REPORT_NAME_BYTES);
+}
+
+static void function_whole(const struct report_context *c, size_t at, char out[REPORT_TEXT_BYTES])
+{
+	report_frame_name(c->r, (uint32_t)at, out, REPORT_TEXT_BYTES);
 }
 
 static void put_frame(const struct report *r, size_t at, struct json *j)
@@ -130,6 +135,7 @@ const struct report_axis report_axis_function = {
 	.cells = function_cells,
 	.name = function_name,
 	.json = function_json,
+	.compared_name = function_whole,
 	.compared = a_second,
 	.measure = function_measure,
 };
@@ -213,8 +219,9 @@ static void put_frames(const struct report *r, const struct report_stack *s, cha
 	char name[REPORT_NAME_BYTES], cut[STACK_FRAME_SHOWN];
 
 	for (uint32_t i = from; i < s->depth && shown < STACK_SHOWN; i++, shown++)
-		len += (size_t)snprintf(out + len, REPORT_TEXT_BYTES - len, "%s%s", shown ? " < " : "",
-					log_safe(cut, sizeof(cut), sv_of(report_frame_name(r, s->frames[i], name))));
+		len += (size_t)snprintf(
+			out + len, REPORT_TEXT_BYTES - len, "%s%s", shown ? " < " : "",
+			log_safe(cut, sizeof(cut), sv_of(report_frame_name(r, s->frames[i], name, sizeof(name)))));
 	snprintf(out + len, REPORT_TEXT_BYTES - len, "%s%s", s->depth > from + shown ? " < …" : "",
 		 s->depth ? s->broken ? " (broken)" : "" : "(stack not kept)");
 }
@@ -359,7 +366,7 @@ const struct report_axis report_axis_wait = {
 /* A frame's name in the folded form, where ; separates and a blank precedes the number. */
 static int put_folded(struct buf *out, const char *name)
 {
-	char safe[REPORT_NAME_BYTES];
+	char safe[REPORT_FRAME_BYTES];
 
 	log_safe(safe, sizeof(safe), sv_of(name));
 	for (char *c = safe; *c; c++)
@@ -371,7 +378,7 @@ static int put_folded(struct buf *out, const char *name)
 static int put_folded_stack(const struct report *r, const struct report_stack *s, const char *before, double weight,
 			    struct buf *out)
 {
-	char name[REPORT_NAME_BYTES];
+	char name[REPORT_FRAME_BYTES];
 	int err;
 
 	if (!(weight > 0))
@@ -386,7 +393,7 @@ static int put_folded_stack(const struct report *r, const struct report_stack *s
 	for (uint32_t k = s->depth; k-- > 0 && !err;) {
 		err = buf_putc(out, ';');
 		if (!err)
-			err = put_folded(out, report_frame_name(r, s->frames[k], name));
+			err = put_folded(out, report_frame_name(r, s->frames[k], name, sizeof(name)));
 	}
 	return err ? err : buf_printf(out, " %.0f\n", weight);
 }

@@ -140,16 +140,16 @@ double report_quantile(struct report_values *v, double share)
 	return quantile_of_floats(v->v, v->count, share);
 }
 
-const char *report_frame_name(const struct report *r, uint32_t frame, char out[REPORT_NAME_BYTES])
+const char *report_frame_name(const struct report *r, uint32_t frame, char *out, size_t size)
 {
 	const struct report_frame *f = &r->frames[frame];
-	char text[2 * REPORT_NAME_BYTES];
+	char text[REPORT_FRAME_BYTES];
 	bool bracket = f->module[0] == '[';
 
 	if (!f->module[0])
-		snprintf(text, sizeof(text), "%.200s", f->name[0] ? f->name : "[unknown]");
+		snprintf(text, sizeof(text), "%.511s", f->name[0] ? f->name : "[unknown]");
 	else
-		snprintf(text, sizeof(text), bracket ? "%.200s%s%.64s" : "%.200s%s[%.64s]", f->name,
+		snprintf(text, sizeof(text), bracket ? "%.511s%s%.64s" : "%.511s%s[%.64s]", f->name,
 			 f->name[0] ? " " : "", f->module);
-	return log_safe(out, REPORT_NAME_BYTES, sv_of(text));
+	return log_safe(out, size, sv_of(text));
 }
