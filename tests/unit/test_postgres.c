@@ -79,6 +79,11 @@ static void test_extended(void **state)
 		  "30+3 postgresql 3 - TABLE\n");
 }
 
+#define PARSE_COPY                                                                                                     \
+	"P\0\0\0\x19\0"                                                                                                \
+	"COPY t FROM STDIN\0\0\0"
+#define BIND_ANY "B\0\0\0\x0c\0\0\0\0\0\0\0\0"
+
 static void test_copy(void **state)
 {
 	(void)state;
@@ -100,6 +105,39 @@ static void test_copy(void **state)
 		  60,
 		  "10+7 postgresql 2 - COPY t FROM STDIN\n"
 		  "20+2 postgresql 1 - COPY t TO STDOUT\n");
+	/* Of an extended query: the server passes over a Sync while it copies, and answers the one behind the data. */
+	db_expect((struct feed)FEED(met,
+				    TX(11, PARSE_COPY BIND_ANY EXECUTE SYNC),
+				    RX(12, "1\0\0\0\4"
+					   "2\0\0\0\4"
+					   "G\0\0\0\x07\0\0\0"),
+				    TX(15, "d\0\0\0\x0csecret\n\n"
+					   "c\0\0\0\4" SYNC),
+				    RX(17, "C\0\0\0\x0b"
+					   "COPY 2\0" READY),
+				    TX(21, PARSE_S1 BIND_S1 EXECUTE SYNC),
+				    RX(22, "1\0\0\0\4"
+					   "2\0\0\0\4" DONE("1") READY)),
+		  60,
+		  "10+7 postgresql 2 - COPY t FROM STDIN\n"
+		  "20+2 postgresql 1 - SELECT ?+$1\n");
+	/* The client gives up; the server did, before the client knew. */
+	db_expect((struct feed)FEED(met, TX(11, PARSE_COPY BIND_ANY EXECUTE SYNC),
+				    RX(12, "1\0\0\0\4"
+					   "2\0\0\0\4"
+					   "G\0\0\0\x07\0\0\0"),
+				    TX(15, "f\0\0\0\x05\0" SYNC), RX(17, ERROR READY), TX(21, SELECT_1),
+				    RX(22, DONE("1") READY), TX(31, PARSE_COPY BIND_ANY EXECUTE SYNC),
+				    RX(32, "1\0\0\0\4"
+					   "2\0\0\0\4"
+					   "G\0\0\0\x07\0\0\0"),
+				    RX(34, ERROR), TX(35, "c\0\0\0\4" SYNC), RX(37, READY), TX(41, SELECT_1),
+				    RX(42, DONE("1") READY)),
+		  60,
+		  "10+7 postgresql - 42P01 COPY t FROM STDIN\n"
+		  "20+2 postgresql 1 - SELECT ?\n"
+		  "30+4 postgresql - 42P01 COPY t FROM STDIN\n"
+		  "40+2 postgresql 1 - SELECT ?\n");
 }
 
 static void test_encryption(void **state)

@@ -339,6 +339,16 @@ static void on_bind(struct postgres *p, const struct stamp *start)
 	add(p, OP_BIND, shape_ref_keep(shape), start);
 }
 
+/*
+ * The client's data ends. A Sync that it sent before them, along with the Execute, was passed over while the server
+ * copied: it waits for no answer, the one that follows does.
+ */
+static void on_copy_end(struct postgres *p)
+{
+	if (p->op_count && p->ops[(p->op_first + p->op_count - 1) % p->op_size].kind == OP_SYNC)
+		p->op_count--;
+}
+
 static void on_message(struct postgres *p, const struct frame_reader *r)
 {
 	char type = (char)r->head[0];
@@ -363,6 +373,8 @@ static void on_message(struct postgres *p, const struct frame_reader *r)
 		add(p, OP_FUNCTION, NULL, &start);
 	else if (type == 'S')
 		add(p, OP_SYNC, NULL, &r->first);
+	else if (type == 'c' || type == 'f')
+		on_copy_end(p);
 	else if (type == 'X')
 		p->phase = OVER;
 	if (strchr("EQFSHX", type))
