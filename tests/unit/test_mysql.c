@@ -53,6 +53,7 @@ static void test_queries(void **state)
 
 #define PREPARE	 "\x0f\0\0\0\x16SELECT ?, 'ab'"
 #define EXECUTE	 "\x11\0\0\0\x17\7\0\0\0\0\1\0\0\0\0\1\3\0sec"
+#define LATEST	 "\x0a\0\0\0\x17\xff\xff\xff\xff\0\1\0\0\0"
 #define PREPARED "\x0c\0\0\1\0\7\0\0\0\1\0\1\0\0\0\0"
 
 static void test_prepared(void **state)
@@ -74,6 +75,19 @@ static void test_prepared(void **state)
 					   "\3\0\0\2\0\0y" EOF_("\3")),
 				    TX(41, "\1\0\0\0\x0e"), RX(42, OK("\1")), TX(51, QUERY), RX(52, OK("\1"))),
 		  40, "20+2 mysql - - SELECT ?, ?\n50+2 mysql 0 - SELECT ?\n");
+}
+
+/* MariaDB: at once with its preparation, by the number that stands for the latest one. */
+static void test_prepared_latest(void **state)
+{
+	(void)state;
+	db_expect((struct feed)FEED(met, TX(11, PREPARE), RX(12, PREPARED COLUMN("\2") COLUMN("\3")),
+				    TX(21, "\6\0\0\0\x16TABLE" LATEST), RX(22, "\x0c\0\0\1\0\x08\0\0\0\0\0\0\0\0\0\0"),
+				    RX(24, OK("\1")), TX(31, "\6\0\0\0\x16OTHER" LATEST), RX(32, ERROR), RX(33, ERROR)),
+		  40,
+		  "20+4 mysql 0 - TABLE\n"
+		  "30+2 mysql - 1064 OTHER\n"
+		  "30+3 mysql - 1064 OTHER\n");
 }
 
 static void test_other(void **state)
@@ -132,7 +146,7 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_queries), cmocka_unit_test(test_prepared),  cmocka_unit_test(test_other),
+		cmocka_unit_test(test_queries), cmocka_unit_test(test_prepared), cmocka_unit_test(test_prepared_latest),  cmocka_unit_test(test_other),
 		cmocka_unit_test(test_lost),	cmocka_unit_test(test_every_gap), cmocka_unit_test(test_no_memory),
 	};
 

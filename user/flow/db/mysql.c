@@ -92,7 +92,7 @@ struct mysql {
 	struct frame_reader tx, rx;
 	struct packet out, in;
 	struct names statements;    /* by id */
-	struct shape_ref *prepared; /* the latest; NULL: unknown */
+	struct shape_ref *prepared; /* the latest that the client asked for; NULL: unknown */
 	struct shape shape;
 	bool attributes; /* the query has parameters before its text */
 	enum shape_backslash backslash;
@@ -362,6 +362,16 @@ static struct shape_ref *shape_of_id(const struct mysql *m)
 	return names_get(&m->statements, k->kept + 1, 4);
 }
 
+/* What the client executes as the latest one, before it has the answer, is this one. */
+static void on_prepare(struct mysql *m)
+{
+	struct shape_ref *shape = take_shape(m);
+
+	shape_ref_drop(m->prepared);
+	m->prepared = shape_ref_keep(shape);
+	add(m, COM_STMT_PREPARE, shape);
+}
+
 static void on_command(struct mysql *m)
 {
 	const struct packet *k = &m->out;
@@ -369,8 +379,10 @@ static void on_command(struct mysql *m)
 
 	switch (command) {
 	case COM_QUERY:
-	case COM_STMT_PREPARE:
 		add(m, command, take_shape(m));
+		return;
+	case COM_STMT_PREPARE:
+		on_prepare(m);
 		return;
 	case COM_STMT_EXECUTE:
 	case COM_STMT_BULK_EXECUTE:
@@ -547,8 +559,6 @@ static void on_prepared(struct mysql *m, const struct stamp *at)
 	}
 	if (names_set(&m->statements, k->kept + 1, 4, op->shape))
 		m->err = -ENOMEM;
-	shape_ref_drop(m->prepared);
-	m->prepared = shape_ref_keep(op->shape);
 	m->left = le(k->kept + 5, 2) + le(k->kept + 7, 2);
 	m->answer = ANSWER_PREPARED;
 	if (!m->left)
