@@ -121,6 +121,11 @@ static void test_lost(void **state)
 				    RX(22, COLUMNS("\1") COLUMN("\2") END("\3") "\7\0\0"), LOST_RX(22, UINT64_MAX),
 				    RX(23, "xyz"), TX(31, QUERY), RX(32, OK("\1"))),
 		  40, "10+2 mysql 0 - -\n20+2 mysql 0 - SELECT ?\n30+2 mysql 0 - SELECT ?\n");
+	/* A query of more than one packet: the answer's number is the one behind its last. */
+	db_expect((struct feed)FEED(met, TX(11, QUERY), RX(12, OK("\1")), TX(21, "\xff\xff\xff\0\3INSERT"),
+				    LOST_TX(21, 0xffffff - 7), TX(21, "\1\0\0\1)"), RX(22, OK("\2")), TX(31, QUERY),
+				    RX(32, OK("\1"))),
+		  40, "10+2 mysql 0 - SELECT ?\n20+2 mysql 0 - -\n30+2 mysql 0 - SELECT ?\n");
 }
 
 #define SESSION                                                                                                        \
@@ -146,8 +151,13 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_queries), cmocka_unit_test(test_prepared), cmocka_unit_test(test_prepared_latest),  cmocka_unit_test(test_other),
-		cmocka_unit_test(test_lost),	cmocka_unit_test(test_every_gap), cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_queries),
+		cmocka_unit_test(test_prepared),
+		cmocka_unit_test(test_prepared_latest),
+		cmocka_unit_test(test_other),
+		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_every_gap),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,8 +106,7 @@ static void test_copy(void **state)
 		  "10+7 postgresql 2 - COPY t FROM STDIN\n"
 		  "20+2 postgresql 1 - COPY t TO STDOUT\n");
 	/* Of an extended query: the server passes over a Sync while it copies, and answers the one behind the data. */
-	db_expect((struct feed)FEED(met,
-				    TX(11, PARSE_COPY BIND_ANY EXECUTE SYNC),
+	db_expect((struct feed)FEED(met, TX(11, PARSE_COPY BIND_ANY EXECUTE SYNC),
 				    RX(12, "1\0\0\0\4"
 					   "2\0\0\0\4"
 					   "G\0\0\0\x07\0\0\0"),

@@ -64,6 +64,7 @@ enum answer { ANSWER_FIRST, ANSWER_COLUMNS, ANSWER_ROWS, ANSWER_PREPARED };
 
 struct op {
 	uint8_t command;
+	uint8_t number;		 /* of its last packet */
 	struct shape_ref *shape; /* owned, NULL: unknown */
 	struct stamp start;
 };
@@ -245,7 +246,8 @@ static void add(struct mysql *m, uint8_t command, struct shape_ref *shape)
 		lose(m, true);
 		return;
 	}
-	m->ops[(m->op_first + m->op_count++) % MYSQL_PENDING_MAX] = (struct op){command, shape, m->out.first};
+	m->ops[(m->op_first + m->op_count++) % MYSQL_PENDING_MAX] =
+		(struct op){command, m->tx.head[3], shape, m->out.first};
 }
 
 /* --- packets ----------------------------------------------------------------------------------------------------- */
@@ -445,10 +447,12 @@ static int64_t on_server_head(void *ctx, const struct frame_reader *r)
 
 	/* Nothing is answered that was not asked, and in order; but a statement's definitions may have an end. */
 	if (m->phase == COMMANDS) {
-		uint8_t next = (uint8_t)(m->number + 1);
+		const struct op *op = front(m);
+		uint8_t next = (uint8_t)(m->number + 1), first = (uint8_t)(op ? op->number + 1 : 1);
 
-		m->tail = m->maybe_tail && !m->begun && number == next && number != 1 && le(r->head, 3) == EOF_BYTES;
-		if (!m->tail && (!m->op_count || number != (m->begun ? next : 1)))
+		m->tail =
+			m->maybe_tail && !m->begun && number == next && number != first && le(r->head, 3) == EOF_BYTES;
+		if (!m->tail && (!m->op_count || number != (m->begun ? next : first)))
 			return -1;
 		m->begun |= !m->tail;
 		m->maybe_tail = false;
