@@ -76,6 +76,8 @@ static void test_literals(void **state)
 		{LITE, "INSERT INTO \"t\" (\"a\", \"b\") VALUES (\"secret\", \"x\")",
 		 "INSERT INTO \"t\" (\"a\", \"b\") VALUES (?, ?)"},
 		{LITE, "SELECT 'a\\', 'b'", "SELECT ?, ?"},
+		{LITE, "SELECT [it's], 'secret ' FROM t[-- x] WHERE [a\"b] = 'sec'",
+		 "SELECT [it's], ? FROM t[-- x] WHERE [a\"b] = ?"},
 		{PG, "ALTER USER u PASSWORD 'secret'", "ALTER USER u PASSWORD ?"},
 		{PG, "", ""},
 		{PG, " ; ", ""},
@@ -186,6 +188,7 @@ static void test_assigned(void **state)
 		{LITE, "PRAGMA rekey(hunter2) ; PRAGMA cache_size(-2000)", "PRAGMA rekey(?) ; PRAGMA cache_size(?)"},
 		{LITE, "PRAGMA journal_mode", "PRAGMA journal_mode"},
 		{LITE, "ATTACH DATABASE customer AS c KEY hunter2", "ATTACH DATABASE ? AS c KEY ?"},
+		{LITE, "ATTACH DATABASE [customer x] AS c KEY [hunter 2]", "ATTACH DATABASE ? AS c KEY ?"},
 		{LITE, "UPDATE \"t\" SET \"a\" = \"t\".\"b\"", "UPDATE \"t\" SET \"a\" = \"t\".\"b\""},
 	};
 

@@ -276,7 +276,7 @@ static void quote(struct shape *s, char c)
 {
 	bool string = c == '\'' || (c == '"' && s->dialect == SHAPE_MYSQL);
 
-	s->quote = c;
+	s->quote = c == '[' ? ']' : c;
 	s->escaped = false;
 	s->escaping = c == '\'' || s->dialect == SHAPE_MYSQL ? s->backslash : SHAPE_BACKSLASH_PLAIN;
 	if (string) {
@@ -405,7 +405,8 @@ static void token(struct shape *s, char c)
 	} else if (is_digit(c)) {
 		s->state = NUMBER;
 		s->before = c;
-	} else if (c == '\'' || c == '"' || (c == '`' && s->dialect != SHAPE_POSTGRES)) {
+	} else if (c == '\'' || c == '"' || (c == '`' && s->dialect != SHAPE_POSTGRES) ||
+		   (c == '[' && s->dialect == SHAPE_SQLITE)) {
 		quote(s, c);
 	} else if (c == '-') {
 		s->state = DASH;
@@ -562,7 +563,7 @@ static void name(struct shape *s, char c)
 
 static void name_end(struct shape *s, char c)
 {
-	if (c == s->quote) { /* the first of two */
+	if (c == s->quote && c != ']') { /* the first of two */
 		s->state = NAME;
 		s->odd = true;
 		put(s, c);
