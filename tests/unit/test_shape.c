@@ -93,6 +93,9 @@ static void test_comments(void **state)
 		{PG, "/* a /* nested */ 'secret */ SELECT/**/1 -- x 'y\n+ 2 - 3 / 4", "SELECT ? + ? - ? / ?"},
 		{MY, "/* a /* not nested */ SELECT 1 /*!40001 SQL_NO_CACHE */ FROM t", "SELECT ? FROM t"},
 		{LITE, "SELECT 1 --secret", "SELECT ?"},
+		{LITE, "SELECT 1 --a\rsecret\n+2", "SELECT ? +?"},
+		{MY, "SELECT 1 --\rsecret\n, 2 #a\rsecret\n, 3", "SELECT ? , ? , ?"},
+		{PG, "SELECT 1 --secret\r+2", "SELECT ? +?"},
 		{PG, "SELECT 1 /* open secret", "SELECT ?"},
 	};
 

@@ -618,9 +618,10 @@ static void string_end(struct shape *s, char c)
 	token(s, c);
 }
 
+/* Only PostgreSQL takes a carriage return for the end of a line. */
 static void line(struct shape *s, char c)
 {
-	if (c == '\n' || c == '\r') {
+	if (c == '\n' || (c == '\r' && s->dialect == SHAPE_POSTGRES)) {
 		s->state = NONE;
 		s->space = true;
 	}
