@@ -727,6 +727,37 @@ static void write_file(const char *path, const char *text, mode_t mode)
 	assert_int_equal(chmod(path, mode), 0);
 }
 
+struct shortened {
+	const char *path;
+	unsigned calls;
+};
+
+/* What is told second is what the program needs: it is being read. */
+static void shorten(void *ctx, const char *path)
+{
+	struct shortened *s = ctx;
+
+	(void)path;
+	if (++s->calls == 2)
+		assert_int_equal(truncate(s->path, 0), 0);
+}
+
+static void a_program_that_becomes_shorter(void **state)
+{
+	char dir[] = "/tmp/perfbpf-target-XXXXXX", path[256], command[512];
+	struct shortened s = {.path = path};
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/program", dir);
+	snprintf(command, sizeof(command), "cp -L /bin/sh %s", path);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(target_files_of_command(path, shorten, &s), 0);
+	assert_true(s.calls >= 2);
+	unlink(path);
+	rmdir(dir);
+}
+
 static void files_of_programs(void **state)
 {
 	char dir[] = "/tmp/perfbpf-target-XXXXXX", path[256], inner[256], text[512];
@@ -967,6 +998,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(cache_files),
 		cmocka_unit_test(a_cache_cut_or_changed_anywhere),
 		cmocka_unit_test(files_of_programs),
+		cmocka_unit_test(a_program_that_becomes_shorter),
 		cmocka_unit_test(run_paths),
 		cmocka_unit_test(files_of_packages),
 		cmocka_unit_test(tls_libraries_of_the_system),

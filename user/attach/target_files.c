@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/sigbus.h"
 #include "elf.h"
 #include "ldcache.h"
 
@@ -238,7 +239,9 @@ struct needs {
 	struct walk *w;
 	const struct elf *e;
 	struct sv origin;
-	struct sv program_rpath, program_origin; /* DT_RPATH of the program counts for its libraries too */
+	bool of_program;
+	char program_rpath[4096]; /* DT_RPATH of the program counts for its libraries too */
+	struct sv program_origin;
 };
 
 static void add_needed(void *ctx, struct sv soname)
@@ -255,7 +258,7 @@ static void add_needed(void *ctx, struct sv soname)
 		return;
 	}
 	if (!n->e->runpath && (add_from_list(n->w, rpath, n->origin, soname) ||
-			       add_from_list(n->w, n->program_rpath, n->program_origin, soname)))
+			       add_from_list(n->w, sv_of(n->program_rpath), n->program_origin, soname)))
 		return;
 	if (add_from_list(n->w, environment, n->origin, soname) ||
 	    (n->e->runpath && add_from_list(n->w, rpath, n->origin, soname)))
@@ -273,34 +276,42 @@ static struct sv directory_of(const char *path)
 	return slash ? (struct sv){path, (size_t)(slash - path)} : SV_NONE;
 }
 
-/* Breadth first over what the files of the list need; the list grows behind. */
-static void follow_needs(struct walk *w, unsigned first)
+static int read_needs(void *ctx)
 {
-	char program_rpath[4096] = "", interp[PATH_MAX];
-	struct sv program_origin = SV_NONE;
+	struct needs *n = ctx;
+	struct sv interp = elf_interp(n->e);
+	char path[PATH_MAX];
 
-	for (unsigned i = first; i < w->count && !w->err; i++) {
+	if (n->of_program) {
+		struct sv rpath = n->e->runpath ? SV_NONE : elf_rpath(n->e);
+
+		snprintf(n->program_rpath, sizeof(n->program_rpath), "%.*s", (int)rpath.len,
+			 rpath.ptr ? rpath.ptr : "");
+		n->program_origin = n->origin;
+	}
+	if (interp.len && interp.len < sizeof(path)) {
+		memcpy(path, interp.ptr, interp.len + 1); /* ends with its NUL in the file */
+		add_file(n->w, path);
+	}
+	elf_each_needed(n->e, add_needed, n);
+	return 0;
+}
+
+/* Breadth first over what the files of the list need; the list grows behind. */
+static void follow_needs(struct walk *w)
+{
+	struct needs n = {.w = w};
+
+	for (unsigned i = 0; i < w->count && !w->err; i++) {
 		const char *path = w->files[i].path; /* stays where it is when the list grows */
-		struct needs n = {.w = w, .origin = directory_of(path)};
 		struct elf e;
 
 		if (elf_map(&e, path))
 			continue;
-		if (i == first) {
-			struct sv rpath = e.runpath ? SV_NONE : elf_rpath(&e);
-
-			snprintf(program_rpath, sizeof(program_rpath), "%.*s", (int)rpath.len,
-				 rpath.ptr ? rpath.ptr : "");
-			program_origin = n.origin;
-		}
 		n.e = &e;
-		n.program_rpath = program_rpath[0] ? sv_of(program_rpath) : SV_NONE;
-		n.program_origin = program_origin;
-		if (elf_interp(&e).len && elf_interp(&e).len < sizeof(interp)) {
-			memcpy(interp, elf_interp(&e).ptr, elf_interp(&e).len + 1); /* ends with its NUL in the file */
-			add_file(w, interp);
-		}
-		elf_each_needed(&e, add_needed, &n);
+		n.origin = directory_of(path);
+		n.of_program = i == 0;
+		sigbus_guard(read_needs, &n);
 		elf_unmap(&e);
 	}
 }
@@ -412,7 +423,7 @@ int target_files_of_command(const char *program, void (*fn)(void *ctx, const cha
 		if (target_find_program(name, path, sizeof(path)))
 			break; /* the exec will fail, and say so */
 	add_file(&w, path);
-	follow_needs(&w, 0);
+	follow_needs(&w);
 	add_system_tls(&w);
 	err = w.err;
 	walk_release(&w);

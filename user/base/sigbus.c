@@ -5,7 +5,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
-static sigjmp_buf place;
+static sigjmp_buf *place;
 
 static void on_sigbus(int signal, siginfo_t *info, void *context)
 {
@@ -13,7 +13,7 @@ static void on_sigbus(int signal, siginfo_t *info, void *context)
 
 	(void)context;
 	if (info->si_code == BUS_ADRERR)
-		siglongjmp(place, 1);
+		siglongjmp(*place, 1);
 	/* another kind, or sent by somebody: as if we were not there */
 	sigaction(signal, &usual, NULL);
 	raise(signal);
@@ -22,15 +22,18 @@ static void on_sigbus(int signal, siginfo_t *info, void *context)
 int sigbus_guard(int (*fn)(void *ctx), void *ctx)
 {
 	struct sigaction guard = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO}, before;
+	sigjmp_buf here, *outer = place;
 	int err;
 
 	sigemptyset(&guard.sa_mask);
 	if (sigaction(SIGBUS, &guard, &before))
 		return -errno;
-	if (sigsetjmp(place, 1))
+	place = &here;
+	if (sigsetjmp(here, 1))
 		err = -EIO;
 	else
 		err = fn(ctx);
+	place = outer;
 	sigaction(SIGBUS, &before, NULL);
 	return err;
 }

@@ -4,8 +4,8 @@
 
 /*
  * Reading a mapped file of somebody else's: when it becomes shorter meanwhile (an updater that writes in place), what
- * was behind its new end is gone, and reading it raises SIGBUS. That ends the reading, not the run. One thread; calls
- * do not nest.
+ * was behind its new end is gone, and reading it raises SIGBUS. That ends the reading, not the run: that of the
+ * innermost call. One thread.
  */
 
 /* What fn returns; -EIO when the file became shorter while it ran (what it had allocated is lost then); -errno. */
