@@ -22,6 +22,16 @@ static void test_commands(void **state)
 		  "10+2 redis - - PING\n"
 		  "10+2 redis - - SET ?\n"
 		  "10+2 redis - ERR -\n");
+	/* Nor is what is no subcommand, in the words of Redis 6 and 7. */
+	db_expect((struct feed)FEED(
+			  fresh, TX(11, PING "MEMORY secret\r\nOBJECT secret x\r\nMEMORY usage x\r\n"),
+			  RX(12, "+PONG\r\n-ERR Unknown subcommand or wrong number of arguments for 'secret'. Try\r\n"),
+			  RX(13, "-ERR unknown subcommand 'secret'. Try OBJECT HELP.\r\n"), RX(14, ":1\r\n")),
+		  60,
+		  "10+2 redis - - PING\n"
+		  "10+2 redis - ERR MEMORY ?\n"
+		  "10+3 redis - ERR OBJECT ?\n"
+		  "10+4 redis - - MEMORY USAGE ?\n");
 	db_expect((struct feed)FEED(fresh, TX(11, PING "*1\r\n$7\r\nse cret\r\n"), RX(12, "+PONG\r\n-ERR x\r\n")), 60,
 		  "10+2 redis - - PING\n10+2 redis - ERR -\n");
 	db_expect((struct feed)FEED(fresh, TX(11, PING), RX(12, "+PO")), 60, "10+999990 redis - - unfinished PING\n");

@@ -9,10 +9,11 @@
 
 #include "base/err.h"
 
-#define ERRORS_MAX	16	     /* times that it made no sense: then it is something else */
-#define BULK_MAX	(1ull << 40) /* bytes of a string: more than any server takes */
-#define SHAPE_BYTES	(2 * REDIS_WORD_MAX + 4)
-#define UNKNOWN_COMMAND "ERR unknown command"
+#define ERRORS_MAX	   16		/* times that it made no sense: then it is something else */
+#define BULK_MAX	   (1ull << 40) /* bytes of a string: more than any server takes */
+#define SHAPE_BYTES	   (2 * REDIS_WORD_MAX + 4)
+#define UNKNOWN_COMMAND	   "ERR unknown command"
+#define UNKNOWN_SUBCOMMAND "ERR unknown subcommand"
 
 enum phase { COMMANDS, LOST, OVER };
 
@@ -420,6 +421,22 @@ static void error_word(const struct redis *r, char out[DB_ERROR_MAX])
 		strcpy(out, "_OTHER");
 }
 
+static bool error_begins(const struct redis *r, const char *text)
+{
+	return r->error_len >= strlen(text) && !strncasecmp(r->error, text, strlen(text));
+}
+
+/* What the server does not know is no name: then it is anything. */
+static void take_back_names(const struct redis *r, struct op *op)
+{
+	char *sub = strchr(op->shape, ' ');
+
+	if (error_begins(r, UNKNOWN_COMMAND))
+		op->shape[0] = '\0';
+	else if (error_begins(r, UNKNOWN_SUBCOMMAND) && sub)
+		strcpy(sub, " ?");
+}
+
 static void on_answer(struct redis *r, const struct stamp *at)
 {
 	bool failed = r->top == '-' || r->top == '!';
@@ -436,11 +453,10 @@ static void on_answer(struct redis *r, const struct stamp *at)
 		return;
 	}
 	op = &r->ops[r->op_first];
-	if (failed)
+	if (failed) {
 		error_word(r, error);
-	if (failed && r->error_len >= strlen(UNKNOWN_COMMAND) &&
-	    !strncmp(r->error, UNKNOWN_COMMAND, strlen(UNKNOWN_COMMAND)))
-		op->shape[0] = '\0'; /* then it is anything */
+		take_back_names(r, op);
+	}
 	if (op->hello && !failed)
 		r->resp3 = r->top == '%';
 	tell(r, op, error, at->ts_ns);
