@@ -39,6 +39,7 @@ static void test_simple(void **state)
 #define BIND_S1                                                                                                        \
 	"B\0\0\0\x14\0s1\0\0\0\0\1\0\0\0\2"                                                                            \
 	"42\0\0"
+#define TAKEN	 "E\0\0\0\x13SERROR\0C42P05\0\0"
 #define BIND_S9	 "B\0\0\0\x0e\0s9\0\0\0\0\0\0\0"
 #define EXECUTE	 "E\0\0\0\x09\0\0\0\0\0"
 #define DESCRIBE "D\0\0\0\x06P\0"
@@ -77,6 +78,12 @@ static void test_extended(void **state)
 		  60,
 		  "10+2 postgresql - 42P01 SELECT ?+$1\n"
 		  "30+3 postgresql 3 - TABLE\n");
+	/* A name that is taken: it goes on to be another statement's, behind a pool perhaps another client's. */
+	db_expect((struct feed)FEED(met, TX(11, PARSE_S1 SYNC), RX(12, TAKEN READY), TX(21, BIND_S1 EXECUTE SYNC),
+				    RX(22, "2\0\0\0\4" DONE("1") READY)),
+		  60,
+		  "10+2 postgresql - 42P05 SELECT ?+$1\n"
+		  "20+2 postgresql 1 - -\n");
 }
 
 #define PARSE_COPY                                                                                                     \

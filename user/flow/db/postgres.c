@@ -17,9 +17,10 @@
 #define STARTUP_MAX    10000u /* bytes: MAX_STARTUP_PACKET_LENGTH of the server */
 #define LENGTH_MAX     0x40000000u
 
-#define KEEP_BYTES  512 /* of an answer: severity and code of an error come first */
-#define ERRORS_MAX  16	/* times that it made no sense: then it is something else */
-#define READY_BYTES 6	/* of a ReadyForQuery */
+#define KEEP_BYTES  512	    /* of an answer: severity and code of an error come first */
+#define ERRORS_MAX  16	    /* times that it made no sense: then it is something else */
+#define NAME_TAKEN  "42P05" /* of a statement: it stays that of the one before */
+#define READY_BYTES 6	    /* of a ReadyForQuery */
 
 enum phase {
 	STARTUP, /* the next message of the client has no type */
@@ -491,6 +492,8 @@ static void on_error(struct postgres *p, const struct stamp *at)
 	char error[DB_ERROR_MAX];
 
 	error_code(p, error);
+	if (!strcmp(error, NAME_TAKEN))
+		names_clear(&p->statements);
 	if (!op)
 		return;
 	if (op->kind == OP_QUERY) {
