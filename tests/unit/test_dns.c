@@ -327,6 +327,54 @@ static void open_questions(void **state)
 	close_world(&w);
 }
 
+/* What was asked again, of another server, is answered by its answer; by an error, or before it, it is not. */
+static void asked_again(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	ask(&w, "a.b", A, 1, 5, 100);
+	ask(&w, "a.b", A, 2, 6, 1100);
+	answer(&w, "a.b", "10.0.0.1", 2, 6, 1110);
+	find(&w, "10.0.0.1", 1140);
+	ask(&w, "c.d", A, 3, 5, 3000);
+	ask(&w, "c.d", A, 4, 6, 4000);
+	answer(&w, "c.d", "10.0.0.2", 4, 6, 4010);
+	find(&w, "10.0.0.2", 6000); /* it was known long since */
+	ask(&w, "e.f", A, 5, 5, 7000);
+	ask(&w, "e.f", AAAA, 5, 6, 7000);
+	answer(&w, "e.f", "10.0.0.3", 5, 6, 7010); /* of the other kind */
+	find(&w, "10.0.0.3", 7500);
+	assert_log(&w.log, "dns 100-1110 connect 1140\nconnect 6000\ndns 7000-7500 connect 7500\n");
+	close_world(&w);
+}
+
+static void refused_then_answered(void **state)
+{
+	struct world w;
+	struct wire m;
+
+	(void)state;
+	open_world(&w);
+	ask(&w, "a.b", A, 1, 5, 100);
+	ask(&w, "a.b", A, 2, 6, 1100);
+	put_head(&m, 6, true, "a.b", A, 0);
+	m.bytes[3] |= 2; /* the server failed */
+	push(&w, &m, 11, 2, DIR_RX, 1110);
+	answer(&w, "a.b", "10.0.0.1", 1, 5, 1500);
+	find(&w, "10.0.0.1", 1510);
+	ask(&w, "c.d", A, 3, 5, 3000);
+	ask(&w, "c.d", A, 4, 6, 4000);
+	put_head(&m, 6, true, "c.d", A, 0);
+	m.bytes[2] |= 2; /* truncated */
+	push(&w, &m, 11, 4, DIR_RX, 4010);
+	answer(&w, "c.d", "10.0.0.2", 3, 5, 4500);
+	find(&w, "10.0.0.2", 4510);
+	assert_log(&w.log, "dns 100-1500 connect 1510\ndns 3000-4500 connect 4510\n");
+	close_world(&w);
+}
+
 static void search_domains(void **state)
 {
 	struct world w;
@@ -430,10 +478,13 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(messages),	    cmocka_unit_test(no_messages),    cmocka_unit_test(cut_anywhere),
-		cmocka_unit_test(any_byte_changed), cmocka_unit_test(many_addresses), cmocka_unit_test(both_families),
-		cmocka_unit_test(open_questions),   cmocka_unit_test(search_domains), cmocka_unit_test(attempts_before),
-		cmocka_unit_test(told_in_the_end),  cmocka_unit_test(without_memory),
+		cmocka_unit_test(messages),	   cmocka_unit_test(no_messages),
+		cmocka_unit_test(cut_anywhere),	   cmocka_unit_test(any_byte_changed),
+		cmocka_unit_test(many_addresses),  cmocka_unit_test(both_families),
+		cmocka_unit_test(asked_again),	   cmocka_unit_test(refused_then_answered),
+		cmocka_unit_test(open_questions),  cmocka_unit_test(search_domains),
+		cmocka_unit_test(attempts_before), cmocka_unit_test(told_in_the_end),
+		cmocka_unit_test(without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

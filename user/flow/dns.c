@@ -12,7 +12,8 @@
 struct query {
 	uint64_t cookie;
 	uint64_t answered_ns; /* UNKNOWN_NS: not yet */
-	uint16_t id;
+	uint32_t tid;
+	uint16_t id, type;
 };
 
 struct lookup {
@@ -182,23 +183,38 @@ static void push_question(struct dns *t, const struct rec_dns *r, const struct d
 		return;
 	memcpy(l->name, m->name, sizeof(l->name));
 	if (l->query_count < DNS_QUERIES_MAX)
-		l->queries[l->query_count] = (struct query){r->cookie, UNKNOWN_NS, m->id};
+		l->queries[l->query_count] = (struct query){r->cookie, UNKNOWN_NS, r->tid, m->id, m->type};
 	l->query_count++;
 }
 
+/* What the thread had asked before it asked again, of another server perhaps, is not waited for any more. */
+static void give_up_before(struct lookup *l, unsigned answered)
+{
+	const struct query *later = &l->queries[answered];
+
+	for (unsigned i = 0; i < answered; i++) {
+		struct query *q = &l->queries[i];
+
+		if (q->answered_ns == UNKNOWN_NS && q->tid == later->tid && q->type == later->type)
+			q->answered_ns = later->answered_ns;
+	}
+}
+
 /* Asked again on the same socket, it may have the same number: both are answered. */
-static bool answer_to(struct lookup *l, const struct rec_dns *r, uint16_t id)
+static bool answer_to(struct lookup *l, const struct rec_dns *r, const struct dns_message *m)
 {
 	bool mine = false;
 
 	for (unsigned i = 0; i < kept_queries(l); i++) {
 		struct query *q = &l->queries[i];
 
-		if (q->cookie != r->cookie || q->id != id)
+		if (q->cookie != r->cookie || q->id != m->id)
 			continue;
 		mine = true;
 		if (q->answered_ns == UNKNOWN_NS)
 			q->answered_ns = r->ts_ns;
+		if (m->settles)
+			give_up_before(l, i);
 	}
 	return mine;
 }
@@ -223,7 +239,7 @@ static void push_answer(struct dns *t, const struct rec_dns *r, const struct dns
 
 	for (i = 0; i < t->count; i++) {
 		l = l->prev;
-		if (!strcmp(l->name, m->name) && answer_to(l, r, m->id))
+		if (!strcmp(l->name, m->name) && answer_to(l, r, m))
 			break;
 	}
 	if (i == t->count)

@@ -8,7 +8,7 @@
  * A look-up is what a process asks for one name, for every kind of address, again and on several sockets, until it is
  * answered. Names that a resolver makes of one (search domains) are one look-up, of one thread. It belongs to the
  * connections to one of its addresses that begin at most DNS_AGE_NS after its last answer; while a question of it is
- * open, whoever connects has waited until then.
+ * open, whoever connects has waited until then. A question that its thread asked again, and got an answer to, is not.
  *
  * Attempts at other addresses of the look-up, that failed, belong to the connection, also where they went on beside it.
  *

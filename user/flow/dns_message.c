@@ -13,6 +13,10 @@
 #define TYPE_A	       1
 #define TYPE_AAAA      28
 #define CLASS_IN       1
+#define FLAG_TRUNCATED 0x02 /* of the third byte */
+#define CODE_MASK      0x0f /* of the fourth byte */
+#define CODE_NO_ERROR  0
+#define CODE_NO_NAME   3
 
 struct cursor {
 	const uint8_t *ptr;
@@ -115,17 +119,20 @@ static bool take_record(struct dns_message *m, struct cursor *c)
 int dns_parse(struct dns_message *out, const uint8_t *ptr, size_t len)
 {
 	struct cursor c = {ptr, len, 0};
-	unsigned answers;
+	unsigned answers, code;
 
 	*out = (struct dns_message){0};
 	if (len < HEAD_BYTES || get16(&c, 4) != 1)
 		return -EBADMSG;
 	out->id = (uint16_t)get16(&c, 0);
 	out->response = (ptr[2] & 0x80) != 0;
+	code = ptr[3] & CODE_MASK;
+	out->settles = !(ptr[2] & FLAG_TRUNCATED) && (code == CODE_NO_ERROR || code == CODE_NO_NAME);
 	answers = get16(&c, 6);
 	c.at = HEAD_BYTES;
 	if (!take_name(&c, out->name) || !has(&c, QUESTION_BYTES))
 		return -EBADMSG;
+	out->type = (uint16_t)get16(&c, 0);
 	c.at += QUESTION_BYTES;
 	while (out->response && answers-- && take_record(out, &c))
 		;
