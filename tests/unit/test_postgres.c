@@ -146,6 +146,45 @@ static void test_copy(void **state)
 		  "40+2 postgresql 1 - SELECT ?\n");
 }
 
+/* Statements that are closed take no room from one that is not. */
+static void test_closed(void **state)
+{
+	static const char parse[] = "P\0\0\0\x0en0000\0X\0\0\0", close[] = "C\0\0\0\x0bSn0000\0";
+	static char asked[5000 * (sizeof(parse) + sizeof(close))], answered[5000 * 10];
+	char name[16];
+	struct feed_segment segments[] = {
+		{PARSE_S1 SYNC, sizeof(PARSE_S1 SYNC) - 1, 11, DIR_TX},
+		{"1\0\0\0\4" READY, sizeof("1\0\0\0\4" READY) - 1, 12, DIR_RX},
+		{asked, 0, 21, DIR_TX},
+		{answered, 0, 22, DIR_RX},
+		{BIND_S1 EXECUTE SYNC, sizeof(BIND_S1 EXECUTE SYNC) - 1, 31, DIR_TX},
+		{"2\0\0\0\4" DONE("1") READY, sizeof("2\0\0\0\4" DONE("1") READY) - 1, 32, DIR_RX}};
+	struct feed_run whole = FEED_WHOLE;
+	struct feed f = FEED(met, TX(1, SYNC));
+
+	(void)state;
+	for (int i = 0; i < 5000; i++) {
+		char *p = asked + segments[2].len, *c = p + sizeof(parse) - 1;
+
+		snprintf(name, sizeof(name), "n%04d", i);
+		memcpy(p, parse, sizeof(parse) - 1);
+		memcpy(p + 5, name, 5);
+		memcpy(c, close, sizeof(close) - 1);
+		memcpy(c + 6, name, 5);
+		segments[2].len += sizeof(parse) + sizeof(close) - 2;
+		memcpy(answered + segments[3].len,
+		       "1\0\0\0\4"
+		       "3\0\0\0\4",
+		       10);
+		segments[3].len += 10;
+	}
+	f.segments = segments;
+	f.count = 6;
+	assert_int_equal(feed_play(&f, &whole), 0);
+	assert_log(&f.log, "20+12 postgresql 1 - SELECT ?+$1\n");
+	feed_release(&f);
+}
+
 static void test_encryption(void **state)
 {
 	(void)state;
@@ -232,9 +271,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_simple),	   cmocka_unit_test(test_extended),  cmocka_unit_test(test_copy),
-		cmocka_unit_test(test_encryption), cmocka_unit_test(test_who),	     cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_every_gap),  cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_simple), cmocka_unit_test(test_extended),	  cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_closed), cmocka_unit_test(test_encryption), cmocka_unit_test(test_who),
+		cmocka_unit_test(test_lost),   cmocka_unit_test(test_every_gap),  cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

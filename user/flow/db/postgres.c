@@ -350,6 +350,16 @@ static void on_copy_end(struct postgres *p)
 		p->op_count--;
 }
 
+/* Its name may be gone from now on; what it was executed as before has taken its shape. */
+static void on_close(struct postgres *p, const struct stamp *start)
+{
+	struct names *table = p->target == 'S' ? &p->statements : &p->portals;
+
+	if (is_known(p, 0))
+		names_set(table, p->names[0].bytes, p->names[0].len, NULL);
+	add(p, OP_CLOSE, NULL, start);
+}
+
 static void on_message(struct postgres *p, const struct frame_reader *r)
 {
 	char type = (char)r->head[0];
@@ -369,7 +379,7 @@ static void on_message(struct postgres *p, const struct frame_reader *r)
 	else if (type == 'D')
 		add(p, OP_DESCRIBE, NULL, &start);
 	else if (type == 'C')
-		add(p, OP_CLOSE, NULL, &start);
+		on_close(p, &start);
 	else if (type == 'F')
 		add(p, OP_FUNCTION, NULL, &start);
 	else if (type == 'S')
