@@ -217,14 +217,47 @@ static int redact_arg(struct buf *out, struct sv s)
 	return err ? err : buf_push(out, s.ptr + done, s.len - done);
 }
 
+/* How long an option with the value USER:PASSWORD (--cert: FILE:PASSWORD) is, with its '=': -u, --user, --proxy-user=.
+ * curl's may stand behind flags (-sSu). 0: it is none. */
+#define CURL_FLAGS "012346BGIJLNORSZafgijklnpqsv" /* curl(1): options of one letter without a value */
+static size_t user_option(struct sv arg, bool curl)
+{
+	struct sv value, name = sv_cut(arg, '=', &value);
+	size_t i = 1;
+
+	if (sv_starts(arg, SV("--")))
+		return sv_ends(name, SV("user")) || sv_eq(name, SV("--cert")) ? name.len + (value.ptr != NULL) : 0;
+	if (arg.len < 2 || arg.ptr[0] != '-')
+		return 0;
+	while (curl && i + 1 < arg.len && strchr(CURL_FLAGS, arg.ptr[i]))
+		i++;
+	return strchr("uUE", arg.ptr[i]) ? i + 1 : 0;
+}
+
+static bool has_password(struct sv user)
+{
+	return user.len && memchr(user.ptr, ':', user.len);
+}
+
+/* One argument, with what is attached to such an option as ***. */
+static int redact_option(struct buf *out, struct sv arg, bool curl)
+{
+	size_t at = user_option(arg, curl);
+	int err;
+
+	if (!at || !has_password((struct sv){arg.ptr + at, arg.len - at}))
+		return redact_arg(out, arg);
+	err = buf_push(out, arg.ptr, at);
+	return err ? err : buf_puts(out, "***");
+}
+
 /* Is the argument after this one a secret? --api-key VALUE, -u USER:PASSWORD, set api_key VALUE */
-static bool announces_secret(struct sv arg, struct sv following)
+static bool announces_secret(struct sv arg, struct sv following, bool curl)
 {
 	size_t dashes = 0;
 
-	if (sv_eq(arg, SV("-u")) || sv_eq(arg, SV("-U")) || sv_eq(arg, SV("-E")) || sv_eq(arg, SV("--cert")) ||
-	    (sv_starts(arg, SV("--")) && sv_ends(arg, SV("user"))))
-		return following.len && memchr(following.ptr, ':', following.len);
+	if (arg.len && user_option(arg, curl) == arg.len)
+		return has_password(following);
 	if (is_scheme_word(arg))
 		return sv_ieq(arg, SV("bearer"));
 	while (dashes < arg.len && arg.ptr[dashes] == '-')
@@ -238,25 +271,26 @@ static bool announces_secret(struct sv arg, struct sv following)
 int proc_redact_args(struct buf *out, struct sv args)
 {
 	struct sv arg, rest = args, following;
-	bool secret = false, first = true;
+	bool secret = false, first = true, curl = false;
 	int err = 0;
 
 	while (rest.ptr && !err) {
 		arg = sv_cut(rest, '\0', &rest);
+		curl |= first && (sv_eq(arg, SV("curl")) || sv_ends(arg, SV("/curl")));
 		if (!rest.ptr && !arg.len && !first) /* the NUL was a terminator */
 			break;
 		if (!first)
 			err = buf_putc(out, '\0');
 		first = false;
 		if (!err)
-			err = secret ? buf_puts(out, "***") : redact_arg(out, arg);
+			err = secret ? buf_puts(out, "***") : redact_option(out, arg, curl);
 		following = SV_NONE;
 		if (rest.ptr) {
 			struct sv unused;
 
 			following = sv_cut(rest, '\0', &unused);
 		}
-		secret = !secret && following.ptr && announces_secret(arg, following);
+		secret = !secret && following.ptr && announces_secret(arg, following, curl);
 	}
 	return err;
 }
