@@ -59,12 +59,12 @@ def stops(which):
     client.go()
     e2e.until(lambda: len(perfbpf.calls()) > 5, what="some calls are recorded")
     assert perfbpf.end(which) == 0, perfbpf.err()
+    assert client.child.poll() is None, "the traced program goes on"
     trace = check_trace(perfbpf)
     records = perfbpf.calls()
     assert len(records) > 5 and len(e2e.call_slices(trace)) == len(records), len(records)
     open_calls = [r for r in records if r["end_reason"] == "capture_end"]
     assert len(open_calls) <= 1, open_calls
-    assert client.child.poll() is None, "the traced program goes on"
     assert client.finish() == 0, "the traced program is unharmed"
 
 

@@ -134,6 +134,11 @@ static void test_backslash(void **state)
 		{MY_ANY, "SELECT 'a\\'secret', x", "SELECT ?..."},
 		{PG_ANY, "SELECT E'a\\'b', x", "SELECT ?, x"},
 		{MY_ANY, "SELECT 'a\\\\', x", "SELECT ?..."},
+		/* of GBK a character, of UTF-8 half of one and an escaped quote */
+		{MY, "SELECT '\xbf\\', 'secret'", "SELECT ?..."},
+		{MY, "SELECT '\xbf\\\\', 'secret'", "SELECT ?..."},
+		{MY, "SELECT '\xc3\xa9\\n\\'a', x", "SELECT ?, x"},
+		{PG, "SELECT E'\xbf\\'a', x", "SELECT ?, x"},
 	};
 
 	(void)state;

@@ -3,7 +3,7 @@
  * planted --truth FILE [--model-port N] [--get-us N]: prints "listening PORT", "database PORT" and "pid N", and serves
  * until a line comes, or the end of standard input. Routes, each with one planted cost and a number behind it (/hot/7):
  *
- *   /hot      5 ms of processor time: planted_hot() 40 %, planted_warm() 30 %, planted_cold() 30 %
+ *   /hot      5 ms of processor time: planted_hot() 40 %, planted_warm() 30 %, planted_cold() 30 %, or nearly so
  *   /alloc    an allocation storm: planted_storm() allocates 1 KiB 2,000 times
  *   /nplus1   12 commands of the same shape to a database, each of 500 us, or as --get-us says
  *   /slow     one that takes 30 ms
@@ -137,15 +137,16 @@ static void tell(const struct truth *t, const char *method, const char *path, co
 	int len = snprintf(
 		line, sizeof(line),
 		"{\"method\":\"%s\",\"path\":\"%s\",\"route\":\"%s\",\"status\":%d,\"tid\":%ld,\"begin_ns\":%" PRIu64
-		",\"end_ns\":%" PRIu64 ",\"cpu_ns\":%" PRIu64 ",\"hot_ns\":%" PRIu64 ",\"lock_ns\":%" PRIu64
-		",\"db\":%u,\"db_ns\":%" PRIu64 ",\"db_served_ns\":%" PRIu64 ",\"model\":%u,\"model_ns\":%" PRIu64
+		",\"end_ns\":%" PRIu64 ",\"cpu_ns\":%" PRIu64 ",\"hot_ns\":%" PRIu64 ",\"warm_ns\":%" PRIu64
+		",\"cold_ns\":%" PRIu64 ",\"lock_ns\":%" PRIu64 ",\"db\":%u,\"db_ns\":%" PRIu64
+		",\"db_served_ns\":%" PRIu64 ",\"model\":%u,\"model_ns\":%" PRIu64
 		",\"tool\":%u,\"tool_pid\":%d,\"tool_end_ns\":%" PRIu64 ",\"tool_ns\":%" PRIu64
 		",\"http\":%u,\"http_ns\":%" PRIu64 ",\"downstream_ns\":%" PRIu64 ",\"alloc_count\":%" PRIu64
 		",\"alloc_bytes\":%" PRIu64 "}\n",
 		method, path, route, status, syscall(SYS_gettid), t->begin_ns, t->end_ns, t->cpu_ns, t->hot_ns,
-		t->lock_ns, t->db, t->db_ns, t->db_served_ns, t->model, t->model_ns, t->tool, t->tool_pid,
-		t->tool_end_ns, t->tool_ns, t->http, t->http_ns, t->db_ns + t->model_ns + t->tool_ns + t->http_ns,
-		t->alloc_count, t->alloc_bytes);
+		t->warm_ns, t->cold_ns, t->lock_ns, t->db, t->db_ns, t->db_served_ns, t->model, t->model_ns, t->tool,
+		t->tool_pid, t->tool_end_ns, t->tool_ns, t->http, t->http_ns,
+		t->db_ns + t->model_ns + t->tool_ns + t->http_ns, t->alloc_count, t->alloc_bytes);
 
 	if (truth_fd >= 0 && len > 0 && (size_t)len < sizeof(line) && write(truth_fd, line, (size_t)len) != len)
 		abort();

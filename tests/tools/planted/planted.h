@@ -23,7 +23,7 @@ struct truth {
 	uint64_t db_ns, model_ns, tool_ns, http_ns;
 	uint64_t db_served_ns; /* of db_ns, by the database's clock: the rest is turns that either did not get */
 	uint64_t lock_ns;      /* from wanting the lock to having it */
-	uint64_t hot_ns;       /* processor time of planted_hot() */
+	uint64_t hot_ns, warm_ns, cold_ns; /* processor time of planted_hot(), and so on */
 	uint64_t alloc_count, alloc_bytes;
 };
 

@@ -163,11 +163,12 @@ void toolwait_note_rpc(struct toolwait_rpcs *t, const struct agent_rpc *r)
 static bool names_rpc(const char *tool, const char *rpc)
 {
 	size_t tool_len = tool ? strlen(tool) : 0, len = strlen(rpc);
-	const char *tail = tool + (tool_len - len);
+	const char *tail;
 
-	if (!len || tool_len < len || strcmp(tail, rpc))
+	if (!len || tool_len < len)
 		return false;
-	return tool_len == len || !isalnum((unsigned char)tail[-1]);
+	tail = tool + (tool_len - len);
+	return !strcmp(tail, rpc) && (tool_len == len || !isalnum((unsigned char)tail[-1]));
 }
 
 /* The first request of that name by the agent's process while the tool was waited for. It is used up. */

@@ -277,7 +277,7 @@ static void quote(struct shape *s, char c)
 	bool string = c == '\'' || (c == '"' && s->dialect == SHAPE_MYSQL);
 
 	s->quote = c == '[' ? ']' : c;
-	s->escaped = false;
+	s->escaped = s->high = false;
 	s->escaping = c == '\'' || s->dialect == SHAPE_MYSQL ? s->backslash : SHAPE_BACKSLASH_PLAIN;
 	if (string) {
 		s->state = STRING;
@@ -530,22 +530,32 @@ static void dollar_text(struct shape *s, char c)
 	value(s);
 }
 
+/* Behind such a byte a backslash of MySQL may be half of a character: Big5, GBK and Shift JIS have some. */
+static bool is_doubtful(const struct shape *s)
+{
+	return s->escaping == SHAPE_BACKSLASH_UNKNOWN || (s->high && s->dialect == SHAPE_MYSQL);
+}
+
 static void string(struct shape *s, char c)
 {
 	if (s->escaped) {
 		/* Where it decides and nobody knows: the end. */
-		if (s->escaping == SHAPE_BACKSLASH_UNKNOWN && c == s->quote) {
+		if (is_doubtful(s) && c == s->quote) {
 			s->state = NONE;
 			value(s);
 			cut(s);
 			return;
 		}
-		s->escaped = s->escaping == SHAPE_BACKSLASH_UNKNOWN && c == '\\';
+		s->escaped = is_doubtful(s) && c == '\\';
+		s->high = s->escaped ? s->high : (unsigned char)c >= 0x80;
 		return;
 	}
-	if (c == '\\' && s->escaping != SHAPE_BACKSLASH_PLAIN)
+	if (c == '\\' && s->escaping != SHAPE_BACKSLASH_PLAIN) {
 		s->escaped = true;
-	else if (c == s->quote)
+		return;
+	}
+	s->high = (unsigned char)c >= 0x80;
+	if (c == s->quote)
 		s->state = STRING_END;
 }
 

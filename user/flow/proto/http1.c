@@ -549,12 +549,14 @@ static int push_request(struct http1 *h, const uint8_t *ptr, size_t len, const s
 
 	if (err)
 		return err;
-	if (http1_early_takes(h, ptr[0], at))
-		return http1_early_add(h, ptr, len, at);
-	body_refused(h, at);
+	if (!http1_early_takes(h, ptr[0], at))
+		body_refused(h, at);
 	while (len && !h->err) {
-		long n = message_push(&h->request, ptr, len, at);
+		long n;
 
+		if (http1_early_takes(h, ptr[0], at))
+			return http1_early_add(h, ptr, len, at);
+		n = message_push(&h->request, ptr, http1_early_asks(h, ptr, len), at);
 		if (n < 0)
 			return (int)n;
 		ptr += n;

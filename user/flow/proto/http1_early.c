@@ -24,6 +24,15 @@ bool http1_early_takes(const struct http1 *h, uint8_t first, const struct stamp 
 	return is_open(h) && (h->early_lost || !queue_is_empty(&h->early) || begins(h, (char)first, at));
 }
 
+size_t http1_early_asks(const struct http1 *h, const uint8_t *ptr, size_t len)
+{
+	size_t n = 0;
+
+	while (n < len && (ptr[n] == '\r' || ptr[n] == '\n'))
+		n++;
+	return n && h->request.state == MESSAGE_START && is_open(h) ? n : len;
+}
+
 int http1_early_add(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	if (!h->early_lost && len <= queue_room(&h->early, at, false))

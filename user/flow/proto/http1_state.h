@@ -131,6 +131,8 @@ int http1_unpark(struct http1 *h, bool force);
 /* Bytes of the client's, the first of them as here, or a gap in them, wait for the answer. */
 bool http1_early_takes(const struct http1 *h, uint8_t first, const struct stamp *at);
 bool http1_early_takes_gap(const struct http1 *h);
+/* So many of the client's bytes are read before that is asked again: empty lines come before anything. */
+size_t http1_early_asks(const struct http1 *h, const uint8_t *ptr, size_t len);
 /* 0 or -ENOMEM. */
 int http1_early_add(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at);
 int http1_early_add_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at);
