@@ -14,8 +14,6 @@
 #include "plain.bpf.h"
 #include "wire.bpf.h"
 
-#define MSG_TRUNC 0x20
-
 /* --- where the bytes are ----------------------------------------------------------------------------------------- */
 
 static __always_inline void found_buffer(struct plain_move *m, __u64 buf)

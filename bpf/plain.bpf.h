@@ -6,6 +6,13 @@
 
 #include "emit.bpf.h"
 
+#define MSG_OOB	     1
+#define MSG_PEEK     2
+#define MSG_TRUNC    0x20
+#define MSG_ERRQUEUE 0x2000 /* what comes from there was sent, not received */
+/* Receives with one of these take nothing of what the other side sent, in its order. */
+#define MSG_NOT_TAKEN (MSG_OOB | MSG_PEEK | MSG_ERRQUEUE)
+
 /* Bytes that a system call of the current thread moved over a socket. */
 struct plain_move {
 	__u64 len;

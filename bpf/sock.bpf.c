@@ -12,9 +12,6 @@
 #include "dns.bpf.h"
 #include "wire.bpf.h"
 
-#define MSG_OOB		    1
-#define MSG_PEEK	    2
-#define MSG_ERRQUEUE	    0x2000 /* what comes from there was sent, not received */
 #define RTT_MIN_INTERVAL_NS 100000000ull
 
 /* --- the wire under TLS ------------------------------------------------------------------------------------------ */
@@ -382,7 +379,7 @@ int BPF_PROG(sock_received, struct sock *sk, int ret, int flags)
 	struct sock_info *info;
 	bool tcp;
 
-	if (!sk || (flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
+	if (!sk || (flags & MSG_NOT_TAKEN))
 		return 0;
 	tcp = is_tcp(sk);
 	info = bpf_sk_storage_get(&socks, sk, NULL, 0);

@@ -10,10 +10,6 @@
 #include "callregs.bpf.h"
 #include "moved.bpf.h"
 
-#define MSG_OOB	     1
-#define MSG_PEEK     2
-#define MSG_ERRQUEUE 0x2000
-
 /* Which direction the call moves bytes in; -1: none of ours. */
 static __always_inline int call_dir(__u64 nr)
 {
@@ -54,7 +50,7 @@ static __always_inline int sock_called(struct file *file, struct plain_move *m)
 	__u64 at = (__u64)sk, ino = BPF_CORE_READ(file, f_inode, i_ino);
 	struct called *c;
 
-	if (m->dir == EV_DIR_RX && (m->flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
+	if (m->dir == EV_DIR_RX && (m->flags & MSG_NOT_TAKEN))
 		return 0;
 	m->tcp = family != AF_UNIX && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
 	if (!m->tcp && (family != AF_UNIX || BPF_CORE_READ(sk, sk_type) != SOCK_STREAM))
