@@ -885,6 +885,36 @@ static void tail_before_bytes(void **state)
 	close_world(&w);
 }
 
+/* The end of a request is missing, and its program writes no more: that is told while its answer is read, or once it
+ * has been waited for as for bytes in the middle. */
+static void tail_of_what_goes_no_further(void **state)
+{
+	static char answer[CONN_AHEAD_BYTES + 2];
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	open_conn(&w, 1, true, 1);
+	data(&w, 1, DIR_TX, 0, "ask", 2);
+	reached(&w, 1, 10, 0, 3);
+	data(&w, 1, DIR_RX, 0, "abc", 4);
+	data(&w, 1, DIR_TX, 3, "more", 400); /* late, of another processor */
+	tick(&w, 490);
+	assert_log(&w.log, "open 1 fresh\n1 tx 2: ask (3)\n1 rx 4: abc (3)\n1 tx 400: more (7)\n");
+	assert_true(conn_waits(w.last, DIR_TX));
+	tlog_free(&w.log);
+	tick(&w, 503);
+	assert_false(conn_waits(w.last, DIR_TX));
+	data(&w, 1, DIR_TX, 10, "next", 600);
+	assert_log(&w.log, "1 tx gap 3\n1 tx 600: next (14)\n");
+	reached(&w, 1, 20, 0, 700);
+	memset(answer, 'x', sizeof(answer) - 1);
+	data(&w, 1, DIR_RX, 3, answer, 701);
+	assert_non_null(strstr(w.log.text, "1 tx gap 6\n1 rx 701: x"));
+	assert_int_equal(w.lost.n[LOST_BYTES], 9);
+	close_world(&w);
+}
+
 /* What was written before answers that are read now does not come any more. */
 static void hole_while_the_other_way_goes_on(void **state)
 {
@@ -1458,6 +1488,7 @@ int main(void)
 		cmocka_unit_test(left),
 		cmocka_unit_test(tail_of_ended),
 		cmocka_unit_test(tail_before_bytes),
+		cmocka_unit_test(tail_of_what_goes_no_further),
 		cmocka_unit_test(hole_while_the_other_way_goes_on),
 		cmocka_unit_test(set_up),
 		cmocka_unit_test(through_a_proxy),

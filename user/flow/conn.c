@@ -316,6 +316,38 @@ static void touch(struct entry *e)
 	DL_APPEND2(e->table->lru, e, lru_prev, lru_next);
 }
 
+/* Bytes of this direction are missing: what came behind them waits, or nothing came. */
+static bool misses(const struct entry *e, enum dir dir)
+{
+	return e->stream[dir].held || e->final_pos[dir] > e->stream[dir].next;
+}
+
+/* So far the direction went by then: what does not come of it was lost, also when nothing comes behind it. */
+static void reach(struct entry *e, enum dir dir, uint64_t pos, uint64_t ts_ns)
+{
+	if (pos <= e->final_pos[dir])
+		return;
+	e->final_pos[dir] = pos;
+	e->final_ns[dir] = ts_ns;
+	if (misses(e, dir))
+		wait_for(e);
+}
+
+/* What is missing does not come any more. */
+static void give_up(struct entry *e, enum dir dir, const struct stamp *at)
+{
+	stream_finish(&e->stream[dir], e->final_pos[dir], at);
+}
+
+static void expire_way(struct entry *e, enum dir dir, uint64_t now_ns)
+{
+	struct stamp at = {.entry_ns = e->final_ns[dir], .ts_ns = e->final_ns[dir]};
+
+	stream_tick(&e->stream[dir], now_ns);
+	if (!e->stream[dir].held && misses(e, dir) && now_ns > at.ts_ns && now_ns - at.ts_ns >= STREAM_HOLD_NS)
+		give_up(e, dir, &at);
+}
+
 /* Ends what has lingered, gives up what has waited. */
 static void expire(struct conns *t, uint64_t now_ns)
 {
@@ -327,9 +359,9 @@ static void expire(struct conns *t, uint64_t now_ns)
 			end(e, e->why, e->hint_ns);
 			continue;
 		}
-		stream_tick(&e->stream[DIR_TX], now_ns);
-		stream_tick(&e->stream[DIR_RX], now_ns);
-		if (!e->closing && !e->stream[DIR_TX].held && !e->stream[DIR_RX].held) {
+		expire_way(e, DIR_TX, now_ns);
+		expire_way(e, DIR_RX, now_ns);
+		if (!e->closing && !misses(e, DIR_TX) && !misses(e, DIR_RX)) {
 			DL_DELETE2(t->waiting, e, wait_prev, wait_next);
 			e->waiting = false;
 		}
@@ -426,15 +458,15 @@ static bool already_told(struct conns *t, const struct rec_data *r)
 /* r is of a connection whose other direction may wait for what will not come. */
 static void keep_up(struct entry *e, const struct rec_data *r)
 {
-	struct stream *other = &e->stream[!r->dir];
+	enum dir other = r->dir == DIR_TX ? DIR_RX : DIR_TX;
 
-	if (!other->held) {
+	if (!misses(e, other)) {
 		e->ahead[r->dir] = 0;
 		return;
 	}
 	e->ahead[r->dir] += r->orig_len;
 	if (e->ahead[r->dir] > CONN_AHEAD_BYTES)
-		stream_flush(other, &r->at);
+		give_up(e, other, &r->at);
 }
 
 /* Something else came first: its bytes are the first ones all the same when they begin at 0. */
@@ -447,9 +479,7 @@ static void begin_fresh(struct entry *e)
 
 bool conn_waits(const struct conn *c, enum dir dir)
 {
-	const struct entry *e = (const struct entry *)c; /* its first member */
-
-	return e->stream[dir].held || e->final_pos[dir] > e->stream[dir].next;
+	return misses((const struct entry *)c, dir); /* its first member */
 }
 
 /* Pass by pass: what one of them needs of memory comes for all connections at once. */
@@ -560,8 +590,7 @@ void conns_push_close(struct conns *t, const struct rec_close *r)
 	if (!e)
 		return;
 	for (int d = DIR_TX; d <= DIR_RX; d++)
-		if (r->pos[d] > e->final_pos[d])
-			e->final_pos[d] = r->pos[d];
+		reach(e, (enum dir)d, r->pos[d], r->ts_ns);
 	if (r->local && e->closer == CONN_END_UNKNOWN) {
 		e->closer = CONN_END_LOCAL;
 		e->closer_ns = r->ts_ns;
@@ -592,8 +621,7 @@ void conns_push_pos(struct conns *t, const struct rec_pos *r)
 		return;
 	}
 	for (int d = DIR_TX; d <= DIR_RX; d++)
-		if (r->pos[d] > e->final_pos[d])
-			e->final_pos[d] = r->pos[d];
+		reach(e, (enum dir)d, r->pos[d], r->ts_ns);
 }
 
 void conns_push_handshake(struct conns *t, const struct rec_handshake *r)

@@ -39,8 +39,9 @@
 #define CONN_SOCK_LINGER_NS                                                                                            \
 	1000000000ull /* the socket is closed but the object lives: the library may still hold bytes */
 /*
- * A hole in one direction is given up once so many bytes of the other one went by: a response is not read on while its
- * request is waited for (less than HTTP1_PARK_BYTES and a read, or it would be nobody's).
+ * A hole in one direction, or at its end, is given up once so many bytes of the other one went by: a response is not
+ * read on while its request is waited for (less than HTTP1_PARK_BYTES and a read, or it would be nobody's); and after
+ * STREAM_HOLD_NS.
  */
 #define CONN_AHEAD_BYTES     32768
 #define CONN_DELAYS_MAX	     64		 /* newest delays of each kind that are kept of a socket */

@@ -80,7 +80,7 @@ struct entry {
 	struct conns *table;
 	struct entry *lru_prev, *lru_next;
 	uint64_t last_ns; /* latest bytes */
-	bool waiting;	  /* in table->waiting: closing, or a stream holds records */
+	bool waiting;	  /* in table->waiting: closing, or bytes of a stream are missing */
 	bool proven;	  /* bound from inside */
 	bool closing;	  /* ends at linger_ns: */
 	enum conn_end why;
@@ -92,7 +92,7 @@ struct entry {
 		gone_ns; /* the program ended (EXIT, EXEC): what happens to its sockets from then on is not its doing */
 	enum conn_end closer; /* as in sock, but of the close record */
 	uint64_t closer_ns;
-	uint64_t final_pos[2];
+	uint64_t final_pos[2], final_ns[2]; /* as far as the direction went, by a record's word, and when */
 
 	struct candidate candidates[CONN_CANDIDATES_MAX];
 	unsigned candidate_count;
