@@ -569,6 +569,7 @@ static void on_conn_end(void *ctx, struct conn *c, enum conn_end why, uint64_t t
 	if (f->db)
 		db_finish(f->db, ts_ns);
 	p->lost.n[LOST_PARSE_ERRORS] += proto_errors(f->proto) + (f->db ? db_errors(f->db) : 0);
+	p->lost.n[LOST_COMMANDS] += f->db ? db_dropped(f->db) : 0;
 	flow_count_coverage(f);
 	flow_push_setup(f);
 	if (flow_is_served(f))

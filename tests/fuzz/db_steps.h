@@ -43,7 +43,7 @@ static inline void db_fold_command(void *ctx, const struct db_command *c)
 		if (p)                                                                                                 \
 			name##_finish(p, steps.now);                                                                   \
 		if (p)                                                                                                 \
-			fold(&sum, name##_errors(p));                                                                  \
+			fold(&sum, name##_errors(p) + (uint64_t)name##_dropped(p) * 1000);                             \
 		name##_free(p);                                                                                        \
 		return sum;                                                                                            \
 	}                                                                                                              \

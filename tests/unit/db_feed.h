@@ -57,6 +57,8 @@ static inline void db_feed_close(void *d, struct tlog *log)
 		tlog_printf(log, "none\n");
 	if (db_errors(d))
 		tlog_printf(log, "errors\n");
+	if (db_dropped(d))
+		tlog_printf(log, "dropped %u\n", db_dropped(d));
 	assert_int_equal(db_open(d), 0);
 	db_free(d);
 }
@@ -94,7 +96,8 @@ static inline void db_feed_check(struct feed *f, const struct feed_run *r)
 	strcpy(copy, rest);
 	rest = copy;
 	while ((line = strsep(&rest, "\n")) && rest) {
-		bool known = !strcmp(line, "errors") || !strcmp(line, "none") || !strcmp(line, "served");
+		bool known = !strcmp(line, "errors") || !strncmp(line, "dropped ", 8) || !strcmp(line, "none") ||
+			     !strcmp(line, "served");
 
 		for (const char *const *s = db_feed_shapes; *s && !known; s++)
 			known = strlen(line) > strlen(*s) && !strcmp(line + strlen(line) - strlen(*s), *s);

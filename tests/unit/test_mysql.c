@@ -126,6 +126,10 @@ static void test_lost(void **state)
 				    LOST_TX(21, 0xffffff - 7), TX(21, "\1\0\0\1)"), RX(22, OK("\2")), TX(31, QUERY),
 				    RX(32, OK("\1"))),
 		  40, "10+2 mysql 0 - SELECT ?\n20+2 mysql 0 - -\n30+2 mysql 0 - SELECT ?\n");
+	/* No end is seen of what waits; what makes no sense is counted. */
+	db_expect((struct feed)FEED(met, TX(11, QUERY), RX(12, COLUMNS("\1")), LOST_RX(13, UINT64_MAX), RX(14, "xyz"),
+				    TX(21, QUERY), RX(22, OK("\1")), TX(31, QUERY), RX(32, OK("\7"))),
+		  40, "10+3 mysql - - unfinished SELECT ?\n20+2 mysql 0 - SELECT ?\nerrors\ndropped 1\n");
 }
 
 #define SESSION                                                                                                        \

@@ -146,6 +146,46 @@ static void test_copy(void **state)
 		  "40+2 postgresql 1 - SELECT ?\n");
 }
 
+#define DEFERRED "E\0\0\0\x13SERROR\0C23503\0\0"
+#define BEHIND_BIND                                                                                                    \
+	"2\0\0\0\4"                                                                                                    \
+	"C\0\0\0\x0fINSERT 0 1\0"
+
+/* What is committed at its Sync may fail there, though each of its commands was complete. */
+static void test_commit(void **state)
+{
+	(void)state;
+	db_expect((struct feed)FEED(met, TX(11, BIND_S9 EXECUTE SYNC), RX(13, BEHIND_BIND), RX(19, DEFERRED READY),
+				    TX(21, BIND_S9 EXECUTE SYNC), RX(23, BEHIND_BIND READY)),
+		  60,
+		  "10+9 postgresql - 23503 -\n"
+		  "20+3 postgresql 1 - -\n");
+	/* As in the simple protocol. */
+	db_expect((struct feed)FEED(met, TX(11, SELECT_1), RX(13, DONE("1")), RX(19, DEFERRED READY)), 60,
+		  "10+9 postgresql - 23503 SELECT ?\n");
+	/* The last one of several; what comes by itself changes nothing. */
+	db_expect((struct feed)FEED(met, TX(11, BIND_S9 EXECUTE BIND_S9 EXECUTE SYNC),
+				    RX(13, BEHIND_BIND BEHIND_BIND "N\0\0\0\x05\0"), RX(19, DEFERRED READY)),
+		  60,
+		  "10+3 postgresql 1 - -\n"
+		  "10+9 postgresql - 23503 -\n");
+	/* Of the next command, and not of the Sync behind it. */
+	db_expect(
+		(struct feed)FEED(met, TX(11, BIND_S9 EXECUTE PARSE_S1 SYNC), RX(13, BEHIND_BIND), RX(19, ERROR READY)),
+		60,
+		"10+3 postgresql 1 - -\n"
+		"10+9 postgresql - 42P01 SELECT ?+$1\n");
+	/* A Sync that came later has no command. */
+	db_expect((struct feed)FEED(met, TX(11, BIND_S9 EXECUTE "H\0\0\0\4"), RX(13, BEHIND_BIND), TX(21, SYNC),
+				    RX(23, DEFERRED READY)),
+		  60,
+		  "10+3 postgresql 1 - -\n"
+		  "20+3 postgresql - 23503 -\n");
+	/* The connection ends before it is known. */
+	db_expect((struct feed)FEED(met, TX(11, BIND_S9 EXECUTE SYNC), RX(13, BEHIND_BIND)), 60,
+		  "10+3 postgresql 1 - -\n");
+}
+
 /* Statements that are closed take no room from one that is not. */
 static void test_closed(void **state)
 {
@@ -225,8 +265,16 @@ static void test_lost(void **state)
 				    LOST_RX(12, UINT64_MAX), RX(13, ROW DONE("1") READY), TX(21, BIND_S1 EXECUTE SYNC),
 				    RX(22, "2\0\0\0\4" DONE("1") READY), TX(31, SELECT_1), RX(32, DONE("1") READY)),
 		  60,
+		  "10+2 postgresql - - unfinished SELECT ?+$1\n"
 		  "20+2 postgresql 1 - -\n"
 		  "30+2 postgresql 1 - SELECT ?\n");
+	/* All that waits is told, what has an end with it. */
+	db_expect((struct feed)FEED(met, TX(11, BIND_S9 EXECUTE BIND_S9 EXECUTE SYNC SELECT_1),
+				    RX(12, "2\0\0\0\4" DONE("7") "2\0\0\0\4" DONE("1")), LOST_RX(13, UINT64_MAX)),
+		  60,
+		  "10+2 postgresql 7 - -\n"
+		  "10+2 postgresql 1 - -\n"
+		  "10+3 postgresql - - unfinished SELECT ?\n");
 	/* What was asked before the client's bytes went missing is still answered. */
 	db_expect((struct feed)FEED(met,
 				    TX(11, "Q\0\0\0\x16"
@@ -241,10 +289,13 @@ static void test_lost(void **state)
 				    RX(13, DONE("1") READY), RX(14, DONE("1") READY), TX(21, SELECT_1),
 				    RX(22, DONE("1") READY)),
 		  60, "10+3 postgresql 1 - SELECT ?\n20+2 postgresql 1 - SELECT ?\n");
-	/* What makes no sense is counted, and not told. */
+	/* What makes no sense is not told, and counted, but for what was complete before. */
 	db_expect((struct feed)FEED(met, TX(11, SELECT_1 "x\0\0\0\4"), RX(12, DONE("1") READY), TX(21, SELECT_1),
 				    RX(22, DONE("1") READY)),
-		  60, "20+2 postgresql 1 - SELECT ?\nerrors\n");
+		  60, "20+2 postgresql 1 - SELECT ?\nerrors\ndropped 1\n");
+	db_expect((struct feed)FEED(met, TX(11, BIND_S9 EXECUTE SYNC SELECT_1),
+				    RX(12, "2\0\0\0\4" DONE("1") "x\0\0\0\4")),
+		  60, "10+2 postgresql 1 - -\nerrors\ndropped 1\n");
 }
 
 #define SESSION                                                                                                        \
@@ -271,9 +322,10 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_simple), cmocka_unit_test(test_extended),	  cmocka_unit_test(test_copy),
-		cmocka_unit_test(test_closed), cmocka_unit_test(test_encryption), cmocka_unit_test(test_who),
-		cmocka_unit_test(test_lost),   cmocka_unit_test(test_every_gap),  cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_simple),	  cmocka_unit_test(test_extended), cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_commit),	  cmocka_unit_test(test_closed),   cmocka_unit_test(test_encryption),
+		cmocka_unit_test(test_who),	  cmocka_unit_test(test_lost),	   cmocka_unit_test(test_every_gap),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,7 +98,14 @@ static void test_lost(void **state)
 		  60, "10+4 redis - - GET ?\n");
 	db_expect((struct feed)FEED(fresh, TX(11, GET), LOST_RX(12, UINT64_MAX), TX(21, GET), RX(22, "+OK\r\n"),
 				    TX(31, GET), RX(32, "+OK\r\n"), TX(41, PING), RX(42, "+PONG\r\n")),
-		  60, "40+2 redis - - PING\n");
+		  60, "10+2 redis - - unfinished GET ?\n40+2 redis - - PING\n");
+	/* Of all that waits no end is seen, nor whether what has lost its name has an answer. */
+	db_expect((struct feed)FEED(fresh, TX(11, PING GET), TX(13, "*1\r\n$4\r\n"), LOST_TX(14, 4), TX(14, "\r\n")),
+		  60,
+		  "10+3 redis - - unfinished PING\n"
+		  "10+3 redis - - unfinished GET ?\n"
+		  "12+1 redis - - unfinished -\n");
+	db_expect((struct feed)FEED(met, TX(11, PING), LOST_RX(12, UINT64_MAX)), 60, "");
 }
 
 #define SESSION                                                                                                        \
@@ -107,7 +114,7 @@ static void test_lost(void **state)
 
 static void test_every_gap(void **state)
 {
-	static const char *const shapes[] = {" GET ?", " CONFIG SET ?", " PING", NULL};
+	static const char *const shapes[] = {" GET ?", " CONFIG SET ?", " PING", " -", NULL};
 
 	(void)state;
 	db_every_gap((struct feed)FEED(fresh, SESSION), 9, shapes);
@@ -134,7 +141,7 @@ static void test_bounds(void **state)
 	f.segments = segments;
 	f.count = 2;
 	assert_int_equal(feed_play(&f, &whole), 0);
-	assert_log(&f.log, "errors\n");
+	assert_log(&f.log, "errors\ndropped 1\n");
 	feed_release(&f);
 }
 

@@ -25,6 +25,7 @@
 	X(LOST_BYTES, "lost_bytes", "bytes known to be missing in connections")                                        \
 	X(LOST_UNPAIRED_BYTES, "unpaired_bytes", "bytes of TLS records whose connection could not be learned")         \
 	X(LOST_PARSE_ERRORS, "parse_errors", "streams given up: not valid HTTP, or a database's protocol")             \
+	X(LOST_COMMANDS, "db_commands", "database commands not told: their connection made no sense then")             \
 	X(LOST_DECODE_ERRORS, "decode_errors", "bodies given up: corrupt, over a limit, or unknown coding")            \
 	X(LOST_SPANS, "spans_dropped", "oldest spans dropped: --max-events")                                           \
 	X(LOST_SPAN_EVENTS, "events_dropped", "trace events in them")                                                  \

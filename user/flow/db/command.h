@@ -19,7 +19,7 @@ struct db_command {
 	int64_t rows;		  /* returned or changed */
 	char error[DB_ERROR_MAX]; /* "" none; "_OTHER": there was one, which is not known */
 	uint32_t tid;		  /* thread of its first byte */
-	bool unfinished;	  /* no end was seen: the connection, its process, or the tracing ended */
+	bool unfinished; /* no end was seen: bytes were lost, or the connection, its process, or the tracing ended */
 };
 
 struct db_sink {

@@ -22,6 +22,7 @@ struct parser {
 	void (*finish)(void *parser, uint64_t ts_ns);
 	void (*release)(void *parser);
 	unsigned (*errors)(const void *parser);
+	unsigned (*dropped)(const void *parser);
 	unsigned (*open)(const void *parser);
 };
 
@@ -46,12 +47,17 @@ struct parser {
 	{                                                                                                              \
 		return name##_errors(p);                                                                               \
 	}                                                                                                              \
+	static unsigned name##_dropped_any(const void *p)                                                              \
+	{                                                                                                              \
+		return name##_dropped(p);                                                                              \
+	}                                                                                                              \
 	static unsigned name##_open_any(const void *p)                                                                 \
 	{                                                                                                              \
 		return name##_open(p);                                                                                 \
 	}                                                                                                              \
 	static const struct parser name##_parser = {name##_push_any, name##_gap_any,	name##_finish_any,             \
-						    name##_free_any, name##_errors_any, name##_open_any}
+						    name##_free_any, name##_errors_any, name##_dropped_any,            \
+						    name##_open_any}
 
 ADAPT(postgres);
 ADAPT(mysql);
@@ -249,6 +255,11 @@ enum db_status db_status(const struct db *d)
 unsigned db_errors(const struct db *d)
 {
 	return d->parser ? d->parser->errors(d->state) : 0;
+}
+
+unsigned db_dropped(const struct db *d)
+{
+	return d->parser ? d->parser->dropped(d->state) : 0;
 }
 
 unsigned db_open(const struct db *d)

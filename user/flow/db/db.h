@@ -27,10 +27,11 @@ struct db *db_new(bool fresh, const struct proc_key *proc, const struct db_sink 
 void db_free(struct db *d);
 int db_push(struct db *d, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at); /* 0 or -ENOMEM */
 void db_gap(struct db *d, enum dir dir, uint64_t len, const struct stamp *at); /* len UINT64_MAX: unknown */
-void db_finish(struct db *d, uint64_t ts_ns);				       /* the command under way: unfinished */
+void db_finish(struct db *d, uint64_t ts_ns); /* what waits for an answer is unfinished */
 
 enum db_status db_status(const struct db *d);
-unsigned db_errors(const struct db *d); /* how often its bytes made no sense */
-unsigned db_open(const struct db *d);	/* commands without an answer yet. For tests */
+unsigned db_errors(const struct db *d);	 /* how often its bytes made no sense */
+unsigned db_dropped(const struct db *d); /* commands that were not told therefore */
+unsigned db_open(const struct db *d);	 /* commands without an answer yet. For tests */
 
 #endif

@@ -84,7 +84,7 @@ struct mysql {
 	const char *system;
 	enum phase phase;
 	int err;
-	unsigned errors;
+	unsigned errors, dropped;
 	bool trial;    /* in step by guess: the next answer tells */
 	bool heard;    /* LOST: the server spoke since the client did */
 	bool greeting; /* comes next */
@@ -204,16 +204,6 @@ static void forget(struct mysql *m)
 	m->prepared = NULL;
 }
 
-static void lose(struct mysql *m, bool senseless)
-{
-	m->errors += senseless && !m->trial;
-	while (m->op_count)
-		pop(m);
-	forget(m);
-	m->heard = false;
-	m->phase = m->errors > ERRORS_MAX || m->phase == AUTH ? OVER : LOST;
-}
-
 static bool is_told(uint8_t command)
 {
 	return command == COM_QUERY || command == COM_STMT_EXECUTE || command == COM_STMT_BULK_EXECUTE;
@@ -238,12 +228,48 @@ static void tell(struct mysql *m, const char *error, uint64_t end_ns)
 	m->sink.on_command(m->sink.ctx, &c);
 }
 
+/* No end will be seen of what waits for an answer. */
+static void tell_waiting(struct mysql *m, uint64_t ts_ns)
+{
+	for (; m->op_count; pop(m)) {
+		uint64_t start_ns = front(m)->start.entry_ns;
+
+		if (!m->err)
+			tell(m, NULL, ts_ns > start_ns ? ts_ns : start_ns);
+	}
+}
+
+/* Where the next packet begins is not known any more. */
+static void lose(struct mysql *m)
+{
+	while (m->op_count)
+		pop(m);
+	forget(m);
+	m->heard = false;
+	m->phase = m->errors > ERRORS_MAX || m->phase == AUTH ? OVER : LOST;
+}
+
+static void lose_step(struct mysql *m, uint64_t ts_ns)
+{
+	tell_waiting(m, ts_ns);
+	lose(m);
+}
+
+/* What was read may be none of it: nothing of what waits is told, but how much that is. */
+static void make_no_sense(struct mysql *m)
+{
+	m->errors += !m->trial;
+	for (unsigned i = 0; i < m->op_count && !m->trial; i++)
+		m->dropped += is_told(m->ops[(m->op_first + i) % MYSQL_PENDING_MAX].command);
+	lose(m);
+}
+
 /* Takes over the shape. */
 static void add(struct mysql *m, uint8_t command, struct shape_ref *shape)
 {
 	if (m->op_count == MYSQL_PENDING_MAX) {
 		shape_ref_drop(shape);
-		lose(m, true);
+		make_no_sense(m);
 		return;
 	}
 	m->ops[(m->op_first + m->op_count++) % MYSQL_PENDING_MAX] =
@@ -418,7 +444,7 @@ static void on_command(struct mysql *m)
 		if (command >= COM_QUIT && command <= COM_RESET_CONNECTION) /* leaving, replication, administration */
 			m->phase = OVER;
 		else
-			lose(m, true);
+			make_no_sense(m);
 	}
 }
 
@@ -545,7 +571,7 @@ static void on_ok(struct mysql *m, const struct stamp *at)
 	uint64_t rows;
 
 	if (!read_ok(&m->in, &rows, &status)) {
-		lose(m, true);
+		make_no_sense(m);
 		return;
 	}
 	add_rows(m, rows);
@@ -558,7 +584,7 @@ static void on_prepared(struct mysql *m, const struct stamp *at)
 	struct op *op = front(m);
 
 	if (k->kept_len < 9) {
-		lose(m, true);
+		make_no_sense(m);
 		return;
 	}
 	if (names_set(&m->statements, k->kept + 1, 4, op->shape))
@@ -576,7 +602,7 @@ static void on_columns(struct mysql *m)
 	size_t at = 0;
 
 	if (!read_number(k, &at, &m->left) || !m->left || k->len > at + 1) {
-		lose(m, true);
+		make_no_sense(m);
 		return;
 	}
 	m->answer = k->len == at + 1 && !k->kept[at] ? ANSWER_ROWS : ANSWER_COLUMNS;
@@ -631,7 +657,7 @@ static void on_row(struct mysql *m, const struct stamp *at)
 		if (read_ok(k, &rows, &status))
 			result_end(m, status, at);
 		else
-			lose(m, true);
+			make_no_sense(m);
 	} else {
 		m->rows++;
 	}
@@ -664,7 +690,10 @@ static void on_answer(struct mysql *m, const struct stamp *at)
 	if (m->tail)
 		return;
 	if (hides(m) || !m->in.len) {
-		lose(m, !m->in.lost);
+		if (m->in.lost)
+			lose_step(m, at->ts_ns);
+		else
+			make_no_sense(m);
 		return;
 	}
 	switch (m->answer) {
@@ -779,7 +808,7 @@ static size_t push_some(struct mysql *m, enum dir dir, const uint8_t *ptr, size_
 	else
 		err = frame_push(&m->rx, &server, ptr, len, at, &used);
 	if (err == -EBADMSG)
-		lose(m, true);
+		make_no_sense(m);
 	return used;
 }
 
@@ -809,20 +838,22 @@ void mysql_gap(struct mysql *m, enum dir dir, uint64_t len, const struct stamp *
 	else
 		err = frame_gap(&m->rx, &server, len, at);
 	if (err == -EBADMSG)
-		lose(m, false);
+		lose_step(m, at->ts_ns);
 }
 
 void mysql_finish(struct mysql *m, uint64_t ts_ns)
 {
-	if (m->op_count && !m->err)
-		tell(m, NULL, ts_ns);
-	while (m->op_count)
-		pop(m);
+	tell_waiting(m, ts_ns);
 }
 
 unsigned mysql_errors(const struct mysql *m)
 {
 	return m->errors;
+}
+
+unsigned mysql_dropped(const struct mysql *m)
+{
+	return m->dropped;
 }
 
 unsigned mysql_open(const struct mysql *m)

@@ -13,7 +13,8 @@
  *   - Compressed connections, and what follows a request for TLS, are not read.
  *
  * Missing bytes inside of a text or a row cost no more than that. Otherwise the connection is read on with the next
- * command that the client sends after the server has spoken, and what was prepared is forgotten.
+ * command that the client sends after the server has spoken, and what was prepared is forgotten. What then waits for an
+ * answer is told as unfinished.
  */
 
 #include "command.h"
@@ -33,8 +34,9 @@ void mysql_free(struct mysql *m);
 int mysql_push(struct mysql *m, enum dir dir, const uint8_t *ptr, size_t len,
 	       const struct stamp *at);						     /* 0 or -ENOMEM */
 void mysql_gap(struct mysql *m, enum dir dir, uint64_t len, const struct stamp *at); /* UINT64_MAX: unknown */
-void mysql_finish(struct mysql *m, uint64_t ts_ns); /* the command under way: unfinished */
+void mysql_finish(struct mysql *m, uint64_t ts_ns); /* what waits for an answer is unfinished */
 unsigned mysql_errors(const struct mysql *m);	    /* how often it made no sense */
+unsigned mysql_dropped(const struct mysql *m);	    /* commands that were not told therefore */
 unsigned mysql_open(const struct mysql *m);	    /* commands without an answer */
 
 /* The first bytes of a client. 1: its answer to a greeting; 2: a command; 0: neither; -1: too short to tell. */

@@ -37,8 +37,8 @@ struct op {
 	enum op_kind kind;
 	struct shape_ref *shape; /* owned, NULL: unknown */
 	struct stamp start;
-	struct stamp done; /* OP_QUERY: latest completion; ts_ns 0: none */
-	int64_t rows;	   /* OP_QUERY: of the statements so far that have a count */
+	struct stamp done; /* latest completion; ts_ns 0: none */
+	int64_t rows;	   /* of the statements so far that have a count */
 	bool rows_lost;
 	uint64_t data_rows;
 	char error[DB_ERROR_MAX];
@@ -54,7 +54,7 @@ struct postgres {
 	struct db_sink sink;
 	enum phase phase;
 	int err; /* -ENOMEM */
-	unsigned errors;
+	unsigned errors, dropped;
 	struct frame_reader tx, rx;
 	bool tx_lost; /* only the client's bytes are out of step: what it asked before is still answered */
 	bool ready;   /* the server's latest message was ReadyForQuery */
@@ -149,16 +149,78 @@ static void pop_all(struct postgres *p)
 		pop(p);
 }
 
-/* Where the next message begins is not known any more, in either direction. */
-static void lose(struct postgres *p, bool senseless)
+static void tell(struct postgres *p, const struct op *op, int64_t rows, const char *error, uint64_t end_ns)
 {
-	p->errors += senseless;
+	struct db_command c = {
+		.system = "postgresql",
+		.shape = shape_ref_text(op->shape),
+		.start_ns = op->start.entry_ns,
+		.end_ns = end_ns,
+		.rows = rows,
+		.tid = op->start.tid,
+		.unfinished = !error,
+	};
+
+	strncpy(c.error, error ? error : "", sizeof(c.error) - 1);
+	p->sink.on_command(p->sink.ctx, &c);
+}
+
+static bool is_told(const struct op *op)
+{
+	return op->kind == OP_QUERY || op->kind == OP_EXECUTE;
+}
+
+/* An Execute that waits for what becomes of its Sync. */
+static bool is_complete(const struct op *op)
+{
+	return op->kind == OP_EXECUTE && op->done.ts_ns;
+}
+
+static void tell_complete(struct postgres *p)
+{
+	const struct op *op = front(p);
+
+	tell(p, op, *op->error ? UNKNOWN_COUNT : op->rows, op->error, op->done.ts_ns);
+	pop(p);
+}
+
+/* No end will be seen of what waits for an answer; but that of what is complete, or has failed, was. */
+static void tell_waiting(struct postgres *p, uint64_t ts_ns)
+{
+	while (p->op_count && !p->err) {
+		const struct op *op = front(p);
+
+		if (*op->error || is_complete(op)) {
+			tell_complete(p);
+			continue;
+		}
+		if (is_told(op))
+			tell(p, op, UNKNOWN_COUNT, NULL, ts_ns > op->start.entry_ns ? ts_ns : op->start.entry_ns);
+		pop(p);
+	}
+	pop_all(p);
+}
+
+/* Where the next message begins is not known any more, in either direction. */
+static void lose(struct postgres *p)
+{
 	pop_all(p);
 	names_clear(&p->statements);
 	names_clear(&p->portals);
 	p->latest_len = 0;
 	p->tx_lost = false;
 	p->phase = p->errors > ERRORS_MAX ? OVER : LOST;
+}
+
+/* What was read may be none of it: nothing of what waits is told, but how much that is. */
+static void make_no_sense(struct postgres *p)
+{
+	p->errors++;
+	if (p->op_count && is_complete(front(p)))
+		tell_complete(p);
+	for (size_t i = 0; i < p->op_count; i++)
+		p->dropped += is_told(&p->ops[(p->op_first + i) % p->op_size]);
+	lose(p);
 }
 
 /* What the client says from here on is not known; a COPY of more than is captured of a request is the usual case. */
@@ -191,7 +253,7 @@ static void add(struct postgres *p, enum op_kind kind, struct shape_ref *shape, 
 {
 	if (p->op_count == POSTGRES_PENDING_MAX) {
 		shape_ref_drop(shape);
-		lose(p, true);
+		make_no_sense(p);
 		return;
 	}
 	if (p->op_count == p->op_size && grow(p)) {
@@ -201,22 +263,6 @@ static void add(struct postgres *p, enum op_kind kind, struct shape_ref *shape, 
 	}
 	p->ops[(p->op_first + p->op_count++) % p->op_size] =
 		(struct op){.kind = kind, .shape = shape, .start = *start, .rows = UNKNOWN_COUNT};
-}
-
-static void tell(struct postgres *p, const struct op *op, int64_t rows, const char *error, uint64_t end_ns)
-{
-	struct db_command c = {
-		.system = "postgresql",
-		.shape = shape_ref_text(op->shape),
-		.start_ns = op->start.entry_ns,
-		.end_ns = end_ns,
-		.rows = rows,
-		.tid = op->start.tid,
-		.unfinished = !error,
-	};
-
-	strncpy(c.error, error ? error : "", sizeof(c.error) - 1);
-	p->sink.on_command(p->sink.ctx, &c);
 }
 
 /* --- the client -------------------------------------------------------------------------------------------------- */
@@ -496,6 +542,10 @@ static void on_failed_group(struct postgres *p, const char *error, const struct 
 	}
 }
 
+/*
+ * What is behind the last Execute is committed at its Sync, and may fail there, as where a constraint is deferred: that
+ * is the Execute's error, as it is the query's in the simple protocol. Where none waits it is told by itself.
+ */
 static void on_error(struct postgres *p, const struct stamp *at)
 {
 	struct op *op = front(p);
@@ -506,9 +556,11 @@ static void on_error(struct postgres *p, const struct stamp *at)
 		names_clear(&p->statements);
 	if (!op)
 		return;
-	if (op->kind == OP_QUERY) {
+	if (op->kind == OP_QUERY || is_complete(op)) {
 		memcpy(op->error, error, sizeof(error));
 		op->done = *at;
+	} else if (op->kind == OP_SYNC) {
+		tell(p, op, UNKNOWN_COUNT, error, at->ts_ns);
 	} else {
 		on_failed_group(p, error, at);
 	}
@@ -526,13 +578,15 @@ static void on_complete(struct postgres *p, int64_t rows, bool lost, const struc
 	struct op *op = front(p);
 
 	if (op && op->kind == OP_EXECUTE) {
-		tell(p, op, rows, "", at->ts_ns);
-		pop(p);
+		op->rows = rows;
+		op->done = *at;
+		if (p->op_count < 2 || p->ops[(p->op_first + 1) % p->op_size].kind != OP_SYNC)
+			tell_complete(p);
 	} else if (op && op->kind == OP_QUERY) {
 		add_rows(op, rows, lost);
 		op->done = *at;
 	} else if (op || !p->tx_lost) {
-		lose(p, true);
+		make_no_sense(p);
 	}
 }
 
@@ -545,6 +599,11 @@ static void on_ready(struct postgres *p, const struct stamp *at)
 		if (kind == OP_QUERY)
 			tell(p, op, *op->error || op->rows_lost ? UNKNOWN_COUNT : op->rows, op->error,
 			     op->done.ts_ns ? op->done.ts_ns : at->ts_ns);
+		if (is_complete(op)) {
+			tell_complete(p);
+			continue;
+		}
+		p->dropped += kind == OP_EXECUTE;
 		pop(p);
 		if (kind == OP_SYNC || kind <= OP_FUNCTION)
 			return;
@@ -557,7 +616,7 @@ static void answered(struct postgres *p, enum op_kind kind)
 	if (p->op_count && front(p)->kind == kind)
 		pop(p);
 	else if (p->op_count || !p->tx_lost)
-		lose(p, true);
+		make_no_sense(p);
 }
 
 static void on_parameter(struct postgres *p)
@@ -572,6 +631,10 @@ static void on_answer(struct postgres *p, const struct frame_reader *r, const st
 {
 	struct op *op = front(p);
 
+	if (op && is_complete(op) && !strchr("EZNAS", r->head[0])) {
+		tell_complete(p);
+		op = front(p);
+	}
 	switch (r->head[0]) {
 	case '1':
 		answered(p, OP_PARSE);
@@ -712,7 +775,7 @@ static size_t push_some(struct postgres *p, enum dir dir, const uint8_t *ptr, si
 	else
 		err = frame_push(&p->rx, &server, ptr, len, at, &used);
 	if (err == -EBADMSG)
-		lose(p, true);
+		make_no_sense(p);
 	return used;
 }
 
@@ -743,27 +806,25 @@ void postgres_gap(struct postgres *p, enum dir dir, uint64_t len, const struct s
 		err = frame_gap(&p->rx, &server, len, at);
 	if (err == -EBADMSG && dir == DIR_TX && p->phase == MESSAGES)
 		lose_client(p);
-	else if (err == -EBADMSG)
-		lose(p, false);
+	else if (err == -EBADMSG) {
+		tell_waiting(p, at->ts_ns);
+		lose(p);
+	}
 }
 
 void postgres_finish(struct postgres *p, uint64_t ts_ns)
 {
-	for (; p->op_count && !p->err; pop(p)) {
-		const struct op *op = front(p);
-
-		if (op->kind != OP_QUERY && op->kind != OP_EXECUTE)
-			continue;
-		/* A last error that no ReadyForQuery follows: the server closed. */
-		tell(p, op, UNKNOWN_COUNT, *op->error ? op->error : NULL, *op->error ? op->done.ts_ns : ts_ns);
-		break;
-	}
-	pop_all(p);
+	tell_waiting(p, ts_ns);
 }
 
 unsigned postgres_errors(const struct postgres *p)
 {
 	return p->errors;
+}
+
+unsigned postgres_dropped(const struct postgres *p)
+{
+	return p->dropped;
 }
 
 unsigned postgres_open(const struct postgres *p)

@@ -9,14 +9,14 @@
  *   - A simple query is one command, however many statements it has; rows are added up. An Execute is one, with the
  *     text of the Parse that named its statement; a name that was never seen has none.
  *   - A command begins with the first message of its round trip (Parse, Bind, or Execute), and ends with its
- *     CommandComplete, error, or suspension.
+ *     CommandComplete, error, or suspension. An error of its Sync is its own, if that followed at once.
  *   - After an error of the extended protocol the server passes over all up to the next Sync: nothing of that is told.
  *   - What follows a granted request for encryption is not read: TLS has its own connection.
  *
  * Missing bytes inside of a message cost that message: its text or its row count is unknown. Otherwise what was asked
  * before is told when it was the client's bytes that are missing (a COPY is longer than what is captured), the
  * connection is read on from the first bytes that the client sends right behind a ReadyForQuery, and what was prepared
- * is forgotten.
+ * is forgotten. What then waits for an answer that cannot be told is told as unfinished.
  */
 
 #include "command.h"
@@ -33,8 +33,9 @@ void postgres_free(struct postgres *p);
 int postgres_push(struct postgres *p, enum dir dir, const uint8_t *ptr, size_t len,
 		  const struct stamp *at);						   /* 0 or -ENOMEM */
 void postgres_gap(struct postgres *p, enum dir dir, uint64_t len, const struct stamp *at); /* UINT64_MAX: unknown */
-void postgres_finish(struct postgres *p, uint64_t ts_ns); /* the command under way: unfinished */
+void postgres_finish(struct postgres *p, uint64_t ts_ns); /* what waits for an answer is unfinished */
 unsigned postgres_errors(const struct postgres *p);	  /* how often it made no sense */
+unsigned postgres_dropped(const struct postgres *p);	  /* commands that were not told therefore */
 unsigned postgres_open(const struct postgres *p);	  /* messages without an answer */
 
 /* The first bytes that a client sends. 1: a startup message or request for encryption; 2: a message of a connection met

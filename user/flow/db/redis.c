@@ -44,7 +44,7 @@ struct redis {
 	struct db_sink sink;
 	enum phase phase;
 	int err;
-	unsigned errors;
+	unsigned errors, dropped;
 	bool trusted; /* answers and commands are known to belong together */
 	bool settled; /* every command had its answer, and no other one came */
 	bool heard;   /* LOST: the server spoke since the client did */
@@ -101,12 +101,56 @@ int redis_look(const uint8_t *ptr, size_t len)
 
 /* --- what waits for an answer ------------------------------------------------------------------------------------ */
 
-static void lose(struct redis *r, bool senseless)
+static void tell(struct redis *r, const struct op *op, const char *error, uint64_t end_ns)
 {
-	r->errors += senseless;
+	struct db_command c = {
+		.system = "redis",
+		.shape = *op->shape ? sv_of(op->shape) : SV_NONE,
+		.start_ns = op->start.entry_ns,
+		.end_ns = end_ns,
+		.rows = UNKNOWN_COUNT,
+		.tid = op->start.tid,
+		.unfinished = !error,
+	};
+
+	if (!op->told)
+		return;
+	snprintf(c.error, sizeof(c.error), "%s", error ? error : "");
+	r->sink.on_command(r->sink.ctx, &c);
+}
+
+/* No end will be seen of what waits for an answer. */
+static void tell_waiting(struct redis *r, uint64_t ts_ns)
+{
+	for (size_t i = 0; i < r->op_count && !r->err; i++) {
+		const struct op *op = &r->ops[(r->op_first + i) % r->op_size];
+
+		tell(r, op, NULL, ts_ns > op->start.entry_ns ? ts_ns : op->start.entry_ns);
+	}
+	r->op_count = 0;
+}
+
+/* Where the next command or answer begins is not known any more. */
+static void lose(struct redis *r)
+{
 	r->op_count = 0;
 	r->trusted = r->settled = r->heard = false;
 	r->phase = r->errors > ERRORS_MAX ? OVER : LOST;
+}
+
+static void lose_step(struct redis *r, uint64_t ts_ns)
+{
+	tell_waiting(r, ts_ns);
+	lose(r);
+}
+
+/* What was read may be none of it: nothing of what waits is told, but how much that is. */
+static void make_no_sense(struct redis *r)
+{
+	r->errors++;
+	for (size_t i = 0; i < r->op_count; i++)
+		r->dropped += r->ops[(r->op_first + i) % r->op_size].told;
+	lose(r);
 }
 
 static int grow(struct redis *r)
@@ -128,7 +172,7 @@ static int grow(struct redis *r)
 static void add(struct redis *r, const struct op *op)
 {
 	if (r->op_count == REDIS_PENDING_MAX) {
-		lose(r, true);
+		make_no_sense(r);
 		return;
 	}
 	if (r->op_count == r->op_size && grow(r)) {
@@ -139,24 +183,6 @@ static void add(struct redis *r, const struct op *op)
 		r->trusted = true;
 	r->ops[(r->op_first + r->op_count) % r->op_size] = *op;
 	r->ops[(r->op_first + r->op_count++) % r->op_size].told = r->trusted;
-}
-
-static void tell(struct redis *r, const struct op *op, const char *error, uint64_t end_ns)
-{
-	struct db_command c = {
-		.system = "redis",
-		.shape = *op->shape ? sv_of(op->shape) : SV_NONE,
-		.start_ns = op->start.entry_ns,
-		.end_ns = end_ns,
-		.rows = UNKNOWN_COUNT,
-		.tid = op->start.tid,
-		.unfinished = !error,
-	};
-
-	if (!op->told)
-		return;
-	snprintf(c.error, sizeof(c.error), "%s", error ? error : "");
-	r->sink.on_command(r->sink.ctx, &c);
 }
 
 /* --- a command --------------------------------------------------------------------------------------------------- */
@@ -255,7 +281,8 @@ static void on_command(struct redis *r, uint64_t args)
 	if (!args)
 		return;
 	if (r->words_lost) { /* it may be one that has no answer */
-		lose(r, false);
+		add(r, &op);
+		lose_step(r, r->first.ts_ns);
 		return;
 	}
 	if (ends_order(r, args) || (subscribes(r) && !r->resp3)) {
@@ -392,7 +419,7 @@ static size_t client_run(struct redis *r, const uint8_t *ptr, size_t len, const 
 
 		n = lf ? (size_t)(lf - ptr) : len;
 		if (r->line_len + n > REDIS_LINE_MAX) {
-			lose(r, true);
+			make_no_sense(r);
 			return len;
 		}
 		line_push(r, ptr, n);
@@ -401,7 +428,7 @@ static size_t client_run(struct redis *r, const uint8_t *ptr, size_t len, const 
 		return n + (lf != NULL);
 	}
 	if (client_byte(r, *ptr, at) < 0)
-		lose(r, true);
+		make_no_sense(r);
 	return 1;
 }
 
@@ -449,7 +476,7 @@ static void on_answer(struct redis *r, const struct stamp *at)
 		/* Nobody asked: it is for what was asked before. */
 		r->settled = false;
 		if (r->trusted)
-			lose(r, true);
+			make_no_sense(r);
 		return;
 	}
 	op = &r->ops[r->op_first];
@@ -493,7 +520,7 @@ static void nest(struct redis *r, int64_t count, const struct stamp *at)
 	if (count <= 0)
 		return;
 	if (r->depth == REDIS_DEPTH_MAX) {
-		lose(r, true);
+		make_no_sense(r);
 		return;
 	}
 	r->levels[r->depth++] = (struct level){(uint64_t)count << pairs, r->type == '|'};
@@ -514,7 +541,7 @@ static void on_line(struct redis *r, const struct stamp *at)
 		return;
 	}
 	if (!len || len > 18 || strspn(r->line, "-0123456789") < len) {
-		lose(r, true); /* also streamed ones, which no server sends */
+		make_no_sense(r); /* also streamed ones, which no server sends */
 		return;
 	}
 	r->line[len] = '\0';
@@ -535,7 +562,7 @@ static void element_begin(struct redis *r, uint8_t c)
 {
 	r->type = (char)c;
 	if (!c || !strchr("+-:$*_#,(!=%~>|", c)) {
-		lose(r, true);
+		make_no_sense(r);
 		return;
 	}
 	if (!r->depth && c != '|') {
@@ -593,7 +620,7 @@ static size_t server_run(struct redis *r, const uint8_t *ptr, size_t len, const 
 		break;
 	}
 	if (*ptr != (r->server_line_len ? '\n' : '\r')) {
-		lose(r, true);
+		make_no_sense(r);
 		return 1;
 	}
 	if (r->server_line_len++)
@@ -650,7 +677,6 @@ int redis_push(struct redis *r, enum dir dir, const uint8_t *ptr, size_t len, co
 
 void redis_gap(struct redis *r, enum dir dir, uint64_t len, const struct stamp *at)
 {
-	(void)at;
 	if (r->err || r->phase == OVER)
 		return;
 	if (r->phase == COMMANDS && dir == DIR_TX && r->client == C_DATA && len <= r->data_left) {
@@ -663,20 +689,23 @@ void redis_gap(struct redis *r, enum dir dir, uint64_t len, const struct stamp *
 		if (!r->server_left)
 			r->server = S_DATA_END;
 	} else {
-		lose(r, false);
+		lose_step(r, at->ts_ns);
 	}
 }
 
 void redis_finish(struct redis *r, uint64_t ts_ns)
 {
-	if (r->op_count && !r->err)
-		tell(r, &r->ops[r->op_first], NULL, ts_ns);
-	r->op_count = 0;
+	tell_waiting(r, ts_ns);
 }
 
 unsigned redis_errors(const struct redis *r)
 {
 	return r->errors;
+}
+
+unsigned redis_dropped(const struct redis *r)
+{
+	return r->dropped;
 }
 
 unsigned redis_open(const struct redis *r)

@@ -12,7 +12,8 @@
  *   - A connection met in the middle may owe answers to commands that were not seen: nothing is told until once all
  *     that were seen had their answers, and no other came before the next command.
  *
- * Missing bytes inside of a bulk string cost nothing. Otherwise the connection is one that is met in the middle again.
+ * Missing bytes inside of a bulk string cost nothing. Otherwise what waits for an answer is told as unfinished, and the
+ * connection is one that is met in the middle again.
  */
 
 #include "command.h"
@@ -29,8 +30,9 @@ void redis_free(struct redis *r);
 int redis_push(struct redis *r, enum dir dir, const uint8_t *ptr, size_t len,
 	       const struct stamp *at);						     /* 0 or -ENOMEM */
 void redis_gap(struct redis *r, enum dir dir, uint64_t len, const struct stamp *at); /* UINT64_MAX: unknown */
-void redis_finish(struct redis *r, uint64_t ts_ns); /* the command under way: unfinished */
+void redis_finish(struct redis *r, uint64_t ts_ns); /* what waits for an answer is unfinished */
 unsigned redis_errors(const struct redis *r);	    /* how often it made no sense */
+unsigned redis_dropped(const struct redis *r);	    /* commands that were not told therefore */
 unsigned redis_open(const struct redis *r);	    /* commands without an answer */
 
 /* The first bytes of a client. 1: a command; 0: none; -1: too short to tell. */
