@@ -80,6 +80,19 @@ static __always_inline void wire_end(struct sock *sk, struct sock_info *info, in
 
 /* --- life -------------------------------------------------------------------------------------------------------- */
 
+/* A socket that was used before connects again: after a failure, or after connect(AF_UNSPEC). Nothing of what it
+ * carried is of the new connection; and so that nobody takes one for the other, its cookie is a new one. */
+static __noinline int sock_again(struct sock *sk, struct sock_info *info)
+{
+	__u64 cookie = info->cookie + SOCK_AGAIN;
+
+	__builtin_memset(info, 0, sizeof(*info));
+	info->cookie = cookie;
+	bpf_sk_storage_delete(&plains, sk);
+	bpf_sk_storage_delete(&wires, sk);
+	return 0;
+}
+
 static __always_inline void connect_began(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -87,17 +100,16 @@ static __always_inline void connect_began(struct sock *sk)
 
 	if (!target_current())
 		return;
-	info = sock_own(sk, task->tgid);
+	info = bpf_sk_storage_get(&socks, sk, NULL, 0);
+	if (info)
+		sock_again(sk, info);
+	else
+		info = sock_own(sk, task->tgid);
 	if (!info)
 		return;
-	info->tgid = task->tgid; /* a socket may connect again, in another process */
+	info->tgid = task->tgid; /* perhaps not the one that used it before */
 	info->connector = task->pid;
 	info->begin_ns = bpf_ktime_get_boot_ns();
-	info->established_ns = 0;
-	info->moved_ns = 0;
-	info->tied = 0;
-	info->srtt_us = 0;
-	info->addr.family = 0;
 	if (!cfg.sock_length)
 		sockets_wanted();
 }

@@ -6,6 +6,9 @@
 
 #include "moved.bpf.h"
 
+/* Added to a socket's cookie when it connects again. The kernel counts sockets, and has not made as many. */
+#define SOCK_AGAIN (1ull << 48)
+
 /* A socket that a target uses: its storage, made at the first sight. The first owner stays. */
 static __always_inline struct sock_info *sock_own(struct sock *sk, __u32 tgid)
 {

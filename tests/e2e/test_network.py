@@ -132,6 +132,26 @@ def reset(plain):
     assert slice_["ts"] <= instant["ts"] <= slice_["ts"] + slice_["dur"] and instant["tid"] == slice_["tid"], instant
 
 
+@cases([("plain", True), ("TLS", False)])
+def same_socket(plain):
+    """A socket that connects again carries another connection"""
+    server = Server(*(["--plain"] if plain else []))
+    call = request("anthropic", "same", "tokens=50&gap_ms=4&delay_ms=100")
+    config = e2e.write_config(
+        port=server.port, ca=None if plain else server.cert, block_ms=0, same=True, how="blocking", **call
+    )
+    client = Client([PYTHON, os.path.join(CLIENTS, "late.py"), config])
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0, client.lines
+    assert perfbpf.end() == 0, perfbpf.err()
+    check_nothing_lost(perfbpf)
+    check_trace(perfbpf)
+    records = perfbpf.calls()
+    assert len(records) == 2 and all(r["complete"] and not r["lossy"] for r in records), records
+    assert all(0 < (r["connect_ms"] or 0) <= e2e.slack() for r in records), records
+
+
 # --- a network of our own --------------------------------------------------------------------------------------------
 
 

@@ -135,8 +135,9 @@ unsigned entries_of(const char *map);
 extern int listener;
 extern uint16_t port;
 
-void listen_somewhere(void); /* anew: nothing waits there from servers that were ended */
-int connect_to(uint16_t to); /* on this machine; -1 */
+void listen_somewhere(void);		 /* anew: nothing waits there from servers that were ended */
+int connect_to(uint16_t to);		 /* on this machine; -1 */
+void connect_again(int fd, uint16_t to); /* the same socket, after its connection was given up */
 /* The other end answers the closing in its own time, in a softirq: later records shall not overtake that. */
 void close_and_settle(int fd);
 

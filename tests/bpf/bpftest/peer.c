@@ -23,10 +23,15 @@ void listen_somewhere(void)
 	port = ntohs(a.sin_port);
 }
 
+static struct sockaddr_in this_machine(uint16_t to)
+{
+	return (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(to)};
+}
+
 int connect_to(uint16_t to)
 {
-	struct sockaddr_in a = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(to)};
+	struct sockaddr_in a = this_machine(to);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (connect(fd, (void *)&a, sizeof(a))) {
@@ -34,6 +39,15 @@ int connect_to(uint16_t to)
 		return -1;
 	}
 	return fd;
+}
+
+void connect_again(int fd, uint16_t to)
+{
+	struct sockaddr_in a = this_machine(to);
+	struct sockaddr none = {.sa_family = AF_UNSPEC};
+
+	need(connect(fd, &none, sizeof(none)), 0);
+	need(connect(fd, (void *)&a, sizeof(a)), 0);
 }
 
 void close_and_settle(int fd)

@@ -359,6 +359,43 @@ static const char golden_tunnel[] =
 	"data x1 rx 0+16 'POST /1 HTTP/1.1'\n" PLAIN_CLOSE "close x1 tx=16 rx=16\n"
 	"sock connected" PEER "sock proxy" PEER PLAIN_CLOSE "exit 0 signal 0\n";
 
+/* One socket for connections one after the other: what it carried before is not what it carries. */
+static void say_again(int fd, const char *text_of)
+{
+	ssize_t n = (ssize_t)strlen(text_of);
+	char buf[64];
+
+	need(write(fd, text_of, (size_t)n), n);
+	need(read(fd, buf, sizeof(buf)), n);
+}
+
+static void case_connected_again(void)
+{
+	int fd = connect_to(port);
+
+	say_again(fd, "POST /1 ");
+	connect_again(fd, port);
+	say_again(fd, "GET /2 ");
+	connect_again(fd, port);
+	say_again(fd, "\x16\x03\x01 client hello");
+	connect_again(fd, port);
+	say_again(fd, "POST /3 ");
+	close_and_settle(fd);
+}
+
+#define DISCONNECTED "sock closed" PEER
+static const char golden_connected_again[] =
+	PLAIN_OPEN "data x1 tx 0+8 'POST /1 '\n"
+		   "data x1 rx 0+8 'POST /1 '\n" DISCONNECTED "close x1 tx=8 rx=8\n"
+		   "sock reset-sent" PEER "sock connected" PEER "open x2 fresh plain\n"
+		   "itself x2 tx wire=0 plain=0" PEER "data x2 tx 0+7 'GET /2 '\n"
+		   "data x2 rx 0+7 'GET /2 '\n" DISCONNECTED "close x2 tx=7 rx=7\n"
+		   "sock reset-sent" PEER "sock connected" PEER DISCONNECTED "sock reset-sent" PEER
+		   "sock connected" PEER "open x3 fresh plain\n"
+		   "itself x3 tx wire=0 plain=0" PEER "data x3 tx 0+8 'POST /3 '\n"
+		   "data x3 rx 0+8 'POST /3 '\n" PLAIN_CLOSE "close x3 tx=8 rx=8\n"
+		   "exit 0 signal 0\n";
+
 /* A connection met in the middle: made, and used, before its process was a target. */
 static int old_fd;
 
@@ -508,6 +545,7 @@ void plain_tests(void)
 	}
 	check_served("what is no HTTP stays unseen", golden_not_plain, case_not_plain, serve_echo, 3);
 	check_served("a proxy's tunnel", golden_tunnel, case_tunnel, serve_echo, 2);
+	check_served("a socket that is connected again", golden_connected_again, case_connected_again, serve_echo, 4);
 	test_old_connection("a connection met in the middle", golden_in_the_middle, case_in_the_middle);
 	test_old_connection("is given up after some looks", "exit 0 signal 0\n", case_given_up);
 	test_inherited();

@@ -4,8 +4,10 @@
 path, body, block_ms, how ("blocking", "asyncio": TLS in memory). Says when it was blocked, by the boot clock, and its
 processor time in that; and, if
 blocking, how long it heard nothing. between_ms: it is busy for so long, and calls again. again: it
-calls again at once, in the same TLS session."""
+calls again at once, in the same TLS session. same: it connects and calls twice over the same socket, after an attempt at
+a port where nobody listens."""
 import asyncio
+import ctypes
 import json
 import os
 import socket
@@ -42,9 +44,9 @@ def receive(s):
         return b""
 
 
-def blocking(cfg, context, session=None):
+def blocking(cfg, context, session=None, made=None):
     """The session that a later connection may go on with."""
-    s = socket.create_connection((cfg.get("host", "127.0.0.1"), cfg["port"]))
+    s = made or socket.create_connection((cfg.get("host", "127.0.0.1"), cfg["port"]))
     if context:
         s = context.wrap_socket(s, server_hostname="localhost", session=session)
     s.sendall(request(cfg))
@@ -60,6 +62,15 @@ def blocking(cfg, context, session=None):
     if context:
         print("resumed", s.session_reused, flush=True)
     return s.session if context else None
+
+
+def one_socket(cfg, context):
+    fd = socket.socket().detach()
+    for port in (1, cfg["port"], cfg["port"]):
+        s = socket.socket(fileno=os.dup(fd))
+        if not s.connect_ex(("127.0.0.1", port)):
+            blocking(cfg, context, made=s)
+            ctypes.CDLL(None).connect(fd, bytes(16), 16)  # AF_UNSPEC
 
 
 async def in_memory(cfg, context):
@@ -84,6 +95,8 @@ print("pid", os.getpid(), flush=True)
 sys.stdin.readline()
 if config["how"] == "asyncio":
     asyncio.run(in_memory(config, tls))
+elif config.get("same"):
+    one_socket(config, tls)
 else:
     kept = blocking(config, tls)
     if config.get("again"):
