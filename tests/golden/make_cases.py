@@ -898,6 +898,8 @@ def db_redis():
         {"shape": "CLIENT INFO", "start_ms": 1, "dur_ms": 4},
         {"shape": "GET ?", "start_ms": 1, "dur_ms": 4, "error": "WRONGTYPE"},
         {"shape": "XREAD ?", "start_ms": 10, "dur_ms": 2, "error": None},
+        {"shape": "PING", "start_ms": 20, "complete": False},
+        {"shape": "PING", "start_ms": 30, "complete": False},
         {"shape": "INCR ?", "start_ms": 50, "dur_ms": 2, "error": None},
     ]
     return c
