@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "db_feed.h"
 
-#define GET    "*2\r\n$3\r\nGET\r\n$6\r\nsecret\r\n"
-#define CONFIG "*3\r\n$6\r\nCONFIG\r\n$3\r\nset\r\n$1\r\nx\r\n"
-#define PING   "*1\r\n$4\r\nPING\r\n"
+#define GET		   "*2\r\n$3\r\nGET\r\n$6\r\nsecret\r\n"
+#define CONFIG		   "*3\r\n$6\r\nCONFIG\r\n$3\r\nset\r\n$1\r\nx\r\n"
+#define PING		   "*1\r\n$4\r\nPING\r\n"
+#define COMMAND(name, len) "*1\r\n$" len "\r\n" name "\r\n"
 
 static void test_commands(void **state)
 {
@@ -63,6 +64,78 @@ static void test_out_of_order(void **state)
 			  RX(22, "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"), TX(31, PING), RX(32, "+PONG\r\n")),
 		  60, "10+2 redis - - PING\n");
 	db_expect((struct feed)FEED(fresh, TX(11, "*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$3\r\nOFF\r\n" PING)), 60, "");
+	/* What was asked before that is answered. */
+	db_expect((struct feed)FEED(fresh, TX(11, PING GET COMMAND("MONITOR", "7") PING), RX(12, "+PONG\r\n"),
+				    RX(13, "$1\r\nx\r\n+OK\r\n+1 [0] ping\r\n"), TX(21, PING), RX(22, "+PONG\r\n")),
+		  60, "10+2 redis - - PING\n10+3 redis - - GET ?\n");
+}
+
+#define HELLO_3	  "*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n"
+#define WELCOME_3 "%1\r\n+proto\r\n:3\r\n"
+#define SUBSCRIBE "*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n"
+
+/* Which version is spoken: RESET goes back to the second, where one that subscribes has no answers in order. */
+static void test_versions(void **state)
+{
+	(void)state;
+	db_expect((struct feed)FEED(fresh, TX(11, HELLO_3), RX(12, WELCOME_3), TX(21, "*1\r\n$5\r\nRESET\r\n"),
+				    RX(22, "+RESET\r\n"), TX(31, SUBSCRIBE), RX(32, "*3\r\n+subscribe\r\n+c\r\n:1\r\n"),
+				    TX(41, PING), RX(42, "*2\r\n+pong\r\n+\r\n")),
+		  60,
+		  "10+2 redis - - HELLO ?\n"
+		  "20+2 redis - - RESET\n");
+	db_expect((struct feed)FEED(fresh, TX(11, HELLO_3), RX(12, WELCOME_3),
+				    TX(21, "*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n"), RX(22, "*2\r\n+proto\r\n:2\r\n"),
+				    TX(31, SUBSCRIBE), RX(32, "*3\r\n+subscribe\r\n+c\r\n:1\r\n"), TX(41, PING),
+				    RX(42, "*2\r\n+pong\r\n+\r\n")),
+		  60,
+		  "10+2 redis - - HELLO ?\n"
+		  "20+2 redis - - HELLO ?\n");
+	/* Met in the middle: who pushes speaks the third. */
+	db_expect((struct feed)FEED(met, TX(11, PING), RX(12, ">2\r\n+invalidate\r\n_\r\n+PONG\r\n"),
+				    TX(21, SUBSCRIBE GET), RX(22, ">3\r\n+subscribe\r\n+c\r\n:1\r\n"),
+				    RX(24, "$1\r\nx\r\n")),
+		  60, "20+4 redis - - GET ?\n");
+	/* Keys that changed are told in between, and are no answers. */
+	db_expect((struct feed)FEED(fresh, TX(11, HELLO_3), RX(12, WELCOME_3),
+				    TX(21, "*3\r\n$6\r\nCLIENT\r\n$8\r\nTRACKING\r\n$2\r\non\r\n" GET),
+				    RX(22, "+OK\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"),
+				    RX(24, "$1\r\nx\r\n"), RX(26, ">2\r\n$10\r\ninvalidate\r\n_\r\n"), TX(31, GET),
+				    RX(32, "_\r\n")),
+		  60,
+		  "10+2 redis - - HELLO ?\n"
+		  "20+2 redis - - CLIENT TRACKING ?\n"
+		  "20+4 redis - - GET ?\n"
+		  "30+2 redis - - GET ?\n");
+	/* What one that was refused to subscribe is told is an answer, and not the next command's. */
+	db_expect((struct feed)FEED(fresh, TX(11, HELLO_3), RX(12, WELCOME_3), TX(21, SUBSCRIBE GET),
+				    RX(22, "-NOPERM no\r\n"), RX(24, "$1\r\nx\r\n"), TX(31, SUBSCRIBE GET),
+				    RX(32, ">3\r\n+subscribe\r\n+c\r\n:1\r\n-WRONGTYPE x\r\n")),
+		  60,
+		  "10+2 redis - - HELLO ?\n"
+		  "20+2 redis - NOPERM SUBSCRIBE ?\n"
+		  "20+4 redis - - GET ?\n"
+		  "30+2 redis - WRONGTYPE GET ?\n");
+}
+
+/* Each command of a transaction has an answer of its own, and EXEC one for all. */
+static void test_transaction(void **state)
+{
+	(void)state;
+	db_expect((struct feed)FEED(fresh, TX(11, COMMAND("MULTI", "5") GET CONFIG COMMAND("EXEC", "4") PING),
+				    RX(12, "+OK\r\n+QUEUED\r\n+QUEUED\r\n"),
+				    RX(15, "*2\r\n$1\r\nx\r\n-ERR x\r\n+PONG\r\n"),
+				    TX(21, COMMAND("MULTI", "5") COMMAND("DISCARD", "7") COMMAND("EXEC", "4")),
+				    RX(23, "+OK\r\n+OK\r\n-EXECABORT x\r\n")),
+		  60,
+		  "10+2 redis - - MULTI\n"
+		  "10+2 redis - - GET ?\n"
+		  "10+2 redis - - CONFIG SET ?\n"
+		  "10+5 redis - - EXEC\n"
+		  "10+5 redis - - PING\n"
+		  "20+3 redis - - MULTI\n"
+		  "20+3 redis - - DISCARD\n"
+		  "20+3 redis - EXECABORT EXEC\n");
 }
 
 /* Until one round is known to belong together. */
@@ -148,9 +221,12 @@ static void test_bounds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_commands),  cmocka_unit_test(test_nested),    cmocka_unit_test(test_out_of_order),
-		cmocka_unit_test(test_met),	  cmocka_unit_test(test_who),	    cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_every_gap), cmocka_unit_test(test_no_memory), cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_commands),     cmocka_unit_test(test_nested),
+		cmocka_unit_test(test_out_of_order), cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_transaction),  cmocka_unit_test(test_met),
+		cmocka_unit_test(test_who),	     cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_every_gap),    cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_bounds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,11 +27,15 @@ struct word {
 	size_t len; /* may be more than there is room for */
 };
 
+/* Which version of the protocol is spoken. */
+enum changes { CHANGES_NOTHING, CHANGES_AS_ANSWERED, CHANGES_TO_2 };
+
 struct op {
 	char shape[SHAPE_BYTES]; /* "" unknown */
 	struct stamp start;
-	bool told;  /* unless it is not known that the answer is its own */
-	bool hello; /* its answer says which version of the protocol is spoken */
+	bool told;	      /* unless it is not known that the answer is its own */
+	enum changes changes; /* if it does not fail */
+	uint64_t confirms;    /* subscribes (RESP3): what is pushed for it; only a failure is an answer */
 };
 
 /* A nested answer: how many elements it lacks. */
@@ -49,6 +53,7 @@ struct redis {
 	bool settled; /* every command had its answer, and no other one came */
 	bool heard;   /* LOST: the server spoke since the client did */
 	bool resp3;
+	bool leaving; /* the client's next commands are not read, what it asked before is still answered */
 	/* The client's command at hand. */
 	enum client client;
 	struct stamp first;
@@ -135,7 +140,7 @@ static void lose(struct redis *r)
 {
 	r->op_count = 0;
 	r->trusted = r->settled = r->heard = false;
-	r->phase = r->errors > ERRORS_MAX ? OVER : LOST;
+	r->phase = r->errors > ERRORS_MAX || r->leaving ? OVER : LOST;
 }
 
 static void lose_step(struct redis *r, uint64_t ts_ns)
@@ -286,13 +291,16 @@ static void on_command(struct redis *r, uint64_t args)
 		return;
 	}
 	if (ends_order(r, args) || (subscribes(r) && !r->resp3)) {
-		r->phase = OVER;
+		r->leaving = true;
+		r->phase = r->op_count ? COMMANDS : OVER;
 		return;
 	}
-	if (subscribes(r)) /* answered by pushed messages */
-		return;
+	if (subscribes(r))
+		op.confirms = args > 1 ? args - 1 : 1;
 	shape_of(r, args, op.shape);
-	op.hello = is_word(&r->words[0], "HELLO");
+	op.changes = is_word(&r->words[0], "HELLO")   ? CHANGES_AS_ANSWERED
+		     : is_word(&r->words[0], "RESET") ? CHANGES_TO_2
+						      : CHANGES_NOTHING;
 	add(r, &op);
 }
 
@@ -464,14 +472,42 @@ static void take_back_names(const struct redis *r, struct op *op)
 		strcpy(sub, " ?");
 }
 
+static struct op *front(struct redis *r)
+{
+	return r->op_count ? &r->ops[r->op_first] : NULL;
+}
+
+static void pop(struct redis *r)
+{
+	r->op_first = (r->op_first + 1) % r->op_size;
+	r->op_count--;
+	r->settled |= !r->op_count;
+	if (r->leaving && !r->op_count)
+		r->phase = OVER;
+}
+
+/* Of those that are no messages the last element is a number: of channels. */
+static void on_pushed(struct redis *r)
+{
+	struct op *op = front(r);
+
+	r->resp3 = true;
+	if (r->type == ':' && op && op->confirms && !--op->confirms)
+		pop(r);
+}
+
 static void on_answer(struct redis *r, const struct stamp *at)
 {
 	bool failed = r->top == '-' || r->top == '!';
 	char error[DB_ERROR_MAX] = "";
 	struct op *op;
 
-	if (r->top == '>')
+	if (r->top == '>') {
+		on_pushed(r);
 		return;
+	}
+	while (!failed && r->op_count && front(r)->confirms)
+		pop(r);
 	if (!r->op_count) {
 		/* Nobody asked: it is for what was asked before. */
 		r->settled = false;
@@ -479,17 +515,15 @@ static void on_answer(struct redis *r, const struct stamp *at)
 			make_no_sense(r);
 		return;
 	}
-	op = &r->ops[r->op_first];
+	op = front(r);
 	if (failed) {
 		error_word(r, error);
 		take_back_names(r, op);
 	}
-	if (op->hello && !failed)
-		r->resp3 = r->top == '%';
+	if (op->changes && !failed)
+		r->resp3 = op->changes == CHANGES_AS_ANSWERED && r->top == '%';
 	tell(r, op, error, at->ts_ns);
-	r->op_first = (r->op_first + 1) % r->op_size;
-	r->op_count--;
-	r->settled |= !r->op_count;
+	pop(r);
 }
 
 /* An element is whole: so may be what it is in. */
@@ -659,7 +693,7 @@ static size_t push_some(struct redis *r, enum dir dir, const uint8_t *ptr, size_
 	}
 	if (r->phase == LOST)
 		r->heard = dir == DIR_RX;
-	if (r->phase != COMMANDS)
+	if (r->phase != COMMANDS || (r->leaving && dir == DIR_TX))
 		return len;
 	return dir == DIR_TX ? client_run(r, ptr, len, at) : server_run(r, ptr, len, at);
 }
@@ -677,7 +711,7 @@ int redis_push(struct redis *r, enum dir dir, const uint8_t *ptr, size_t len, co
 
 void redis_gap(struct redis *r, enum dir dir, uint64_t len, const struct stamp *at)
 {
-	if (r->err || r->phase == OVER)
+	if (r->err || r->phase == OVER || (r->leaving && dir == DIR_TX))
 		return;
 	if (r->phase == COMMANDS && dir == DIR_TX && r->client == C_DATA && len <= r->data_left) {
 		r->words_lost |= !r->arg || (r->arg == 1 && has_subcommands(&r->words[0]));

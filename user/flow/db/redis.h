@@ -7,8 +7,9 @@
  *
  *   - A command is an array of bulk strings, or a line. Its shape is its name, that of its subcommand where it has
  * some, and one `?` for all arguments.
- *   - Answers come in order. Pushed messages (RESP3) are no answers. A connection that subscribes (RESP2), monitors,
- *     replicates, or asks for no answers is not read from then on.
+ *   - Answers come in order. Pushed messages (RESP3) are no answers; a command that subscribes has one if it fails. A
+ *     connection that subscribes (RESP2), monitors, replicates, or asks for no answers is read until what it asked
+ * before is answered.
  *   - A connection met in the middle may owe answers to commands that were not seen: nothing is told until once all
  *     that were seen had their answers, and no other came before the next command.
  *
