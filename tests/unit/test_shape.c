@@ -145,6 +145,28 @@ static void test_backslash(void **state)
 	check(rows, ARRAY_SIZE(rows));
 }
 
+/* So may a backtick of MySQL be half of a character: what may be inside of a name or behind it is not told. */
+static void test_half_of_a_character(void **state)
+{
+	static const struct row rows[] = {
+		{MY, "SELECT `\x81`x`, 'secret', `b` FROM t", "SELECT `\x81`x..."},
+		{MY, "SELECT `\x81`'`, secret, '`b'", "SELECT `\x81`..."},
+		{MY, "SELECT `\x81`#`\n, 'secret', '#'", "SELECT `\x81`..."},
+		{MY, "SELECT `\x81`-- `\n, 'secret', '#'", "SELECT `\x81`..."},
+		{MY, "SELECT `\x81`/*`, 'secret', '*/'", "SELECT `\x81`..."},
+		{MY, "SELECT `\x81``, 'secret', `b`", "SELECT `\x81``..."},
+		{MY, "SELECT \x81`x, 'secret', y\x81`", "SELECT \x81..."},
+		{MY, "SELECT 1\x81`x, 'secret', y\x81`", "SELECT ?..."},
+		/* where nothing depends on it */
+		{MY, "SELECT `\xc3\xa9` FROM t WHERE a IN (1, 2)", "SELECT `\xc3\xa9` FROM t WHERE a IN (?)"},
+		{MY, "SELECT `\xc3\xa9t`, 'a' FROM `u`", "SELECT `\xc3\xa9t`, ? FROM `u`"},
+		{LITE, "SELECT `\xc3\xa9`, 'a' FROM `u`", "SELECT `\xc3\xa9`, ? FROM `u`"},
+	};
+
+	(void)state;
+	check(rows, ARRAY_SIZE(rows));
+}
+
 /* What is assigned is a value, though it is no literal. */
 static void test_assigned(void **state)
 {
@@ -255,8 +277,13 @@ static void test_long(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_literals),  cmocka_unit_test(test_comments), cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_backslash), cmocka_unit_test(test_assigned), cmocka_unit_test(test_assigned_cut),
+		cmocka_unit_test(test_literals),
+		cmocka_unit_test(test_comments),
+		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_backslash),
+		cmocka_unit_test(test_half_of_a_character),
+		cmocka_unit_test(test_assigned),
+		cmocka_unit_test(test_assigned_cut),
 		cmocka_unit_test(test_long),
 	};
 

@@ -27,7 +27,8 @@ void shape_init(struct shape *s, enum shape_dialect dialect, enum shape_backslas
 	s->dialect = dialect;
 	s->backslash = dialect == SHAPE_SQLITE ? SHAPE_BACKSLASH_PLAIN : backslash;
 	s->state = NONE;
-	s->space = s->cut = s->list = false;
+	s->space = s->cut = s->list = s->doubt = false;
+	s->latest = 0;
 	s->last = s->last2 = 0;
 	s->maybe_at = SIZE_MAX;
 	s->word_len = 0;
@@ -272,10 +273,20 @@ static bool may_be_value(const struct shape *s)
 	return is_one_of(s->last, "=<>!|+-*/%~&");
 }
 
+/* Behind such a byte a backslash or backtick of MySQL may be half of a character: Big5, GBK and Shift JIS have some. */
+static bool may_be_half(const struct shape *s)
+{
+	return s->dialect == SHAPE_MYSQL && (s->latest & 0x80);
+}
+
 static void quote(struct shape *s, char c)
 {
 	bool string = c == '\'' || (c == '"' && s->dialect == SHAPE_MYSQL);
 
+	if (s->doubt || (c == '`' && may_be_half(s))) {
+		cut(s);
+		return;
+	}
 	s->quote = c == '[' ? ']' : c;
 	s->escaped = s->high = false;
 	s->escaping = c == '\'' || s->dialect == SHAPE_MYSQL ? s->backslash : SHAPE_BACKSLASH_PLAIN;
@@ -394,6 +405,12 @@ static void punctuation(struct shape *s, char c)
 		s->list = false;
 }
 
+static void comment(struct shape *s)
+{
+	if (s->doubt)
+		cut(s);
+}
+
 static void token(struct shape *s, char c)
 {
 	s->state = NONE;
@@ -413,6 +430,7 @@ static void token(struct shape *s, char c)
 	} else if (c == '/') {
 		s->state = SLASH;
 	} else if (c == '#' && s->dialect == SHAPE_MYSQL) {
+		comment(s);
 		s->state = LINE;
 	} else if (c == '$') {
 		s->state = DOLLAR;
@@ -442,6 +460,7 @@ static void dash(struct shape *s, char c)
 static void dashes(struct shape *s, char c)
 {
 	if (is_space(c) || !c) {
+		comment(s);
 		s->state = c == '\n' ? NONE : LINE;
 		s->space = true;
 		return;
@@ -454,6 +473,7 @@ static void dashes(struct shape *s, char c)
 static void slash(struct shape *s, char c)
 {
 	if (c == '*') {
+		comment(s);
 		s->state = BLOCK;
 		s->nest = 1;
 		s->before = 0;
@@ -530,7 +550,7 @@ static void dollar_text(struct shape *s, char c)
 	value(s);
 }
 
-/* Behind such a byte a backslash of MySQL may be half of a character: Big5, GBK and Shift JIS have some. */
+/* Whether the byte behind a backslash is escaped by it. */
 static bool is_doubtful(const struct shape *s)
 {
 	return s->escaping == SHAPE_BACKSLASH_UNKNOWN || (s->high && s->dialect == SHAPE_MYSQL);
@@ -563,6 +583,7 @@ static void name(struct shape *s, char c)
 {
 	if (c == s->quote) {
 		s->state = NAME_END;
+		s->doubt |= may_be_half(s);
 		put(s, c);
 		return;
 	}
@@ -577,6 +598,8 @@ static void name_end(struct shape *s, char c)
 		s->state = NAME;
 		s->odd = true;
 		put(s, c);
+		if (s->doubt)
+			cut(s);
 		return;
 	}
 	if (s->dialect == SHAPE_SQLITE && s->quote == '"' && (s->value_here || s->odd) && !is_silent(s))
@@ -652,8 +675,10 @@ void shape_push(struct shape *s, const void *ptr, size_t len)
 {
 	const char *text = ptr;
 
-	for (size_t i = 0; i < len && !s->cut; i++)
+	for (size_t i = 0; i < len && !s->cut; i++) {
 		steps[s->state](s, text[i]);
+		s->latest = text[i];
+	}
 }
 
 struct sv shape_finish(struct shape *s)

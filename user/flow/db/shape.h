@@ -13,8 +13,8 @@
  *
  * Privacy comes first: what may be a value is `?`. In MySQL text in double quotes is a string (ANSI_QUOTES is not
  * known); in SQLite, which takes an unknown name for a string, where a value may stand. Whether a backslash escapes a
- * quote is the server's setting, and of MySQL one of the character set: where it is not known and decides what is a
- * literal, the shape ends there, with "...".
+ * quote is the server's setting, and of MySQL one of the character set, as is whether a backtick ends a name: where it
+ * is not known and decides what is a literal, the shape ends there, with "...".
  */
 
 #include "announce.h"
@@ -38,6 +38,8 @@ struct shape {
 	enum shape_backslash escaping; /* in it */
 	bool escaped;		       /* the byte before was a backslash that escapes */
 	bool high;		       /* the one before (that) is none of ASCII */
+	bool doubt;		       /* a name may go on behind what was taken for its end */
+	char latest;		       /* byte */
 	bool odd;		       /* a quoted name with other bytes than names have */
 	bool value_here;	       /* it stands where a value may */
 	bool space;		       /* white space since the last token */
