@@ -433,6 +433,35 @@ static void as_json(void **state)
 	report_free(r);
 }
 
+/* Of no samples there is no number of them. */
+static void as_json_without_samples(void **state)
+{
+	struct maker m = maker_new();
+	const struct report_view v = {.by = REPORT_OP, .json = true, .top = 5};
+	struct report *r = report_new();
+	const cJSON *row;
+	struct buf out;
+	cJSON *doc;
+
+	(void)state;
+	put_service(&m);
+	buf_puts(&m.text, "\n],\"metadata\":{\"duration_ms\":1000.0}}\n");
+	assert_int_equal(read_text(r, (struct sv){m.text.ptr, m.text.len}), 0);
+	buf_init(&out, 0);
+	assert_int_equal(report_render(r, &v, &out), 0);
+	doc = cJSON_Parse(buf_cstr(&out));
+	assert_non_null(doc);
+	row = cJSON_GetObjectItem(cJSON_GetObjectItem(doc, "tables"), "op");
+	row = cJSON_GetArrayItem(cJSON_GetObjectItem(row, "rows"), 0);
+	assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "in_proc_ms")) == 147);
+	assert_true(cJSON_IsNull(cJSON_GetObjectItem(row, "on_cpu_ms")));
+	assert_true(cJSON_IsNull(cJSON_GetObjectItem(row, "samples")));
+	cJSON_Delete(doc);
+	buf_release(&out);
+	buf_release(&m.text);
+	report_free(r);
+}
+
 static void assert_fails_well(struct maker m)
 {
 	unsigned n = 0;
@@ -479,6 +508,7 @@ int main(void)
 		cmocka_unit_test(chosen),
 		cmocka_unit_test(servers_of_mcp),
 		cmocka_unit_test(as_json),
+		cmocka_unit_test(as_json_without_samples),
 		cmocka_unit_test(functions),
 		cmocka_unit_test(without_memory),
 		cmocka_unit_test(allocated),

@@ -314,7 +314,10 @@ static void json_in_proc(struct json *j, const struct report *r, const struct op
 	put_ms(j, "blocked_ms", s.blocked_ns);
 	put_ms(j, "run_queue_ms", s.queue_ns);
 	put_ms(j, "not_seen_ms", s.rest_ns);
-	json_uint(j, "samples", g->samples);
+	if (isnan(s.on_cpu_ns))
+		json_null(j, "samples");
+	else
+		json_uint(j, "samples", g->samples);
 	json_uint(j, "clouded", g->clouded);
 }
 
