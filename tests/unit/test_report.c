@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Reports and comparisons of small traces, and of what is none. */
 #include <errno.h>
+#include <time.h>
 
 #include <cjson/cJSON.h>
 
@@ -480,6 +481,41 @@ static void allocations(void **state)
 	"\n],\"allocations\":[\n[100000,7,1,1000,2,800000,7,0,500,1.5,10000,8,1,1500,3]\n],\"alloc_windows\":[\n"      \
 	"[200000,0,10000,10000,200000,5000,10],\n[950000,0,10000,10000,600000,8000,16],\n[990000,0,0,-5,40000,0,0]"
 
+/* Of very many processes the report takes no longer a line; what is not known of one is no number. */
+static void allocations_of_many(void **state)
+{
+	const unsigned processes = 70000, threads = 16000, rows = 100000;
+	struct report_view v = {.by = REPORT_ALLOC, .top = 1};
+	clock_t begin = clock();
+	struct buf text, out;
+	struct report *r;
+
+	(void)state;
+	buf_init(&text, 0);
+	buf_init(&out, 0);
+	buf_puts(&text, BEGIN "],\"otherData\":{\"profile\":{\"format\":1,\"window_ns\":1000000000,\"alloc\":{"
+			      "\"bytes_per_sample\":524288,\"processes\":[");
+	for (unsigned i = 0; i < processes; i++)
+		buf_printf(&text, "%s{\"pid\":%u}", i ? "," : "", i + 1);
+	buf_puts(&text, "]},\"threads\":[\n");
+	for (unsigned i = 0; i < threads; i++)
+		buf_printf(&text, "[%u,%u,\"p\",\"t\"]%s\n", processes - i, i + 1, i + 1 < threads ? "," : "");
+	buf_puts(&text, "],\"frames\":[\n[\"f\",\"m\"]\n],\"stacks\":[\n],\"timeline\":[\n],\"memory\":[\n");
+	for (unsigned i = 0; i < rows; i++)
+		buf_printf(&text, "[\"alloc\",%u,1000,1,1,1,null,null,\"whole\",[0]]%s\n", i % threads,
+			   i + 1 < rows ? "," : "");
+	assert_int_equal(buf_puts(&text, "],\"allocations\":[\n],\"alloc_windows\":[\n]}},\"metadata\":{}}\n"), 0);
+	r = report_of(buf_cstr(&text));
+	assert_int_equal(report_render(r, &v, &out), 0);
+	assert_true(clock() - begin < 15 * CLOCKS_PER_SEC); /* it took a minute */
+	assert_non_null(strstr(buf_cstr(&out),
+			       "  [1]: - bytes ± - (95 %) in - allocations, by - windows on - of its own "
+			       "processor time\n  … and 69999 more processes (--top)\n"));
+	report_free(r);
+	buf_release(&out);
+	buf_release(&text);
+}
+
 static void late_allocations(void **state)
 {
 	(void)state;
@@ -489,7 +525,7 @@ static void late_allocations(void **state)
 		"    bytes   error share  count kept max samples\n"
 		"     144k       -   75%    288        -       1  prog[7]: storm [prog] < main [prog]\n"
 		"    48.0k       -   25%    144        -       1  prog[7]: main [prog] (broken)\n"
-		"  prog[7]: 192k bytes ± - (95 %) in 384 allocations of operator new, mi�, by 1 windows on 4% of its "
+		"  prog[7]: 192k bytes ± - (95 %) in 384 allocations of operator new, mi�, by 1 window on 4% of its "
 		"own processor time\n"
 		"  kept: not seen freed in a window; what is freed outside of them is not known. Only native "
 		"allocators: memory that\n"
@@ -1041,6 +1077,7 @@ int main(void)
 		cmocka_unit_test(partial_counts),
 		cmocka_unit_test(large_waits),
 		cmocka_unit_test(allocations),
+		cmocka_unit_test(allocations_of_many),
 		cmocka_unit_test(allocations_folded),
 		cmocka_unit_test(allocations_refused),
 		cmocka_unit_test(late_allocations),

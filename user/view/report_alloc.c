@@ -112,9 +112,12 @@ static int alloc_foot(const struct report_context *c, struct buf *out)
 		if (!err)
 			err = put_libraries(a, out);
 		if (!err)
-			err = buf_printf(out, ", by %.0f windows on %s of its own processor time\n", a->windows,
+			err = buf_printf(out, ", by %s window%s on %s of its own processor time\n",
+					 report_format(count, REPORT_COUNT, a->windows), format_plural(a->windows),
 					 format_percent(share, a->share));
 	}
+	if (!err && c->r->allocator_count > c->v->top)
+		err = buf_printf(out, "  … and %zu more processes (--top)\n", c->r->allocator_count - c->v->top);
 	return err ? err
 		   : buf_puts(out, "  kept: not seen freed in a window; what is freed outside of them is not known. "
 				   "Only native allocators: memory that\n  V8, the JVM, Go, and Python for its small "
@@ -132,8 +135,8 @@ static int alloc_empty(const struct report_context *c, struct buf *out)
 		return buf_puts(
 			out, "memory asked for: no allocator was looked at (too short a run, or a runtime that manages "
 			     "its own memory: --by fault)\n");
-	return buf_printf(out, "memory asked for: none was seen, by %.0f windows on %zu process%s\n", windows,
-			  c->r->allocator_count, c->r->allocator_count == 1 ? "" : "es");
+	return buf_printf(out, "memory asked for: none was seen, by %.0f window%s on %zu process%s\n", windows,
+			  format_plural(windows), c->r->allocator_count, c->r->allocator_count == 1 ? "" : "es");
 }
 
 static void alloc_foot_json(const struct report_context *c, struct json *j)

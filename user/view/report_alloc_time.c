@@ -78,19 +78,50 @@ int report_window_row(struct report *r, const cJSON *row)
 	return 0;
 }
 
-void report_join_allocators(struct report *r)
+static int compare_allocators(const void *a, const void *b)
 {
-	for (size_t i = 0; i < r->memory_count; i++) {
-		struct report_memory *m = &r->memory[i];
+	const struct report_allocator *x = *(const struct report_allocator *const *)a;
+	const struct report_allocator *y = *(const struct report_allocator *const *)b;
 
-		for (m->allocator = 0; m->allocator < r->allocator_count; m->allocator++)
-			if (r->allocators[m->allocator].pid == r->threads[m->stack.thread].pid)
-				break;
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* The first one of this pid; their number: there is none. `sorted` is by pid, then by place. */
+static uint32_t first_of(const struct report *r, struct report_allocator *const *sorted, uint32_t pid)
+{
+	size_t from = 0, to = r->allocator_count;
+
+	while (from < to) {
+		size_t mid = from + (to - from) / 2;
+
+		if (sorted[mid]->pid < pid)
+			from = mid + 1;
+		else
+			to = mid;
 	}
+	if (from == r->allocator_count || sorted[from]->pid != pid)
+		return (uint32_t)r->allocator_count;
+	return (uint32_t)(sorted[from] - r->allocators);
+}
+
+int report_join_allocators(struct report *r)
+{
+	struct report_allocator **sorted = calloc(r->allocator_count + 1, sizeof(*sorted));
+
+	if (!sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->allocator_count; i++)
+		sorted[i] = &r->allocators[i];
+	qsort(sorted, r->allocator_count, sizeof(*sorted), compare_allocators);
+	for (size_t i = 0; i < r->memory_count; i++)
+		r->memory[i].allocator = first_of(r, sorted, r->threads[r->memory[i].stack.thread].pid);
 	/* A pid that was used again is one. */
 	for (size_t i = 0; i < r->allocator_count; i++)
-		for (r->allocators[i].first = 0; r->allocators[r->allocators[i].first].pid != r->allocators[i].pid;)
-			r->allocators[i].first++;
+		r->allocators[i].first = first_of(r, sorted, r->allocators[i].pid);
+	free(sorted);
+	return 0;
 }
 
 /* What the windows of each process that ended after from_us come to. */
@@ -115,25 +146,11 @@ static void sum_windows(const struct report *r, double from_us, struct report_sc
 	}
 }
 
-/*
- * All that a process asked for, as the trace tells it: by the windows that tell it best, which need not be all of them
- * (flow/profile_alloc.c). NAN: that is not known.
- */
-static double told_bytes(const struct report *r, size_t allocator)
-{
-	double bytes = 0;
-
-	for (size_t i = 0; i < r->allocator_count; i++)
-		if (r->allocators[i].first == allocator)
-			bytes += r->allocators[i].bytes;
-	return bytes;
-}
-
 /* What one byte of the samples stands for. NAN: that is not known. */
-static double factor_of(const struct report *r, size_t allocator, double from_us, const struct report_scale *s)
+static double factor_of(const struct report *r, double from_us, const struct report_scale *s)
 {
 	bool is_all = from_us <= 0 && r->from_ms <= 0;
-	double told = is_all ? told_bytes(r, allocator) : NAN;
+	double told = is_all ? s->told_bytes : NAN;
 
 	if (s->windows <= 0 || s->own_ns <= 0 || s->sampled <= 0)
 		return NAN;
@@ -153,12 +170,14 @@ struct report_scale *report_alloc_scales(const struct report *r, double from_us)
 		if (a->at_us >= from_us)
 			scales[r->memory[a->memory].allocator].sampled += (double)a->bytes;
 	}
+	for (size_t i = 0; i < r->allocator_count; i++)
+		scales[r->allocators[i].first].told_bytes += r->allocators[i].bytes;
 	for (size_t i = 0; i < r->allocator_count; i++) {
 		struct report_scale *s = &scales[i];
 
 		s->own_ns = fmax(s->own_ns, OWN_MIN * s->cpu_ns);
 		s->whole_ns = fmax(s->whole_ns, s->own_ns);
-		s->factor = factor_of(r, i, from_us, s);
+		s->factor = factor_of(r, from_us, s);
 	}
 	scales[r->allocator_count].factor = NAN; /* of samples of a process that is not told */
 	return scales;

@@ -214,8 +214,8 @@ double report_sampled_s(const struct report *r); /* how long sampling lasted */
 /* report_alloc_time.c. Rows of the two tables of times: as report_timeline_row(). */
 int report_allocations_row(struct report *r, const cJSON *row);
 int report_window_row(struct report *r, const cJSON *row);
-/* Once all rows are read: whose memory it is. */
-void report_join_allocators(struct report *r);
+/* Once all rows are read: whose memory it is. 0 or -ENOMEM. */
+int report_join_allocators(struct report *r);
 /* Is it known what was allocated in what is looked at? */
 bool report_allocations_known(const struct report *r);
 /* After report_join_allocators(): allocations are those of what is looked at, if that is known. 0 or -ENOMEM. */
@@ -223,6 +223,8 @@ int report_cut_allocations(struct report *r);
 /* From a time on, by process: sums of its windows, and what each sampled byte stands for (NAN: not known). */
 struct report_scale {
 	double windows, cpu_ns, own_ns, whole_ns, bytes, count, sampled;
+	double told_bytes; /* all that the process asked for, as the trace tells it: by the windows that tell it best,
+			      which need not be all of them (flow/profile_alloc.c). NAN: that is not known */
 	double factor;
 };
 struct report_scale *report_alloc_scales(const struct report *r, double from_us); /* NULL: no memory. The caller's. */

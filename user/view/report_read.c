@@ -342,8 +342,8 @@ static int finish_profile(struct report *r)
 		err = join_threads(r);
 	if (!err) {
 		report_cut_to_window(r);
-		report_join_allocators(r);
-		err = report_cut_allocations(r);
+		err = report_join_allocators(r);
+		err = err ? err : report_cut_allocations(r);
 	}
 	for (size_t i = 0; i < r->stack_count && !err; i++)
 		err = sum_process(r, &r->stacks[i]);
