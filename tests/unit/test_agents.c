@@ -57,7 +57,7 @@ static void on_turn(void *ctx, const struct turn *t)
 {
 	struct world *w = ctx;
 
-	snprintf(w->model, sizeof(w->model), "%s%s", t->several_models ? "mostly " : "", t->model ? t->model : "-");
+	snprintf(w->model, sizeof(w->model), "%.0f %% %s", 100 * t->model_share, t->model ? t->model : "-");
 	w->output_tokens = t->output_tokens;
 
 	tlog_printf(&w->log, "turn %llu of %u %llu-%llu%s%s steps %u tools %u:", (unsigned long long)t->id, t->agent,
@@ -740,7 +740,7 @@ static void test_sub_agent_in_a_child(void **state)
 	add_result(&c, "t1", NULL, 9);
 	push_call(&w, &c);
 	agents_finish(w.t, 20000 * MS);
-	assert_string_equal(w.model, "mostly slow-model"); /* that its child waited for */
+	assert_string_equal(w.model, "64 % slow-model"); /* that its child waited for */
 	close_world(&w, "agent 0 parent -1 - by call 0\n"
 			"agent 1 parent 0 by time - by call 1\n"
 			"tool Bash of 1 for 3: time 2250-4000 bash x1 code 0 9 bytes\n"
@@ -1025,6 +1025,7 @@ static void test_longest_tool(void **state)
 	assert_int_equal(run.wall.part_ns[PART_TOOL], 1000 * MS);
 	assert_string_equal(run.top_tool.name, "Bash");
 	assert_string_equal(run.top_tool.program, "npm");
+	assert_true(run.tool_share == 1);
 	tlog_free(&w.log);
 	close_world(&w, "");
 }

@@ -32,17 +32,32 @@ static void test_sentence(void **state)
 	f.ttft_p50_ns = 1900000000ull;
 	f.tool = "Bash";
 	f.program = "npm";
+	f.model_share = 1;
+	f.tool_share = 0.51;
 	assert_verdict(&f,
 		       "72 % of 58.2 s was waiting for the first token of claude-x (p50 1.90 s); tools 18 % (mostly "
-		       "Bash: npm), unknown 9 %, network 1 %; confidence medium");
+		       "Bash, last npm), unknown 9 %, network 1 %; confidence medium");
 	wall.part_ns[PART_GENERATION] = wall.part_ns[PART_UNKNOWN];
 	wall.part_ns[PART_UNKNOWN] = 0;
 	f.writer = "gpt-y";
-	f.several_models = true;
+	f.model_share = f.writer_share = 0.9;
 	assert_verdict(
 		&f,
 		"72 % of 58.2 s was waiting for the first token mostly of claude-x (p50 1.90 s); tools 18 % (mostly "
-		"Bash: npm), generation 9 % mostly by gpt-y, network 1 %; confidence high");
+		"Bash, last npm), generation 9 % mostly by gpt-y, network 1 %; confidence high");
+	/* Half is not most. */
+	f.model_share = 0.5;
+	f.writer_share = 0.34;
+	f.tool_share = 0.41;
+	assert_verdict(&f, "72 % of 58.2 s was waiting for the first token (largest part claude-x, 50 %) (p50 1.90 s); "
+			   "tools 18 % (largest part Bash, 41 %, last npm), generation 9 % (largest part gpt-y, 34 %), "
+			   "network 1 %; confidence high");
+	f.tool_share = 1;
+	f.program = NULL;
+	f.model_share = f.writer_share = 1;
+	assert_verdict(&f,
+		       "72 % of 58.2 s was waiting for the first token of claude-x (p50 1.90 s); tools 18 % (Bash), "
+		       "generation 9 % by gpt-y, network 1 %; confidence high");
 	wall.part_ns[PART_UNKNOWN] = wall.part_ns[PART_GENERATION];
 	wall.part_ns[PART_GENERATION] = 0;
 	wall.part_ns[PART_USER] = wall.part_ns[PART_UNKNOWN];

@@ -316,6 +316,7 @@ static void a_line_for_a_turn(void **state)
 			 .steps = 3,
 			 .tools = 2,
 			 .model = "claude\x1b]0;x\x07",
+			 .model_share = 1,
 			 .wall = {.total_ns = 10 * S}};
 	struct buf out;
 

@@ -12,7 +12,12 @@
 static int turn_args(struct span *s, const struct turn *t)
 {
 	const struct verdict_facts facts = {
-		.wall = &t->wall, .model = t->model, .writer = t->writer, .several_models = t->several_models};
+		.wall = &t->wall,
+		.model = t->model,
+		.writer = t->writer,
+		.model_share = t->model_share,
+		.writer_share = t->writer_share,
+	};
 	struct buf text;
 	struct json j;
 

@@ -102,7 +102,12 @@ int view_call_line(struct buf *out, const struct call *c, const struct proc *p, 
 int view_turn_line(struct buf *out, const struct turn *t, uint64_t start_ns)
 {
 	const struct verdict_facts facts = {
-		.wall = &t->wall, .model = t->model, .writer = t->writer, .several_models = t->several_models};
+		.wall = &t->wall,
+		.model = t->model,
+		.writer = t->writer,
+		.model_share = t->model_share,
+		.writer_share = t->writer_share,
+	};
 	size_t before = out->len;
 	char who[32], safe[1024];
 	struct buf text;

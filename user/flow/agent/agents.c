@@ -173,17 +173,21 @@ static struct model_waits *waits_of(struct agents *t, const char *model)
 
 static void count_wait(struct agents *t, const struct call *c)
 {
+	uint64_t waited_ns, wrote_ns;
 	struct model_waits *m;
 
 	if (!call_has_start(c) || c->first_token_ns == UNKNOWN_NS || c->first_token_ns < c->start_ns)
 		return;
+	waited_ns = c->first_token_ns - c->start_ns;
+	wrote_ns = c->end_ns != UNKNOWN_NS && c->end_ns > c->first_token_ns ? c->end_ns - c->first_token_ns : 0;
+	t->waited_ns += waited_ns;
+	t->wrote_ns += wrote_ns;
 	m = waits_of(t, c->model ? c->model : c->request_model);
 	if (!m)
 		return;
-	m->total_ns += c->first_token_ns - c->start_ns;
-	if (c->end_ns != UNKNOWN_NS && c->end_ns > c->first_token_ns)
-		m->wrote_ns += c->end_ns - c->first_token_ns;
-	quantile_add(&m->ttft, c->first_token_ns - c->start_ns);
+	m->total_ns += waited_ns;
+	m->wrote_ns += wrote_ns;
+	quantile_add(&m->ttft, waited_ns);
 }
 
 static void push_step(struct agents *t, struct lane *l, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
@@ -428,8 +432,10 @@ int agents_run(const struct agents *t, uint64_t end_ns, struct agents_run *out)
 		top = m->total_ns > top->total_ns ? m : top;
 		writer = m->wrote_ns > writer->wrote_ns ? m : writer;
 	}
-	out->several_models = HASH_COUNT(t->models) > 1;
+	out->tool_share = models_share(t->run.top_tool.total_ns, t->tools_ns);
 	if (top) {
+		out->model_share = models_share(top->total_ns, t->waited_ns);
+		out->writer_share = models_share(writer->wrote_ns, t->wrote_ns);
 		agents_text(out->top_model, sizeof(out->top_model), top->name);
 		agents_text(out->top_writer, sizeof(out->top_writer), writer->name);
 		out->ttft_p50_ns = quantile_ns(&top->ttft, 0.5);

@@ -92,12 +92,12 @@ struct turn {
 	struct interval at;
 	enum call_trigger trigger;
 	unsigned steps, tools;
-	const char *model;  /* that it waited longest for, its sub-agents' too; NULL unknown */
-	const char *writer; /* that wrote longest */
-	bool several_models;
-	int64_t output_tokens; /* sum of the steps'; UNKNOWN_COUNT when one of them is unknown */
-	bool complete;	       /* ended by an answer that asks for nothing more */
-	bool partial;	       /* its beginning was not seen */
+	const char *model;		  /* that it waited longest for, its sub-agents' too; NULL unknown */
+	const char *writer;		  /* that wrote longest */
+	double model_share, writer_share; /* theirs, of all waits, and of all that was written */
+	int64_t output_tokens;		  /* sum of the steps'; UNKNOWN_COUNT when one of them is unknown */
+	bool complete;			  /* ended by an answer that asks for nothing more */
+	bool partial;			  /* its beginning was not seen */
 	struct walltime_report wall;
 };
 
@@ -169,7 +169,8 @@ struct agents_run {
 	} top_tool;			   /* that ran longest, of those that were seen to; name "": none was */
 	char top_model[AGENT_TEXT_BYTES];  /* with the longest waits for first tokens; "" unknown */
 	char top_writer[AGENT_TEXT_BYTES]; /* that generated longest */
-	bool several_models;
+	/* Of the waits and the generation of all models, of all times of tools that were seen to run. */
+	double model_share, writer_share, tool_share;
 	uint64_t ttft_p50_ns; /* of it */
 };
 /* As of end_ns, or of the end of the last agent's process. 0 or -ENOMEM. */

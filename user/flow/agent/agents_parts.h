@@ -76,6 +76,8 @@ struct agents {
 	struct lane *lanes, *oldest;
 	struct tool_name *tool_names;
 	struct model_waits *models;
+	uint64_t waited_ns, wrote_ns; /* of all models */
+	uint64_t tools_ns;	      /* of all tools that were seen to run */
 	struct toolwait_rpcs rpcs;
 	struct held_turn *turns; /* over, not told yet; oldest end first */
 	struct held_tool *tools;

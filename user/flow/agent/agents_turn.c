@@ -51,6 +51,7 @@ static void add_tool_name(struct agents *t, const struct agent_tool *tool)
 	struct tool_name *n;
 	char name[sizeof(n->sum.name)];
 
+	t->tools_ns += tool->took_ns;
 	snprintf(name, sizeof(name), "%s", tool->name ? tool->name : "(unnamed)");
 	HASH_FIND_STR(t->tool_names, name, n);
 	if (!n && HASH_COUNT(t->tool_names) < TOOL_NAMES_MAX) {
@@ -166,6 +167,7 @@ static void on_ran(void *ctx, const struct interval *at, bool ours)
 {
 	struct tool_ctx *c = ctx;
 
+	c->t->tools_ns += at->end_ns - at->begin_ns;
 	if (ours)
 		push_both(c->t, c->l, RANK_TOOL, PART_TOOL, at->begin_ns, at->end_ns);
 	else

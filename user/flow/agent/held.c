@@ -36,9 +36,8 @@ int held_turn_report(const struct held_turn *h, struct turn *out)
 	int err;
 
 	*out = h->turn;
-	out->model = models_waited(&h->models);
-	out->writer = models_wrote(&h->models);
-	out->several_models = models_several(&h->models);
+	out->model = models_waited(&h->models, &out->model_share);
+	out->writer = models_wrote(&h->models, &out->writer_share);
 	err = walltime_report(h->wall, out->at.end_ns, &out->wall);
 	if (err)
 		out->wall = (struct walltime_report){0};

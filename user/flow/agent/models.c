@@ -23,27 +23,41 @@ void models_add(struct models *m, const struct call *c)
 	const char *model = c->model ? c->model : c->request_model;
 	struct models_entry *e = model && *model ? entry_of(m, model) : NULL;
 
-	if (!e || !call_has_start(c) || c->first_token_ns == UNKNOWN_NS || c->first_token_ns < c->start_ns)
+	uint64_t waited_ns, wrote_ns;
+
+	if (!call_has_start(c) || c->first_token_ns == UNKNOWN_NS || c->first_token_ns < c->start_ns)
 		return;
-	e->waited_ns += c->first_token_ns - c->start_ns;
-	if (c->end_ns != UNKNOWN_NS && c->end_ns > c->first_token_ns)
-		e->wrote_ns += c->end_ns - c->first_token_ns;
+	waited_ns = c->first_token_ns - c->start_ns;
+	wrote_ns = c->end_ns != UNKNOWN_NS && c->end_ns > c->first_token_ns ? c->end_ns - c->first_token_ns : 0;
+	m->waited_ns += waited_ns;
+	m->wrote_ns += wrote_ns;
+	if (!e)
+		return;
+	e->waited_ns += waited_ns;
+	e->wrote_ns += wrote_ns;
 }
 
-const char *models_waited(const struct models *m)
+double models_share(uint64_t ns, uint64_t all_ns)
+{
+	return all_ns ? (double)ns / (double)all_ns : 0;
+}
+
+const char *models_waited(const struct models *m, double *share)
 {
 	const struct models_entry *top = m->of;
 
 	for (unsigned i = 1; i < m->count; i++)
 		top = m->of[i].waited_ns > top->waited_ns ? &m->of[i] : top;
+	*share = models_share(m->count ? top->waited_ns : 0, m->waited_ns);
 	return m->count ? top->name : NULL;
 }
 
-const char *models_wrote(const struct models *m)
+const char *models_wrote(const struct models *m, double *share)
 {
 	const struct models_entry *top = m->of;
 
 	for (unsigned i = 1; i < m->count; i++)
 		top = m->of[i].wrote_ns > top->wrote_ns ? &m->of[i] : top;
+	*share = models_share(m->count ? top->wrote_ns : 0, m->wrote_ns);
 	return m->count ? top->name : NULL;
 }

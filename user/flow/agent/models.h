@@ -14,16 +14,15 @@ struct models { /* zero: none */
 		uint64_t waited_ns, wrote_ns;
 	} of[MODELS_OF_TURN];
 	unsigned count;
+	uint64_t waited_ns, wrote_ns; /* of all, those that were left out, or have no name, too */
 };
 
 /* A call's waits, as long as they were, whatever else went on. */
 void models_add(struct models *m, const struct call *c);
-/* NULL: none. Borrowed. */
-const char *models_waited(const struct models *m);
-const char *models_wrote(const struct models *m);
-static inline bool models_several(const struct models *m)
-{
-	return m->count > 1;
-}
+/* Its share is of all. NULL: none. Borrowed. */
+const char *models_waited(const struct models *m, double *share);
+const char *models_wrote(const struct models *m, double *share);
+/* Of all; 0 if that is nothing. */
+double models_share(uint64_t ns, uint64_t all_ns);
 
 #endif

@@ -6,7 +6,8 @@
 
 #include "base/err.h"
 
-#define PERCENT_SHOWN 1.0 /* parts below are left out of the sentence; they are in parts_ms */
+#define ALL_SHARE     0.995 /* more of a part is all of it */
+#define PERCENT_SHOWN 1.0   /* parts below are left out of the sentence; they are in parts_ms */
 
 static double percent(const struct walltime_report *w, enum time_part p)
 {
@@ -57,22 +58,42 @@ static int put_seconds(struct buf *out, uint64_t ns)
 	return s < 0.9995 ? buf_printf(out, "%.0f ms", s * 1e3) : buf_printf(out, s < 9.995 ? "%.2f s" : "%.1f s", s);
 }
 
+/* " of m", " mostly of m", " (largest part m, 41 %)" */
+static int name_model(struct buf *out, const char *word, const char *model, double share)
+{
+	if (share > 0.5)
+		return buf_printf(out, " %s%s %.64s", share > ALL_SHARE ? "" : "mostly ", word, model);
+	return buf_printf(out, " (largest part %.64s, %.0f %%)", model, 100 * share);
+}
+
+static int put_tool(struct buf *out, const struct verdict_facts *f)
+{
+	int err = buf_puts(out, " (");
+
+	if (!err && f->tool_share > 0.5)
+		err = buf_printf(out, "%s%.64s", f->tool_share > ALL_SHARE ? "" : "mostly ", f->tool);
+	else if (!err)
+		err = buf_printf(out, "largest part %.64s, %.0f %%", f->tool, 100 * f->tool_share);
+	if (!err && f->program)
+		err = buf_printf(out, ", last %.64s", f->program);
+	return err ? err : buf_putc(out, ')');
+}
+
 static int put_evidence(struct buf *out, const struct verdict_facts *f, enum time_part p)
 {
-	const char *mostly = f->several_models ? "mostly " : "";
 	int err = 0;
 
-	if (p == PART_FIRST_TOKEN && f->model)
-		err = buf_printf(out, " %sof %.64s", mostly, f->model);
-	if (p == PART_GENERATION && f->writer)
-		err = buf_printf(out, " %sby %.64s", mostly, f->writer);
+	if (p == PART_FIRST_TOKEN && f->model && f->model_share > 0)
+		err = name_model(out, "of", f->model, f->model_share);
+	if (p == PART_GENERATION && f->writer && f->writer_share > 0)
+		err = name_model(out, "by", f->writer, f->writer_share);
 	if (p == PART_FIRST_TOKEN && f->ttft_p50_ns && !err) {
 		err = buf_puts(out, " (p50 ");
 		err = err ? err : put_seconds(out, f->ttft_p50_ns);
 		err = err ? err : buf_putc(out, ')');
 	}
-	if (p == PART_TOOL && f->tool && !err)
-		err = buf_printf(out, f->program ? " (mostly %.64s: %.64s)" : " (mostly %.64s)", f->tool, f->program);
+	if (p == PART_TOOL && f->tool && f->tool_share > 0 && !err)
+		err = put_tool(out, f);
 	return err;
 }
 
