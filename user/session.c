@@ -326,6 +326,10 @@ static void report_symbols(const struct session *s)
 	if (symbols_unread(s->symbols))
 		log_info("%u file%s without names: too many symbols", symbols_unread(s->symbols),
 			 symbols_unread(s->symbols) == 1 ? " is" : "s are");
+	if (symbols_crowded(s->symbols))
+		log_info("%u process%s more than %u pieces of code: the rest of it is without names",
+			 symbols_crowded(s->symbols), symbols_crowded(s->symbols) == 1 ? " maps" : "es map",
+			 SYMBOLS_MAPPINGS_MAX);
 	if (!s->o->quiet && strcmp(s->trace_path, "-"))
 		log_info("perfbpf report %s: where the processor time, the waiting and the memory went", s->trace_path);
 }

@@ -1030,6 +1030,27 @@ static void test_longest_tool(void **state)
 	close_world(&w, "");
 }
 
+/* More conversations than are told apart: the oldest makes room; where it was not over, that is counted. */
+static void test_too_many(void **state)
+{
+	struct world w;
+	struct call c;
+
+	(void)state;
+	open_world(&w);
+	push_proc(&w, 100, 1, "agent", NULL, 0, 0, 0);
+	for (uint64_t i = 0; i <= AGENTS_LANES_MAX + 1; i++) {
+		begin_plain(&c, 1 + i, 1000 + i, 1 + i);
+		if (i != 1)
+			add_tool(&c, "t", "Bash");
+		push_call(&w, &c);
+		assert_int_equal(w.lost.n[LOST_NO_MEMORY], i >= AGENTS_LANES_MAX);
+	}
+	w.lost.n[LOST_NO_MEMORY] = 0;
+	tlog_free(&w.log);
+	close_world(&w, "");
+}
+
 /* A day: bounded memory, and the parts still add up. */
 static void test_day(void **state)
 {
@@ -1310,6 +1331,7 @@ int main(void)
 		cmocka_unit_test(test_two_sessions),
 		cmocka_unit_test(test_run),
 		cmocka_unit_test(test_longest_tool),
+		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_day),
 		cmocka_unit_test(test_busy_agent),
 		cmocka_unit_test(test_busy_from_to),

@@ -516,6 +516,37 @@ static void allocations_of_many(void **state)
 	buf_release(&text);
 }
 
+/* More processes than there is room for: how much is theirs is said. */
+static void processes_of_many(void **state)
+{
+	const struct report_view v = {.by = REPORT_PROCESS, .top = 1},
+				 as_json = {.by = REPORT_PROCESS, .json = true, .top = 1};
+	struct buf text, out;
+	struct report *r;
+
+	(void)state;
+	buf_init(&text, 0);
+	buf_init(&out, 0);
+	buf_puts(&text, BEGIN);
+	for (unsigned i = 0; i < REPORT_PIDS_MAX + 3; i++)
+		buf_printf(&text,
+			   "{\"ph\":\"X\",\"pid\":%u,\"tid\":5000001,\"ts\":0.000,\"dur\":1000.000,\"name\":\"LLM m\","
+			   "\"cat\":\"llm\",\"args\":{}}%s\n",
+			   i + 1, i < REPORT_PIDS_MAX + 2 ? "," : "");
+	assert_int_equal(buf_puts(&text, "],\"metadata\":{}}\n"), 0);
+	r = report_of(buf_cstr(&text));
+	assert_int_equal(report_render(r, &v, &out), 0);
+	assert_non_null(strstr(buf_cstr(&out), "  … and 16383 more (--top)\n"
+					       "  without room for 3 calls, ends and samples of processes that are not "
+					       "listed\n"));
+	buf_clear(&out);
+	assert_int_equal(report_render(r, &as_json, &out), 0);
+	assert_non_null(strstr(buf_cstr(&out), "\"dropped\":3"));
+	report_free(r);
+	buf_release(&out);
+	buf_release(&text);
+}
+
 static void late_allocations(void **state)
 {
 	(void)state;
@@ -1078,6 +1109,7 @@ int main(void)
 		cmocka_unit_test(large_waits),
 		cmocka_unit_test(allocations),
 		cmocka_unit_test(allocations_of_many),
+		cmocka_unit_test(processes_of_many),
 		cmocka_unit_test(allocations_folded),
 		cmocka_unit_test(allocations_refused),
 		cmocka_unit_test(late_allocations),

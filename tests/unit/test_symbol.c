@@ -430,15 +430,42 @@ static void many_files(void **state)
 	symbols_free(s);
 }
 
+/* What is mapped beyond the limit has no names, which is said. */
+static void many_mappings(void **state)
+{
+	const struct proc_key key = {.tgid = 0x40000000, .start_ns = 1, .exec_id = 1};
+	struct map_entry e = {.path = "/nowhere", .ino = 1};
+	struct symbols *s = symbols_new(&(struct symbols_sink){NULL, on_frame});
+
+	(void)state;
+	assert_non_null(s);
+	symbols_exec(s, &key, 1000000000);
+	for (unsigned i = 0; i < SYMBOLS_MAPPINGS_MAX + 2; i++) {
+		assert_int_equal(symbols_crowded(s), i > SYMBOLS_MAPPINGS_MAX);
+		e.begin = (i + 1) * 0x10000ull;
+		e.end = e.begin + 0x1000;
+		symbols_map(s, (pid_t)key.tgid, &e);
+	}
+	assert_int_equal(symbols_crowded(s), 1);
+	symbols_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tables),	   cmocka_unit_test(ends),
-		cmocka_unit_test(used_again),	   cmocka_unit_test(used_by_many),
-		cmocka_unit_test(names),	   cmocka_unit_test(kernel_lines),
-		cmocka_unit_test(map_lines),	   cmocka_unit_test(map_without_memory),
-		cmocka_unit_test(maps_of_anybody), cmocka_unit_test(mini_debug_info),
-		cmocka_unit_test(stubs),	   cmocka_unit_test(this_process),
+		cmocka_unit_test(tables),
+		cmocka_unit_test(ends),
+		cmocka_unit_test(used_again),
+		cmocka_unit_test(used_by_many),
+		cmocka_unit_test(many_mappings),
+		cmocka_unit_test(names),
+		cmocka_unit_test(kernel_lines),
+		cmocka_unit_test(map_lines),
+		cmocka_unit_test(map_without_memory),
+		cmocka_unit_test(maps_of_anybody),
+		cmocka_unit_test(mini_debug_info),
+		cmocka_unit_test(stubs),
+		cmocka_unit_test(this_process),
 		cmocka_unit_test(many_files),
 	};
 

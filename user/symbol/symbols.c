@@ -32,6 +32,7 @@ struct process {
 	struct proc_key key;
 	struct mapping *maps; /* by address */
 	size_t map_count, map_room;
+	bool crowded;	  /* it maps more */
 	uint64_t read_ns; /* 0: never */
 	struct addresses told;
 	struct addresses pending;  /* code of a runtime without a name */
@@ -51,6 +52,7 @@ struct symbols {
 	FILE *kernel_file; /* until it is read */
 	bool kernel_read, kernel_hidden;
 	size_t told; /* addresses of all processes */
+	unsigned crowded;
 	uint64_t jit_ns;
 };
 
@@ -74,7 +76,7 @@ static const struct mapping *mapping_at(const struct process *p, uint64_t addr)
 }
 
 /* Takes what overlaps away. Mostly at the end: maps are read in order. */
-static void add_mapping(struct process *p, const struct mapping *m)
+static void add_mapping(struct symbols *s, struct process *p, const struct mapping *m)
 {
 	size_t from = p->map_count, to;
 
@@ -82,8 +84,11 @@ static void add_mapping(struct process *p, const struct mapping *m)
 		from--;
 	for (to = from; to < p->map_count && p->maps[to].begin < m->end; to++)
 		;
-	if (p->map_count - (to - from) >= SYMBOLS_MAPPINGS_MAX)
+	if (p->map_count - (to - from) >= SYMBOLS_MAPPINGS_MAX) {
+		s->crowded += !p->crowded;
+		p->crowded = true;
 		return;
+	}
 	if (!array_grow(&p->maps, p->map_count, &p->map_room, sizeof(*p->maps)))
 		return;
 	memmove(p->maps + from + 1, p->maps + to, (p->map_count - to) * sizeof(*p->maps));
@@ -98,11 +103,11 @@ static void add_file(struct symbols *s, struct process *p, const struct map_entr
 
 	m.module = modules_get(&s->modules, e);
 	if (m.module)
-		add_mapping(p, &m);
+		add_mapping(s, p, &m);
 }
 
 /* Executable, and no file: code of a runtime, or a page of the kernel's ("[vdso]"). */
-static void add_other(struct process *p, const struct map_entry *e, struct sv line)
+static void add_other(struct symbols *s, struct process *p, const struct map_entry *e, struct sv line)
 {
 	struct mapping m = {.begin = e->begin, .end = e->end, .what = IS_JIT};
 	struct sv rest;
@@ -112,7 +117,7 @@ static void add_other(struct process *p, const struct map_entry *e, struct sv li
 		return;
 	if (sv_ends(line, SV("[vdso]")) || sv_ends(line, SV("[vsyscall]")) || sv_ends(line, SV("[uprobes]")))
 		m.what = IS_KERNEL_PAGE;
-	add_mapping(p, &m);
+	add_mapping(s, p, &m);
 }
 
 /* A process that is gone keeps what is known of it: false. */
@@ -140,7 +145,7 @@ static bool read_maps(struct symbols *s, struct process *p, uint64_t now_ns)
 		if (kind == 1)
 			add_file(s, p, &e);
 		else if (!kind)
-			add_other(p, &e, text);
+			add_other(s, p, &e, text);
 	}
 	free(line);
 	fclose(f);
@@ -499,6 +504,11 @@ void symbols_free(struct symbols *s)
 unsigned symbols_unread(const struct symbols *s)
 {
 	return s->modules.unread;
+}
+
+unsigned symbols_crowded(const struct symbols *s)
+{
+	return s->crowded;
 }
 
 bool symbols_kernel_hidden(const struct symbols *s)

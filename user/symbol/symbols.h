@@ -39,8 +39,10 @@ void symbols_exit(struct symbols *s, const struct proc_key *key);
 void symbols_tick(struct symbols *s, uint64_t now_ns);
 void symbols_finish(struct symbols *s, uint64_t now_ns);
 
-/* Files that have no names because of a cap, and whether the kernel hides its own. */
+/* Files that have no names because of a cap; processes of which a part has none, because they map more than there is
+ * room for; and whether the kernel hides its own. */
 unsigned symbols_unread(const struct symbols *s);
+unsigned symbols_crowded(const struct symbols *s);
 bool symbols_kernel_hidden(const struct symbols *s);
 
 #endif

@@ -25,7 +25,7 @@
 #define REPORT_SAMPLES_MAX (1u << 20)
 #define REPORT_DEPTH_MAX   510	 /* frames of a stack */
 #define REPORT_CALLS_MAX   65536 /* single calls kept: the slowest */
-#define REPORT_PIDS_MAX	   16384 /* processes; those beyond are not listed */
+#define REPORT_PIDS_MAX	   16384 /* processes; how much is of those beyond is said */
 
 /*
  * The tables, in the order of the default report, by their words of --by. One more is its line here, a struct

@@ -165,6 +165,7 @@ struct report {
 	double duration_ms;	 /* of the trace, 0: not known */
 	double window_ns;	 /* of sampling, 0: not known */
 	double lost;		 /* of everything */
+	uint64_t unlisted;	 /* calls, ends and samples of processes beyond REPORT_PIDS_MAX */
 	char *verdict;		 /* owned; NULL: none */
 	char axes[4096];	 /* "db http": what it was taken with */
 	bool axes_told;		 /* older traces do not say */

@@ -141,6 +141,11 @@ static struct report_process *process_of_event(struct report *r, const cJSON *e,
 	return p;
 }
 
+static bool is_one_too_many(const struct report *r, const struct report_process *p)
+{
+	return !p && r->process_count == REPORT_PIDS_MAX;
+}
+
 /* --- single calls ------------------------------------------------------------------------------------------------ */
 
 static bool faster(const struct report_call *a, const struct report_call *b)
@@ -267,6 +272,7 @@ static int add_model(struct report *r, struct report_row *row, const cJSON *e, b
 	for (int i = 0; i < PARTS; i++)
 		row->parts_ms[i] += report_member(parts, report_part_names[i], 0);
 	p = process_of_event(r, e, &err);
+	r->unlisted += is_one_too_many(r, p);
 	if (p) {
 		p->calls++;
 		p->call_ms += report_member(e, "dur", 0) / 1000;
@@ -379,6 +385,7 @@ static int add_process(struct report *r, const cJSON *e, bool named)
 	int err;
 
 	p = process_of_event(r, e, &err);
+	r->unlisted += !named && is_one_too_many(r, p);
 	if (!p)
 		return err;
 	if (!named)

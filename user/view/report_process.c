@@ -71,6 +71,21 @@ static void put_json(const struct report_context *c, size_t at, struct json *j)
 	json_string(j, "process", sv_of(p->name));
 }
 
+static int foot(const struct report_context *c, struct buf *out)
+{
+	char count[FORMAT_BYTES];
+
+	if (!c->r->unlisted)
+		return 0;
+	return buf_printf(out, "  without room for %s calls, ends and samples of processes that are not listed\n",
+			  report_format(count, REPORT_COUNT, (double)c->r->unlisted));
+}
+
+static void foot_json(const struct report_context *c, struct json *j)
+{
+	json_uint(j, "dropped", c->r->unlisted);
+}
+
 /* Not compared: the next run has other processes. */
 const struct report_axis report_axis_process = {
 	.title = "processes",
@@ -79,4 +94,6 @@ const struct report_axis report_axis_process = {
 	.cells = cells,
 	.name = name,
 	.json = put_json,
+	.foot = foot,
+	.foot_json = foot_json,
 };

@@ -323,8 +323,12 @@ static int sum_process(struct report *r, const struct report_stack *s)
 	const struct report_thread *t = &r->threads[s->thread];
 	struct report_process *p = report_process_of(r, t->pid);
 
+	if (!p && r->process_count == REPORT_PIDS_MAX) {
+		r->unlisted += s->samples;
+		return 0;
+	}
 	if (!p)
-		return r->process_count == REPORT_PIDS_MAX ? 0 : -ENOMEM;
+		return -ENOMEM;
 	p->sampled = true;
 	p->cpu_ns += s->kind == KIND_CPU ? s->ns : 0;
 	p->queue_ns += s->kind == KIND_QUEUE ? s->ns : 0;

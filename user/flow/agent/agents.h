@@ -31,8 +31,9 @@
 
 /* Remembered. Past it the oldest whose process has ended is forgotten, then a sub-agent that has nothing open, then any
  * such one; where all are busy, later ones share the last one's place, counted as one. */
-#define AGENTS_MAX	  1024
-#define AGENTS_LANES_MAX  4096 /* conversations; past it the one silent longest is closed */
+#define AGENTS_MAX 1024
+#define AGENTS_LANES_MAX                                                                                               \
+	4096 /* conversations; past it the one silent longest is closed; counted (no_memory) if it was busy */
 #define AGENT_TEXT_BYTES  160
 #define TOOL_CHILDREN_MAX 256 /* of one answer's tools; later born ones are not joined */
 

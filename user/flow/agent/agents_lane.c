@@ -387,8 +387,10 @@ static struct lane *make_lane(struct agents *t, const char *key, struct agent_en
 		return NULL;
 	}
 	DL_APPEND(t->oldest, l);
-	if (HASH_COUNT(t->lanes) > AGENTS_LANES_MAX)
+	if (HASH_COUNT(t->lanes) > AGENTS_LANES_MAX) {
+		t->lost->n[LOST_NO_MEMORY] += t->oldest->turn || t->oldest->wait.count;
 		agents_close_lane(t, t->oldest, t->oldest->last_end_ns);
+	}
 	return l;
 }
 
