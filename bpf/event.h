@@ -187,7 +187,8 @@ struct ev_conn_sock {
 #define EV_SK_PROXY 14
 
 struct ev_sock {
-	struct ev_head h; /* tgid: owner as recorded at connect or first send, never "current" of a softirq */
+	struct ev_head h; /* tgid: owner as recorded at connect or first send (the next user's, once
+			   * that has ended), never "current" of a softirq */
 	__u64 cookie;
 	__u64 begin_ns; /* 0: `what` is a moment */
 	struct ev_addr addr;
@@ -208,7 +209,7 @@ struct ev_sock {
  * all of its turn so far. Times are those at which the system calls had moved the bytes.
  */
 struct ev_wire {
-	struct ev_head h; /* ts_ns: latest bytes; tgid: who used the socket first; tid 0 */
+	struct ev_head h; /* ts_ns: latest bytes; tgid: who used the socket first, and has not ended; tid 0 */
 	__u64 cookie;
 	__u64 start_ns;					      /* of that process */
 	__u64 began_ns;					      /* first TLS bytes seen */

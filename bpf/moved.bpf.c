@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Whose bytes a socket carries, what is done out of line: see moved.bpf.h. */
-#include "moved.bpf.h"
+#include "sock.bpf.h"
 #include "overhead.h"
 
 __noinline int plain_begin(struct plain *plain, struct sock_info *info, __u64 ts_ns, __u32 fresh)
@@ -57,6 +57,20 @@ int plain_inherit(struct plain *plain, struct sock_info *info, __u64 ts_ns)
 	plain->conn.flags = 0;
 	plain->conn.gen = __sync_fetch_and_add(&last_gen, 1) + 1;
 	return plain_begin(plain, info, ts_ns, 0);
+}
+
+__noinline int sock_inherit(struct sock_info *info, __u32 tgid)
+{
+	__u32 owner;
+
+	if (!info)
+		return 0;
+	owner = info->tgid;
+	if (bpf_map_lookup_elem(&targets, &owner))
+		return 0;
+	info->tgid = tgid;
+	info->connector = 0; /* a thread of that one */
+	return 0;
 }
 
 int proxy_answered(struct sock_info *info, __u64 now)

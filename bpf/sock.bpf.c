@@ -58,6 +58,8 @@ static __always_inline void wire_note(struct sock *sk, struct sock_info *info, s
 	}
 	if (!w)
 		return;
+	if (w->ev.h.tgid != bpf_get_current_pid_tgid() >> 32)
+		wire_inherit(w);
 	w->quiet = info->tls == TLS_INSIDE;
 	if (info->calm_bytes[0] || info->calm_bytes[1])
 		wire_catch_up(w, info, m->now);

@@ -9,7 +9,10 @@
 /* Added to a socket's cookie when it connects again. The kernel counts sockets, and has not made as many. */
 #define SOCK_AGAIN (1ull << 48)
 
-/* A socket that a target uses: its storage, made at the first sight. The first owner stays. */
+/* The socket is used by a process that is not its owner: by the next one, if that has ended. */
+int sock_inherit(struct sock_info *info, __u32 tgid);
+
+/* A socket that a target uses: its storage, made at the first sight. The first owner stays, as long as it is there. */
 static __always_inline struct sock_info *sock_own(struct sock *sk, __u32 tgid)
 {
 	struct sock_info *info = bpf_sk_storage_get(&socks, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
@@ -21,6 +24,8 @@ static __always_inline struct sock_info *sock_own(struct sock *sk, __u32 tgid)
 	if (!info->cookie) {
 		info->cookie = bpf_get_socket_cookie(sk);
 		info->tgid = tgid;
+	} else if (info->tgid != tgid) {
+		sock_inherit(info, tgid);
 	}
 	return info;
 }

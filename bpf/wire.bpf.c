@@ -71,6 +71,23 @@ int wire_begin(struct wire *w, const struct plain_move *m)
 	return tell_hello(w, m);
 }
 
+int wire_inherit(struct wire *w)
+{
+	struct target *owner;
+	__u32 tgid;
+
+	if (!w)
+		return 0;
+	tgid = w->ev.h.tgid;
+	owner = bpf_map_lookup_elem(&targets, &tgid);
+	if (owner && owner->start_ns == w->ev.start_ns)
+		return 0;
+	w->ev.h.tgid = bpf_get_current_pid_tgid() >> 32;
+	w->ev.start_ns = own_start_ns();
+	w->ev.exec_id = own_exec_id();
+	return 0;
+}
+
 static __always_inline bool may_turn(struct wire *w, __u64 now)
 {
 	if (now - w->ev.tx_begin_ns >= TURN_LEAST_NS)

@@ -17,6 +17,8 @@
 
 /* The first TLS bytes of a socket that perfbpf sees: who they are from, and the greeting. */
 int wire_begin(struct wire *w, const struct plain_move *m);
+/* The current process uses the socket, and is not whose wire it is: it is, if that one has ended. */
+int wire_inherit(struct wire *w);
 int wire_moved(struct wire *w, struct plain_move *m);
 /* What moved while nothing was told of the socket (sock_info.calm_bytes). now 0: when is not known. */
 int wire_catch_up(struct wire *w, struct sock_info *info, __u64 now);

@@ -487,6 +487,30 @@ static void without_a_last_word(void **state)
 	}
 }
 
+/* Its owner has ended, and another process goes on with it, until that one ends too. */
+static void another_process_goes_on(void **state)
+{
+	struct rec_exit first = {.proc = {.tgid = PID, .start_ns = 7}, .ts_ns = T0 + 400 * MS};
+	struct rec_exit second = {.proc = {.tgid = PID + 1, .start_ns = 8}, .ts_ns = T0 + 1000 * MS};
+	struct rec_wire r = turn_of(3, DATA, 430, 530, 730);
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	push_turn(&w, 2, DATA, 30, 130, 330);
+	wires_push_exit(w.t, &first);
+	r.proc = second.proc;
+	wires_push(w.t, &r);
+	wires_push_exit(w.t, &second);
+	for (unsigned ms = 1000; ms < 63000; ms += 1000)
+		wires_tick(w.t, T0 + ms * MS);
+	assert_log(&w.log, "turn 42 [] port 4433 no functions 30 31 130 330 ms, 300/2000 bytes, silent 99, tls 10\n"
+			   "turn 43 [] port 4433 no functions 430 431 530 730 ms, 300/2000 bytes, silent 99\n"
+			   "end 43 [] port 4433 no functions 2 turns\n");
+	wires_finish(w.t, T0 + 100 * SEC);
+	close_world(&w);
+}
+
 /* Nobody said which files it maps, and it has ended: no time for a warning. */
 static void a_process_that_is_gone_is_not_silent(void **state)
 {
@@ -609,6 +633,7 @@ int main(void)
 		cmocka_unit_test(watchdog_after_plaintext),
 		cmocka_unit_test(a_burst_is_no_silence),
 		cmocka_unit_test(process_ends_before_its_sockets),
+		cmocka_unit_test(another_process_goes_on),
 		cmocka_unit_test(without_a_last_word),
 		cmocka_unit_test(a_process_that_is_gone_is_not_silent),
 		cmocka_unit_test(many_turns_and_connections),

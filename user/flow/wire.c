@@ -13,6 +13,7 @@
 #define CHECK_NS	 100000000ull /* how often, in event time, what waits is looked at */
 
 struct turn {
+	struct proc_key proc;
 	uint64_t tx_begin_ns, tx_end_ns, rx_begin_ns, rx_end_ns, gap_ns;
 	uint64_t bytes[2];
 	uint32_t number;
@@ -247,12 +248,13 @@ static enum wire_why why_of(const struct entry *e, const struct process *p, uint
 	return p && p->refused ? WIRE_REFUSED : WIRE_NO_FUNCTIONS;
 }
 
-static struct wire_conn describe(struct wires *t, const struct entry *e, uint64_t end_ns)
+/* who: its process; the socket may have gone to another one since. */
+static struct wire_conn describe(struct wires *t, const struct entry *e, const struct proc_key *who, uint64_t end_ns)
 {
-	const struct process *p = process_find(t, e->now.proc.tgid);
+	const struct process *p = process_find(t, who->tgid);
 
 	return (struct wire_conn){
-		.proc = e->now.proc,
+		.proc = *who,
 		.cookie = e->cookie,
 		.host = e->host ? e->host : "",
 		.remote = e->now.remote,
@@ -310,7 +312,7 @@ static void tell_turn(struct wires *t, struct entry *e, const struct turn *u)
 	e->latest_ns = u->tx_begin_ns;
 	e->latest_end_ns = u->rx_end_ns;
 	e->drawn = true;
-	out.conn = describe(t, e, u->rx_end_ns);
+	out.conn = describe(t, e, &u->proc, u->rx_end_ns);
 	if (out.conn.why != WIRE_LATE && !e->unread++)
 		e->unread_ns = u->rx_begin_ns;
 	if (t->sink.on_turn)
@@ -351,6 +353,7 @@ static void keep_turn(struct wires *t, struct entry *e, const struct rec_wire *r
 	}
 	e->kept = r->turn;
 	e->turns[e->turn_count++] = (struct turn){
+		.proc = r->proc,
 		.tx_begin_ns = r->tx_begin_ns,
 		.tx_end_ns = r->tx_end_ns,
 		.rx_begin_ns = r->rx_begin_ns,
@@ -371,7 +374,7 @@ static void end(struct wires *t, struct entry *e)
 		keep_turn(t, e, &e->now);
 	while (e->turn_count)
 		decide(t, e);
-	c = describe(t, e, e->latest_end_ns);
+	c = describe(t, e, &e->now.proc, e->latest_end_ns);
 	if (t->sink.on_conn && !known(e->first_plain_ns) &&
 	    (c.turns || (c.served && !is_unsure(t, e, e->now.began_ns))))
 		t->sink.on_conn(t->sink.ctx, &c);
@@ -397,7 +400,7 @@ void wires_push(struct wires *t, const struct rec_wire *r)
 		return;
 	if (r->turn > e->now.turn && e->now.turn && is_turn(&e->now))
 		keep_turn(t, e, &e->now); /* its end was lost: as far as is known */
-	if (!e->now.turn)
+	if (!e->now.turn || e->now.proc.tgid != r->proc.tgid)
 		process_get(t, r->proc.tgid); /* that it ends has to be known */
 	e->now = *r;
 	e->moved = r->bytes[0] + r->bytes[1];
@@ -594,7 +597,7 @@ static void watch(struct wires *t, const struct entry *e)
 	if (p->again && e->latest_ns <= p->again_ns)
 		return;
 	p->told = true;
-	c = describe(t, e, e->now.ts_ns);
+	c = describe(t, e, &e->now.proc, e->now.ts_ns);
 	if (t->sink.on_silent)
 		t->sink.on_silent(t->sink.ctx, &c);
 }

@@ -80,6 +80,7 @@ extern pid_t child_pid;
 extern uint64_t data_bytes;
 extern bool quiet_data;		/* bytes are added up, and that is all */
 extern bool note_gone;		/* of grandchildren: their parent is told beside other things, in any order */
+extern bool note_wires;		/* what TCP alone tells of TLS, at its end */
 extern const uint8_t *expected; /* what a stream holds; NULL: the pattern */
 extern void (*on_data_hook)(const struct ev_data *d);
 

@@ -13,7 +13,7 @@ char *got;
 size_t got_len;
 pid_t child_pid;
 uint64_t data_bytes;
-bool quiet_data, note_gone;
+bool quiet_data, note_gone, note_wires;
 const uint8_t *expected;
 void (*on_data_hook)(const struct ev_data *d);
 
@@ -231,6 +231,12 @@ void on_record(void *ctx, const void *bytes, size_t len)
 
 		if (note_gone && h->tgid != (uint32_t)child_pid)
 			note("gone%s\n", g->start_ns && g->cpu_ns ? "" : " BAD");
+	} else if (h->kind == EV_WIRE && note_wires) {
+		const struct ev_wire *w = bytes;
+
+		if (w->flags & EV_WIRE_CLOSED)
+			note("wire closed%s tx=%llu rx=%llu\n", h->tgid == (uint32_t)child_pid ? "" : " child",
+			     w->bytes[0], w->bytes[1]);
 	} else if (h->kind != EV_WIRE &&
 		   h->kind != EV_HELLO) { /* their bytes are those of TLS: tests/unit, tests/e2e */
 		note("kind %u\n", h->kind);

@@ -333,8 +333,55 @@ static void test_owners(void)
 		       count_of("WRONGOWNER"));
 }
 
+/* A connection of TLS that no probe sees goes down to a child, and outlives its owner. */
+static void case_handed_on(void)
+{
+	int fd = connect_to(port), go[2];
+	char c;
+
+	need(pipe(go), 0);
+	echo_record(fd, HANDSHAKE, 100);
+	if (fork() == 0) {
+		echo_record(fd, DATA, 100);
+		close(go[1]);
+		need(read(go[0], &c, 1), 0); /* the parent has ended */
+		usleep(20000);
+		echo_record(fd, DATA, 100);
+		close_and_settle(fd);
+		_exit(0);
+	}
+	usleep(50000);
+}
+
+static void test_handed_on(void)
+{
+	static const char want[] =
+		"sock connected" PEER "fork\n"
+		"exit 0 signal 0\n"
+		"sock close-local WRONGOWNER" PEER "sock closed WRONGOWNER" PEER "wire closed child tx=300 rx=300\n";
+	pid_t server = fork();
+	bool ok;
+
+	if (server == 0) {
+		serve_echo(1);
+		_exit(0);
+	}
+	note_wires = true;
+	run_child(case_handed_on, true);
+	usleep(200000);
+	probes_consume(probes);
+	note_wires = false;
+	ok = got && strncmp(got, want, sizeof(want) - 1) == 0;
+	verdict(ok, "a socket that outlives its owner is his who uses it");
+	if (!ok)
+		print_lines("got", got);
+	end_server(server);
+}
+
 void socket_tests(void)
 {
+	if (probes_features(probes)->sock_length)
+		test_handed_on();
 	check_served("socket calls inside TLS calls bind", golden_inside, case_inside, serve_echo, 2);
 	check_served("a callback's send is not the call's around it", golden_callback_sends, case_callback_sends,
 		     serve_echo, 1);
