@@ -410,16 +410,19 @@ clients: ## fetch programs with TLS stacks of their own into build/clients, for 
 # What tests write is root's, and so is what they trace: under sudo too, but for the tests of that.
 AS_ROOT := env -u SUDO_UID -u SUDO_GID
 
+# As many steps of a build at once as there are processors, where the user did not say how many.
+AT_ONCE = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+
 # --- the user's targets -------------------------------------------------------------------------------------------------
 deps: ## install what build, demo and tests need (root)
 	$(Q)tests/tools/deps
 
 demo: deps ## trace the project's own model server and client, live (root)
-	$(Q)$(MAKE) --no-print-directory all tools
+	$(Q)$(MAKE) --no-print-directory $(AT_ONCE) all tools
 	$(Q)tests/tools/demo $(O)
 
 check: deps ## all tests; those that need root and BPF say so where they cannot run
-	$(Q)$(MAKE) --no-print-directory all unit tools fuzz
+	$(Q)$(MAKE) --no-print-directory $(AT_ONCE) all unit tools fuzz
 	$(Q)tests/tools/clients $(O)/clients || echo 'check: tests of the programs above are skipped'
 	$(Q)$(AS_ROOT) tests/run --out $(O)/tests/log all $(O) $(FUZZ_SECONDS)
 
