@@ -953,7 +953,8 @@ static void test_identity(void **state)
 	rig_close(&r);
 }
 
-/* Who resets the stream after the answer's last event has all of it; before that event it does not. */
+/* Who resets the stream after the answer's last event has all of it, and the call ended with that event; before that
+ * event it does not. */
 static void test_reset_when_whole(void **state)
 {
 	struct rig r;
@@ -963,12 +964,14 @@ static void test_reset_when_whole(void **state)
 	stream(&r, 1, 10, 20);
 	resp(&r, 1, "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n", 30);
 	resp(&r, 1, "data: {\"type\":\"message_stop\"}\n\n", 40);
-	abort_at(&r, 1, HTTP_ABORT_CLIENT, 50);
+	abort_at(&r, 1, HTTP_ABORT_CLIENT, 5000);
 	expect(&r, " end=client_abort whole\n");
+	expect(&r, " end=40 chunks=");
 	tlog_free(&r.log);
 	stream(&r, 2, 110, 120);
 	resp(&r, 2, "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n", 130);
 	abort_at(&r, 2, HTTP_ABORT_CLIENT, 150);
+	expect(&r, " end=150 chunks=");
 	expect(&r, " end=client_abort\n"); /* and no attempt of the first one's again */
 	assert_null(strstr(r.log.text, " whole"));
 	rig_close(&r);

@@ -457,6 +457,27 @@ static void an_empty_summary(void **state)
 	told_close(&t);
 }
 
+/* Programs close a stream whose terminal event they have read: that is a call like others. */
+static void left_when_whole(void **state)
+{
+	struct told t;
+	struct call c;
+
+	(void)state;
+	make_call(&c, 1, 42, START);
+	c.end = END_CLIENT_ABORT;
+	c.whole = true;
+	told_open(&t);
+	summary_push(t.s, &c);
+	assert_null(strstr(told_text(&t), "not finished"));
+	told_holds(&t, "  total          p50   1.21s ");
+	told_close(&t);
+	assert_line(
+		&c, &agent,
+		"   0.000s agent[42]        claude-test-1        200  ttft  200ms  total  1.21s  in   100 (64% cached)"
+		"  out   101   100 tok/s  end_turn\n");
+}
+
 /* Counts that a call does not state are not 0, and that they are missing is said. */
 static void counts_that_are_missing(void **state)
 {
@@ -945,6 +966,7 @@ int main(void)
 		cmocka_unit_test(a_line_for_a_turn),
 		cmocka_unit_test(no_control_bytes_reach_the_terminal),
 		cmocka_unit_test(formats),
+		cmocka_unit_test(left_when_whole),
 		cmocka_unit_test(counts_that_are_missing),
 		cmocka_unit_test(cached_of_those_that_say),
 		cmocka_unit_test(output_of_a_part),

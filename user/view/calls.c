@@ -202,7 +202,7 @@ static void put_capture(struct json *j, const struct call *c)
 /* "None" is only known of an answer that was read to its end. */
 static void put_tools(struct json *j, const struct call *c)
 {
-	if (!c->tool_count && (c->end != END_COMPLETE || c->unfinished || c->lossy || c->undecoded)) {
+	if (!c->tool_count && ((c->end != END_COMPLETE && !c->whole) || c->unfinished || c->lossy || c->undecoded)) {
 		json_null(j, "tool_calls");
 		return;
 	}

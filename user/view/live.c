@@ -64,7 +64,7 @@ static int put_flags(struct buf *out, const struct call *c)
 		err = put_captured(out, "  attempt=", attempt);
 	if (!err)
 		err = put_captured(out, "  error=", c->error);
-	if (!err)
+	if (!err && !c->whole)
 		err = put_captured(out, "  ", end_reason_name(c->end));
 	if (!err && c->unfinished)
 		err = buf_puts(out, "  unfinished");

@@ -209,8 +209,8 @@ static struct sv ending_of(const cJSON *args, char status[32])
 		snprintf(status, 32, "status %.0f", code);
 		return sv_of(status);
 	}
-	s = s.len ? s : text(json_get(args, "end_reason"));
 	s = s.len ? s : text(json_get(args, "stop_reason"));
+	s = s.len ? s : text(json_get(args, "end_reason"));
 	return s.len ? s : SV_NONE;
 }
 

@@ -138,8 +138,7 @@ void summary_push(struct summary *s, const struct call *c)
 		return;
 	add(s, &s->ttft_ms, call_ms(c, c->first_token_ns));
 	add(s, &s->decode_tok_s, call_decode_tok_s(c));
-	if (c->end == END_COMPLETE) /* else it says when the program closed */
-		add(s, &s->total_ms, call_ms(c, c->end_ns));
+	add(s, &s->total_ms, call_ms(c, c->end_ns));
 }
 
 void summary_push_mcp(struct summary *s, const struct mcp_call *c)

@@ -34,7 +34,8 @@ struct answer {
 	bool broken_visible;
 	bool stale; /* ... since usage was said: a later word of it may be among them */
 	bool reasoning_shown, reasoning_begun, sealed_first;
-	bool terminal; /* the message is whole */
+	bool terminal;	   /* the message is whole */
+	uint64_t ended_ns; /* the event came that says so; UNKNOWN_NS: none did */
 
 	struct usage_part usage;
 	struct call_server server;
@@ -255,6 +256,8 @@ static void on_end(void *ctx)
 	struct answer *a = ctx;
 
 	a->confirmed = true;
+	if (!a->terminal && a->at)
+		a->ended_ns = a->at->ts_ns;
 	a->terminal = true;
 }
 
@@ -384,7 +387,7 @@ struct answer *answer_new(const struct answer_config *cfg, const struct http_hea
 	a->dialect = cfg->dialect;
 	a->tentative = cfg->dialect && cfg->guessed;
 	a->lost = lost;
-	a->first_ns = a->visible_ns = a->last_ns = UNKNOWN_NS;
+	a->first_ns = a->visible_ns = a->last_ns = a->ended_ns = UNKNOWN_NS;
 	a->usage = USAGE_PART_NONE;
 	a->server = CALL_SERVER_NONE;
 	buf_init(&a->text, EXCHANGE_TEXT_MAX + 1);
@@ -502,6 +505,11 @@ bool answer_contradicts(const struct answer *a)
 bool answer_ended(const struct answer *a)
 {
 	return a->terminal;
+}
+
+uint64_t answer_ended_ns(const struct answer *a)
+{
+	return a->ended_ns;
 }
 
 /* --- report ------------------------------------------------------------------------------------------------------ */

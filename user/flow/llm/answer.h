@@ -38,9 +38,10 @@ bool answer_rejected(const struct answer *a);		      /* without a dialect, and i
 bool answer_confirmed(const struct answer *a);		      /* the dialect found something to say */
 bool answer_contradicts(const struct answer *a);	      /* there was something, and it told no dialect */
 bool answer_ended(const struct answer *a);		      /* by its terminal event */
-void answer_warm(const struct answer *a, struct warm *w);     /* adds what answer_push() looks at */
-size_t answer_held(const struct answer *a);		      /* bytes of memory that grow with the body */
-const char *answer_provider(const struct answer *a); /* whose server it must be; static. NULL: it does not tell */
+uint64_t answer_ended_ns(const struct answer *a);	  /* when that came; UNKNOWN_NS: it is no stream, or has none */
+void answer_warm(const struct answer *a, struct warm *w); /* adds what answer_push() looks at */
+size_t answer_held(const struct answer *a);		  /* bytes of memory that grow with the body */
+const char *answer_provider(const struct answer *a);	  /* whose server it must be; static. NULL: it does not tell */
 /* Fills the response's fields of c; text and arrays stay owned by a. */
 void answer_report(const struct answer *a, struct call *c);
 

@@ -344,6 +344,15 @@ static enum end_reason end_of_lost(struct pending *p, enum end_reason end)
 	return END_CAPTURE_LOSS;
 }
 
+/* When an answer is whole and its framing is not, what ended that (programs close a stream whose terminal event they
+ * read, or keep it open for long) says nothing of the call. */
+static uint64_t end_of_whole(const struct pending *p, enum end_reason end, uint64_t end_ns)
+{
+	uint64_t ended_ns = p->answer ? answer_ended_ns(p->answer) : UNKNOWN_NS;
+
+	return end != END_COMPLETE && ended_ns < end_ns ? ended_ns : end_ns;
+}
+
 void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 {
 	struct exchange_flow *f = p->entry->key.flow;
@@ -355,8 +364,9 @@ void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 		f->calls -= p->dialect != NULL;
 		return;
 	}
-	pending_take_delays(p, end_ns);
 	end = end_of_lost(p, end);
+	end_ns = end_of_whole(p, end, end_ns);
+	pending_take_delays(p, end_ns);
 	pending_report(p, end, end_ns, &c);
 	/* Not always for a gap that was counted: a response may have come before what it answers. What came before the
 	 * attach was not lost. */
