@@ -994,6 +994,39 @@ static void test_run(void **state)
 		" connect=45 network=50 first_token=350 generation=1670 stall=300 client=50 user=61580 unknown=1\n");
 }
 
+/* Attached to in its middle, or with holes: which phase of a call took how long nobody knows, and says so. */
+static void test_phases_not_seen(void **state)
+{
+	struct world w;
+	struct call c;
+	struct agents_run run;
+
+	(void)state;
+	open_world(&w);
+	begin_call(&c, 1, 1000);
+	c.mid_attach = true;
+	c.first_token_ns = c.first_visible_ns = c.ttfb_ns = UNKNOWN_NS;
+	push_call(&w, &c);
+	begin_call(&c, 2, 3000);
+	c.lossy = true; /* the head came after 100 ms, then bytes are missing */
+	c.first_token_ns = c.first_visible_ns = UNKNOWN_NS;
+	push_call(&w, &c);
+	begin_call(&c, 3, 5000);
+	c.undecoded = strdup("br");
+	c.first_token_ns = c.first_visible_ns = c.ttfb_ns = UNKNOWN_NS;
+	push_call(&w, &c);
+	begin_call(&c, 4, 7000); /* one that failed was waited for to its end */
+	c.first_token_ns = c.first_visible_ns = UNKNOWN_NS;
+	push_call(&w, &c);
+	agents_finish(w.t, 9000 * MS);
+	assert_int_equal(agents_run(w.t, 9000 * MS, &run), 0);
+	assert_int_equal(run.wall.part_ns[PART_FIRST_TOKEN], 100 * MS + 1210 * MS);
+	assert_int_equal(run.wall.part_ns[PART_GENERATION], 0);
+	assert_in_range(run.wall.part_ns[PART_UNKNOWN], (1210 + 1110 + 1210) * MS, (1210 + 1110 + 1210 + 10) * MS);
+	agents_free(w.t);
+	tlog_free(&w.log);
+}
+
 /* Which tool took longest is told of what was seen to run: a question to the user, or a tool inside the agent, may have
  * waited for anything, and its time is no tool's. */
 static void test_longest_tool(void **state)
@@ -1330,6 +1363,7 @@ int main(void)
 		cmocka_unit_test(test_asked_again),
 		cmocka_unit_test(test_two_sessions),
 		cmocka_unit_test(test_run),
+		cmocka_unit_test(test_phases_not_seen),
 		cmocka_unit_test(test_longest_tool),
 		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_day),

@@ -52,7 +52,7 @@ static void test_watermarks(void **state)
 	for (uint64_t t = 0; t < 3000; t++) {
 		uint64_t begin = t * 10 + (seed = seed * 1103515245 + 12345) % 50;
 		uint64_t end = begin + (seed >> 8) % 200;
-		unsigned rank = (seed >> 4) % RANK_COUNT, part = (seed >> 12) % PART_UNKNOWN;
+		unsigned rank = (seed >> 4) % RANK_COUNT, part = (seed >> 12) % PART_COUNT;
 
 		assert_int_equal(walltime_push(once, rank, part, begin, end), 0);
 		assert_int_equal(walltime_push(often, rank, part, begin, end), 0);

@@ -42,22 +42,37 @@ static int push_list(struct walltime *w, unsigned rank, enum time_part part, con
 	return err;
 }
 
+/* Where the beginning was not seen, or the first token may be among what is missing, nobody knows which of both it was.
+ */
+static int push_phases(struct walltime *w, unsigned lane, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
+{
+	unsigned rank = lane + RANK_CALL_PHASE;
+	bool missing = !known(c->first_token_ns) && (c->lossy || c->undecoded);
+	uint64_t unknown_ns = !call_has_start(c)  ? begin_ns
+			      : !missing	  ? end_ns
+			      : known(c->ttfb_ns) ? c->ttfb_ns
+						  : begin_ns;
+	uint64_t token_ns = known(c->first_token_ns) && c->first_token_ns < unknown_ns ? c->first_token_ns : unknown_ns;
+	int err = push(w, rank, PART_FIRST_TOKEN, begin_ns, token_ns);
+
+	if (!err)
+		err = push(w, rank, PART_GENERATION, token_ns, unknown_ns);
+	if (!err)
+		err = push(w, rank, PART_UNKNOWN, unknown_ns, end_ns);
+	return err ? err : push_round_trip(w, lane, c, begin_ns, token_ns);
+}
+
 int charge_push(struct walltime *w, const struct call *c, bool main_lane)
 {
 	unsigned lane = main_lane ? 0 : RANK_CALLS;
-	uint64_t begin_ns, end_ns, token_ns;
+	uint64_t begin_ns, end_ns;
 	int err = push_setup(w, lane, c);
 
 	call_bounds(c, &begin_ns, &end_ns);
 	if (known(c->start_ns) && c->start_ns > begin_ns)
 		begin_ns = c->start_ns;
-	token_ns = known(c->first_token_ns) ? c->first_token_ns : end_ns;
 	if (!err)
-		err = push(w, lane + RANK_CALL_PHASE, PART_FIRST_TOKEN, begin_ns, token_ns);
-	if (!err)
-		err = push(w, lane + RANK_CALL_PHASE, PART_GENERATION, token_ns, end_ns);
-	if (!err)
-		err = push_round_trip(w, lane, c, begin_ns, token_ns);
+		err = push_phases(w, lane, c, begin_ns, end_ns);
 	if (!err)
 		err = push_list(w, lane + RANK_CALL_STALL, PART_STALL, c->stall_at, c->stall_count);
 	if (!err)

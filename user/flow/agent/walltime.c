@@ -178,7 +178,7 @@ int walltime_push(struct walltime *w, unsigned rank, enum time_part part, uint64
 {
 	int err = make_room(w);
 
-	if (rank >= RANK_COUNT || part >= PART_UNKNOWN)
+	if (rank >= RANK_COUNT || part >= PART_COUNT)
 		BUG("no such rank or part of wall time");
 	if (begin_ns < w->begin_ns)
 		begin_ns = w->begin_ns;

@@ -23,7 +23,7 @@ enum time_part {
 	 * run: tools inside the agent, approval by the user, the agent's own work. */
 	PART_AGENT_GAP,
 	PART_USER,
-	PART_UNKNOWN, /* in no interval: never pushed */
+	PART_UNKNOWN, /* in no interval, or in one of which nobody knows */
 	PART_COUNT,
 };
 const char *time_part_name(enum time_part p); /* "connect", "network", "first_token" … as args name them */
@@ -37,7 +37,7 @@ enum walltime_rank {
 	RANK_CALL_NETWORK,
 	RANK_CALL_STALL,
 	RANK_CALL_CONNECT,
-	RANK_CALL_PHASE, /* first token, generation */
+	RANK_CALL_PHASE, /* first token, generation, unknown */
 	RANK_CALLS,	 /* so many a lane class: main lane's + 0, other lanes' + RANK_CALLS */
 	RANK_TOOL = 2 * RANK_CALLS,
 	RANK_RETRY_WAIT,
