@@ -95,13 +95,14 @@ void retry_link(struct retries *r, struct call *c, uint64_t identity, int stated
 		f->identity = f->switching = 0;
 }
 
-/* What SDKs repeat: 408, 409, 429 and server errors, a broken transport, an error in the stream. */
+/* SDKs repeat 408, 409, 429 and server errors, a broken transport, an error in the stream. Agents repeat more by
+ * themselves: any status (Codex), what was refused until their token is a new one. That it is the same body says that
+ * they did. */
 static bool failed(const struct call *c)
 {
 	switch (c->whole ? END_COMPLETE : c->end) {
 	case END_COMPLETE:
-		return c->status == 408 || c->status == 409 || c->status == 429 || c->status >= 500 ||
-		       (c->status < 400 && c->error);
+		return c->status >= 400 || c->error;
 	case END_CLIENT_ABORT: /* the program's own timeout looks like this */
 	case END_SERVER_ABORT:
 	case END_CONNECTION_CLOSED:
