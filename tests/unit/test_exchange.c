@@ -1298,6 +1298,12 @@ static void test_retries(void **state)
 	assert_null(strstr(r.log.text, "attempt="));
 	one(&r, "/v1/messages", HOST "x-stainless-retry-count: 2\n", "{\"model\":\"other\",\"messages\":[]}");
 	expect(&r, " attempt=3 retry_of=0 wait=-1\n");
+	/* the members of a query have no order */
+	req(&r, 20, "/v1/messages?beta=true&a=1", HOST, ASK, 3200);
+	abort_at(&r, 20, HTTP_ABORT_SERVER, 3300);
+	req(&r, 21, "/v1/messages?a=1&beta=true", HOST, ASK, 3400);
+	abort_at(&r, 21, HTTP_ABORT_SERVER, 3500);
+	expect(&r, " attempt=2 retry_of=20 wait=100\n");
 	rig_close(&r);
 }
 

@@ -11,7 +11,8 @@ uint64_t retry_identity(const struct call *c, uint64_t body_hash)
 
 	if (!hash || !c->path)
 		return 0;
-	hash = text_hash(hash, c->path, strlen(c->path) + 1);
+	/* Codex sends the members of its query in another order each time */
+	hash = text_hash(text_hash(hash, c->path, strcspn(c->path, "?")), "?", 1);
 	return c->request_model ? text_hash(hash, c->request_model, strlen(c->request_model)) : hash;
 }
 
