@@ -1279,7 +1279,7 @@ static void test_retries(void **state)
 	tlog_free(&r.log);
 	fail_with(&r, 4, 200, ASK, 2100, 2200);
 	fail_with(&r, 5, 422, ASK, 2300, 2400);
-	fail_with(&r, 7, 500, ASK_UNARY, 2450, 2460);
+	fail_with(&r, 7, 500, "{\"model\":\"another\",\"messages\":[]}", 2450, 2460);
 	assert_null(strstr(r.log.text, "attempt="));
 	fail_with(&r, 6, 500, ASK, 2500, 2600);
 	expect(&r, " attempt=2 retry_of=5 wait=100\n");
@@ -1299,11 +1299,18 @@ static void test_retries(void **state)
 	one(&r, "/v1/messages", HOST "x-stainless-retry-count: 2\n", "{\"model\":\"other\",\"messages\":[]}");
 	expect(&r, " attempt=3 retry_of=0 wait=-1\n");
 	/* the members of a query have no order */
-	req(&r, 20, "/v1/messages?beta=true&a=1", HOST, ASK, 3200);
+	req(&r, 20, "/v1/messages?beta=true&a=1", HOST, ASK_UNARY, 3200);
 	abort_at(&r, 20, HTTP_ABORT_SERVER, 3300);
-	req(&r, 21, "/v1/messages?a=1&beta=true", HOST, ASK, 3400);
+	req(&r, 21, "/v1/messages?a=1&beta=true", HOST, ASK_UNARY, 3400);
 	abort_at(&r, 21, HTTP_ABORT_SERVER, 3500);
-	expect(&r, " attempt=2 retry_of=20 wait=100\n");
+	expect(&r, " attempt=2 retry_of=12 wait=100\n");
+	/* nor do those of a body; another name in it makes it another one */
+	fail_with(&r, 22, 503, "{\"model\":\"z\",\"messages\":[],\"x\":\"1\"}", 4000, 4100);
+	tlog_free(&r.log);
+	fail_with(&r, 23, 503, "{\"x\":\"2\",\"model\":\"z\",\"messages\":[]}", 4200, 4300);
+	assert_null(strstr(r.log.text, "attempt="));
+	fail_with(&r, 24, 503, "{\"x\":\"1\",\"messages\":[],\"model\":\"z\"}", 4400, 4500);
+	expect(&r, " attempt=2 retry_of=14 wait=300\n");
 	rig_close(&r);
 }
 

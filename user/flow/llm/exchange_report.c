@@ -372,7 +372,7 @@ void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 	 * attach was not lost. */
 	if (c.lossy && !c.mid_attach && !t->lost->n[LOST_EVENTS])
 		t->lost->n[LOST_EVENTS]++;
-	identity = retry_identity(&c, p->facts.hash);
+	identity = retry_identity(&c, p->facts.identity);
 	retry_link(&t->retries, &c, identity, p->client.retry_count, true);
 	if (c.attempt == 1 && p->client.retry_count > 0)
 		c.attempt = p->client.retry_count + 1; /* the first ones were not seen */
@@ -389,8 +389,8 @@ void pending_note_left(struct pending *p, uint64_t ts_ns)
 	if (!pending_is_call(p) || (p->call.ttfb_ns != UNKNOWN_NS && p->call.status < 400))
 		return;
 	pending_report(p, p->call.ttfb_ns == UNKNOWN_NS ? END_CONNECTION_CLOSED : END_COMPLETE, ts_ns, &c);
-	retry_link(&t->retries, &c, retry_identity(&c, p->facts.hash), p->client.retry_count, false);
-	retry_note(&t->retries, &c, retry_identity(&c, p->facts.hash));
+	retry_link(&t->retries, &c, retry_identity(&c, p->facts.identity), p->client.retry_count, false);
+	retry_note(&t->retries, &c, retry_identity(&c, p->facts.identity));
 }
 
 void pending_note_main(struct pending *p)

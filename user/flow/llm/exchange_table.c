@@ -320,7 +320,7 @@ void exchanges_each_open(struct exchanges *t, uint64_t now_ns, void (*fn)(void *
 		pending_take_delays(p, now_ns);
 		pending_report(p, END_COMPLETE, now_ns, &c);
 		c.unfinished = true;
-		retry_link(&t->retries, &c, retry_identity(&c, p->facts.hash), p->client.retry_count, false);
+		retry_link(&t->retries, &c, retry_identity(&c, p->facts.identity), p->client.retry_count, false);
 		fn(ctx, &c);
 	}
 }

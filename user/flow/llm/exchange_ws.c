@@ -324,7 +324,7 @@ void ws_call_asked(struct ws_call *c, const struct ws_message *m, const struct r
 
 	p->facts = *facts;
 	if (again)
-		p->facts.hash = 0;
+		p->facts.identity = 0;
 	p->call.send_end_ns = m->last.ts_ns;
 	p->call.request_bytes = (p->call.request_bytes < 0 ? 0 : p->call.request_bytes) + (int64_t)m->carried;
 	pending_note_main(p);

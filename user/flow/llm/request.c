@@ -20,6 +20,7 @@ static void on_decoded(void *ctx, const uint8_t *ptr, size_t len, const struct s
 	struct request *r = ctx;
 
 	(void)at;
+	r->scanned.facts.identity = text_sum(r->scanned.facts.identity, ptr, len);
 	jsonscan_push(r->scan, ptr, len);
 }
 
@@ -73,10 +74,6 @@ static void note_decode_failure(struct request *r)
 
 void request_push(struct request *r, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
-	struct request_facts *f = &r->scanned.facts;
-
-	if (!f->lossy)
-		f->hash = text_hash(f->hash, ptr, len);
 	if (decode_push(r->decode, ptr, len, at) != DECODE_OK)
 		note_decode_failure(r);
 }
@@ -88,7 +85,7 @@ void request_gap(struct request *r, uint64_t len, bool capped)
 	f->truncated |= capped;
 	f->lossy |= !capped;
 	/* Bodies of which different parts are missing cannot be told to be the same. */
-	f->hash = f->lossy ? 0 : text_hash(f->hash, &len, sizeof(len));
+	f->identity += text_hash(0, &len, sizeof(len));
 	decode_gap(r->decode);
 	jsonscan_gap(r->scan);
 }
@@ -150,6 +147,8 @@ void request_report(struct request *r, bool ended, struct request_facts *out)
 
 	f->complete = ended && jsonscan_done(r->scan) && !f->truncated && !f->lossy && !f->undecoded[0];
 	*out = *f;
+	if (f->lossy || f->undecoded[0])
+		out->identity = 0;
 	report_system(r, out);
 	if (!out->session[0] && r->scanned.codex)
 		text_copy(out->session, sizeof(out->session), sv_of(r->scanned.cache_key));

@@ -27,8 +27,10 @@ struct request_facts {
 	char lane[REQUEST_NAME_BYTES];	  /* ... its stream_id */
 	bool complete;			  /* the whole body was read: what was not seen is not there */
 	bool truncated, lossy;		  /* body gaps by choice, by loss */
-	uint64_t hash;			  /* of the body's captured bytes; 0 when there is none, or some were lost */
-	char undecoded[64];		  /* content coding that could not be read */
+	/* text_sum() of the decoded body: that of another attempt is the same, also where members come in another order
+	 * each time (Codex: maps of Rust). 0: none, or not known. */
+	uint64_t identity;
+	char undecoded[64]; /* content coding that could not be read */
 };
 
 struct request;

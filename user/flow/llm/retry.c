@@ -5,9 +5,9 @@
 
 #include "text.h"
 
-uint64_t retry_identity(const struct call *c, uint64_t body_hash)
+uint64_t retry_identity(const struct call *c, uint64_t body)
 {
-	uint64_t hash = body_hash;
+	uint64_t hash = body;
 
 	if (!hash || !c->path)
 		return 0;

@@ -3,9 +3,9 @@
 #define FLOW_LLM_RETRY_H
 
 /*
- * Which calls are attempts of one logical call: same process, path, model and request body, after a failed one. Clients
- * whose WebSocket fails ask again over HTTP, with another body: same process, API, model and session, soon after it.
- * Remembers the last RETRY_MAX failed calls. Private child of exchange.
+ * Which calls are attempts of one logical call: same process, path, model and request body (request_facts.identity),
+ * after a failed one. Clients whose WebSocket fails ask again over HTTP, with another body: same process, API, model
+ * and session, soon after it. Remembers the last RETRY_MAX failed calls. Private child of exchange.
  */
 
 #include "call.h"
@@ -31,7 +31,7 @@ struct retries {
 };
 
 /* 0: not known (a body that was not seen whole cannot be compared). */
-uint64_t retry_identity(const struct call *c, uint64_t body_hash);
+uint64_t retry_identity(const struct call *c, uint64_t body);
 /*
  * Fills attempt, retry_of, retry_wait_ns of c where it follows a failed one: it starts after its end, and a connection
  * that was opened for it after that one's status was known. `stated`: attempts before it by the client's count, which

@@ -84,6 +84,16 @@ uint64_t text_hash(uint64_t hash, const void *ptr, size_t len)
 	return hash ? hash : 1;
 }
 
+uint64_t text_sum(uint64_t sum, const uint8_t *ptr, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		uint64_t mixed = (ptr[i] + 1) * 0x9e3779b97f4a7c15ull;
+
+		sum += (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
+	}
+	return sum;
+}
+
 uint64_t text_mark(struct sv prefix, uint64_t bytes)
 {
 	return text_hash(text_hash(0, prefix.ptr, prefix.len), &bytes, sizeof(bytes));

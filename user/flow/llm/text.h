@@ -17,6 +17,8 @@ char *text_dup(struct sv text, size_t max);
 size_t text_cut(struct sv text, size_t max);
 /* FNV-1a over more bytes; begin with 0. Never 0 after at least one byte. */
 uint64_t text_hash(uint64_t hash, const void *ptr, size_t len);
+/* More bytes, whatever their order: texts have the same sum where they are made of the same bytes. Begin with 0. */
+uint64_t text_sum(uint64_t sum, const uint8_t *ptr, size_t len);
 /* By which a text is known again: hash of its first bytes, at most JSONSCAN_VALUE_BYTES, and of its whole length. Not
  * 0. */
 uint64_t text_mark(struct sv prefix, uint64_t bytes);
