@@ -557,6 +557,44 @@ static void test_client_found(void **state)
 	rig_close(&r);
 }
 
+/* What comes behind a hole is told when nobody waits for the hole any more: the client has gone on by then. No message
+ * answers what was asked after it. */
+static void test_told_late(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	ask(&r, 1, CREATE(""), 10);
+	tell(&r, 1, CREATED, 12);
+	ask(&r, 1, CREATE(""), 20);
+	ask(&r, 1, CREATE(""), 30);
+	ask(&r, 1, CREATE(""), 40);
+	lose_all(&r, HTTP_RESPONSE, 22);
+	assert_true(find(&r, HTTP_RESPONSE, CREATED, 22));
+	expect(&r, " end=capture_loss lossy");
+	expect(&r, "start=10 ");
+	assert_null(strstr(r.log.text, "start=20"));
+	tlog_free(&r.log);
+	tell(&r, 1, COMPLETED("20", "72"), 23);
+	expect(&r, "start=20 send=20 ttfb=22 ");
+	expect(&r, " lossy");
+	expect(&r, "output=72");
+	for (unsigned ms = 30; ms <= 40; ms += 10) { /* of these nothing is missing */
+		tlog_free(&r.log);
+		tell(&r, 1, CREATED, ms + 2);
+		hide(&r, 1, HTTP_RESPONSE, "{", false, 5);
+		exchanges_ws_undecoded(r.flow, 1, HTTP_RESPONSE, &AT(5));
+		tell(&r, 1, COMPLETED("20", "33"), ms + 3);
+		expect(&r, ms == 30 ? "start=30 send=30 ttfb=32 " : "start=40 send=40 ttfb=42 ");
+		assert_null(strstr(r.log.text, "lossy"));
+		assert_null(strstr(r.log.text, "undecoded"));
+		expect(&r, "got=254\n");
+	}
+	rig_close(&r);
+}
+
 /* Where answers are not one after the other nothing says whose a message is. */
 static void test_never_found(void **state)
 {
@@ -1067,25 +1105,16 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_responses),
-		cmocka_unit_test(test_identity),
-		cmocka_unit_test(test_lanes),
-		cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_opaque),
-		cmocka_unit_test(test_unseen_handshake),
-		cmocka_unit_test(test_lost_bytes),
-		cmocka_unit_test(test_server_found),
-		cmocka_unit_test(test_client_found),
-		cmocka_unit_test(test_never_found),
-		cmocka_unit_test(test_doubted),
-		cmocka_unit_test(test_unread),
-		cmocka_unit_test(test_unread_of_anybody),
-		cmocka_unit_test(test_unread_and_read),
-		cmocka_unit_test(test_live),
-		cmocka_unit_test(test_live_speech),
-		cmocka_unit_test(test_realtime),
-		cmocka_unit_test(test_fallback),
-		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_responses),	cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_lanes),		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_opaque),		cmocka_unit_test(test_unseen_handshake),
+		cmocka_unit_test(test_lost_bytes),	cmocka_unit_test(test_server_found),
+		cmocka_unit_test(test_client_found),	cmocka_unit_test(test_told_late),
+		cmocka_unit_test(test_never_found),	cmocka_unit_test(test_doubted),
+		cmocka_unit_test(test_unread),		cmocka_unit_test(test_unread_of_anybody),
+		cmocka_unit_test(test_unread_and_read), cmocka_unit_test(test_live),
+		cmocka_unit_test(test_live_speech),	cmocka_unit_test(test_realtime),
+		cmocka_unit_test(test_fallback),	cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_no_memory),
 	};
 

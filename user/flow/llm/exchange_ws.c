@@ -150,6 +150,7 @@ struct ws_call *ws_call_begin(struct exchange_flow *f, struct ws_session *s, con
 	t->lost->n[LOST_NO_MEMORY] += !p->answer;
 	pending_begin(p, s->dialect ? s->dialect : &dialect_unread);
 	c->entry = p->entry;
+	c->since_ns = first->entry_ns;
 	c->doubted = s->lost[HTTP_RESPONSE];
 	DL_APPEND(s->calls, c);
 	s->call_count++;
@@ -432,12 +433,12 @@ static struct ws_call *by_response(struct ws_session *s, struct sv response)
 }
 
 /* The oldest of its lane, of those that begin now the oldest that has not begun. */
-static struct ws_call *by_lane(struct ws_session *s, struct sv lane, bool begins)
+static struct ws_call *by_lane(struct ws_session *s, const struct server_event *v, bool begins)
 {
 	struct ws_call *c;
 
 	DL_FOREACH (s->calls, c) {
-		if (lane_is(c, lane) && !(begins && c->created))
+		if (lane_is(c, v->lane) && !(begins && c->created) && ws_call_could_get(c, &v->message->first))
 			return c;
 	}
 	return NULL;
@@ -446,7 +447,7 @@ static struct ws_call *by_lane(struct ws_session *s, struct sv lane, bool begins
 /* Responses of one lane follow each other: another one begins, thus this one's end was missed. */
 static void end_missed(struct exchange_flow *f, struct ws_session *s, const struct server_event *v)
 {
-	struct ws_call *c = by_lane(s, v->lane, false);
+	struct ws_call *c = by_lane(s, v, false);
 
 	if (!c || !c->created || s->dialect == &dialect_openai_realtime)
 		return;
@@ -494,7 +495,7 @@ static struct ws_call *call_of(struct exchange_flow *f, struct ws_session *s, co
 		return c;
 	if (begins)
 		end_missed(f, s, v);
-	c = by_lane(s, v->lane, begins);
+	c = by_lane(s, v, begins);
 	if (!c && sv_starts(v->type, SV("response.")))
 		c = begin_unasked(f, s, v);
 	if (c && begins) {
@@ -563,7 +564,9 @@ static bool catch_up(struct exchange_flow *f, struct ws_session *s, const struct
 	if (!sv_eq(v->type, SV("response.created")))
 		return false;
 	DL_FOREACH_SAFE (s->calls, c, tmp) {
-		if (c->next || c->followed)
+		bool later = c->next && ws_call_could_get(c->next, &v->message->first);
+
+		if (later || (c->followed && ws_call_could_get(c, &v->message->first)))
 			end_unseen(f, s, c, v->message->first.ts_ns);
 	}
 	return true;
@@ -610,7 +613,7 @@ static void answer_unread(struct exchange_flow *f, struct ws_session *s, const s
 {
 	struct ws_call *c = unread_call(s);
 
-	if (!c)
+	if (!c || !ws_call_could_get(c, &m->first))
 		return;
 	answer_hidden(f, c, m);
 	if (c->entry->pending)
@@ -678,14 +681,14 @@ void exchanges_ws_message(struct exchange_flow *f, uint64_t xid, enum http_side 
 }
 
 /* It may have been of any of the open calls: their tokens, counts and ends are not sure from here on. */
-static void doubt_calls(struct exchange_flow *f, struct ws_session *s, struct sv why)
+static void doubt_calls(struct exchange_flow *f, struct ws_session *s, struct sv why, const struct stamp *at)
 {
 	struct ws_call *c;
 
 	DL_FOREACH (s->calls, c) {
 		struct pending *p = c->entry->pending;
 
-		if (!p)
+		if (!p || !ws_call_could_get(c, at))
 			continue;
 		c->doubted = true;
 		pending_touch(f->table, p);
@@ -706,12 +709,14 @@ static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_
 		return;
 	/* one that the end of the connection cut short hides nothing: no event is in it */
 	if (!m->ended)
-		doubt_calls(f, s, m->compressed ? SV("permessage-deflate") : SV("websocket"));
-	if (s->call_count == 1) {
+		doubt_calls(f, s, m->compressed ? SV("permessage-deflate") : SV("websocket"), &m->first);
+	if (s->call_count == 1 && ws_call_could_get(s->calls, &m->first)) {
 		answer_hidden(f, s->calls, m);
 		return;
 	}
 	DL_FOREACH (s->calls, c) {
+		if (!ws_call_could_get(c, &m->first))
+			continue;
 		if (c->entry->pending)
 			count_bytes(c->entry->pending, m);
 		c->bytes_unsure = true;
@@ -737,7 +742,7 @@ void exchanges_ws_undecoded(struct exchange_flow *f, uint64_t xid, enum http_sid
 
 	exchanges_advance(f->table, at->ts_ns);
 	if (e && e->session && side == HTTP_RESPONSE)
-		doubt_calls(f, e->session, e->session->compressed ? SV("permessage-deflate") : SV("websocket"));
+		doubt_calls(f, e->session, e->session->compressed ? SV("permessage-deflate") : SV("websocket"), at);
 }
 
 void exchanges_ws_lost(struct exchange_flow *f, uint64_t xid, enum http_side side, uint64_t len, bool all,
@@ -754,6 +759,8 @@ void exchanges_ws_lost(struct exchange_flow *f, uint64_t xid, enum http_side sid
 	e->session->request_lost |= side == HTTP_REQUEST;
 	/* by those of the client's a call may have been stopped */
 	DL_FOREACH (e->session->calls, c) {
+		if (!ws_call_could_get(c, at)) /* asked for when it was over */
+			continue;
 		c->followed |= all && side == HTTP_REQUEST;
 		c->cut |= all && side == HTTP_RESPONSE;
 		if (c->entry->pending)

@@ -10,6 +10,7 @@
 struct ws_call {
 	struct ws_call *prev, *next;
 	struct entry *entry;
+	uint64_t since_ns;		   /* no message of its answer is older: see ws_call_could_get() */
 	char lane[REQUEST_NAME_BYTES];	   /* stream_id; "" without */
 	char response[REQUEST_NAME_BYTES]; /* id of the response, once it was created */
 	bool created;
@@ -55,6 +56,12 @@ struct ws_session {
 
 /* NULL: too many, or no memory; counted. first: of the message that asks for it. */
 struct ws_call *ws_call_begin(struct exchange_flow *f, struct ws_session *s, const struct stamp *first);
+/* Bytes of the server's that came then may be of its answer. Behind a hole they are told late, when the client may have
+ * asked for more already. */
+static inline bool ws_call_could_get(const struct ws_call *c, const struct stamp *at)
+{
+	return c->since_ns <= at->ts_ns;
+}
 /* ... that no message asked for, as far as is known; m begins its answer. */
 struct ws_call *ws_call_begin_unasked(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m);
 /* It was asked for by m, of which `facts` are known. `again`: the same words are no second attempt. */

@@ -90,7 +90,7 @@ bool ws_live_is_answer(const cJSON *doc)
 void ws_live_from_server(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, const cJSON *doc)
 {
 	bool begins = begins_answer(doc);
-	struct ws_call *c = s->calls;
+	struct ws_call *c = s->calls && ws_call_could_get(s->calls, &m->first) ? s->calls : NULL;
 
 	if (!c && begins)
 		c = ws_call_begin_unasked(f, s, m);
