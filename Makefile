@@ -119,7 +119,8 @@ UNIT_overload := user/attach/overload.c
 UNIT_ringahead := user/attach/ringahead.c
 UNIT_wire := user/flow/wire.c user/flow/hello.c
 UNIT_proc := user/flow/proc.c user/flow/proc_args.c user/flow/proc_catalogue.c
-HTTP1_SRCS := $(wildcard user/flow/proto/http1*.c) user/flow/proto/queue.c user/flow/proto/http.c
+HTTP1_SRCS := $(wildcard user/flow/proto/http1*.c) user/flow/proto/queue.c user/flow/proto/http.c \
+	user/flow/proto/ws_frame.c
 UNIT_http1 := $(HTTP1_SRCS)
 UNIT_http1_loss := $(HTTP1_SRCS) $(UNIT_conn)
 HTTP2_SRCS := $(wildcard user/flow/proto/http2*.c) user/flow/proto/queue.c user/flow/proto/hpack.c user/flow/proto/http.c

@@ -225,10 +225,10 @@ def responses_events(name, text, out):
             ws_frame({"type": "response.completed", "response": done}))
 
 
-def websocket_open(c):
+def websocket_open(c, lost=False):
     c.send(0, request("/v1/responses", method="GET", host="api.openai.com", connection="Upgrade", upgrade="websocket",
                       sec_websocket_key="a2V5a2V5a2V5a2V5a2V5a2U=", sec_websocket_version="13"))
-    c.receive(20, head("101 Switching Protocols", connection="Upgrade", upgrade="websocket"))
+    c.receive(20, head("101 Switching Protocols", connection="Upgrade", upgrade="websocket"), lost=lost)
 
 
 def websocket_call(c, ms, name, text, out, lost=()):
@@ -258,6 +258,17 @@ def websocket_lost():
     c.expect(**dict(WEBSOCKET, start_ms=600, text="six"))
     c.expect(**dict(WEBSOCKET, start_ms=700, text="seven"))
     c.more["counters"] = {"lost_events": 6}
+    return c
+
+
+def websocket_handshake_lost():
+    c = Case("the answer to the handshake of a WebSocket is lost: only the first call lost something")
+    websocket_open(c, lost=True)
+    websocket_call(c, 100, "r1", "one", 11)
+    websocket_call(c, 200, "r2", "two", 12)
+    c.expect(**dict(WEBSOCKET, start_ms=100, text="one", ttft_ms=None, lossy=True))
+    c.expect(**dict(WEBSOCKET, start_ms=200, text="two"))
+    c.more["counters"] = {"lost_events": 1}
     return c
 
 
@@ -958,7 +969,7 @@ def http_served():
 
 ALL = {
     "keepalive-two-calls": keepalive_two_calls, "send-in-pieces": send_in_pieces, "lost-chunk": lost_chunk,
-    "websocket-lost": websocket_lost,
+    "websocket-lost": websocket_lost, "websocket-handshake-lost": websocket_handshake_lost,
     "two-lost-in-a-row": two_lost_in_a_row, "reordered": reordered, "late-delivery": late_delivery,
     "response-first": response_first, "mid-attach": mid_attach, "gzip": gzipped, "coding-cut": coding_cut,
     "unknown-coding": unknown_coding,

@@ -561,6 +561,58 @@ static void test_upgrade_comes_late(void **state)
 	free(much);
 }
 
+#define HELLO "\x81\x85\1\1\1\1idmmn" /* a client's frame */
+
+/* The answer to the handshake is lost. A client that speaks frames was granted what it asked for. */
+static void test_upgrade_is_lost(void **state)
+{
+	static const char *const not [][2] = {
+		{ASK_UPGRADE, "\x81\5hello"}, /* not masked: a server's */
+		{ASK_UPGRADE, "\x81\x85\1\1"},
+		{ASK_UPGRADE, "GET / HTTP/1.1\r\n\r\n"},
+		{"GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", HELLO},
+		{"GET /ws HTTP/1.1\r\n\r\n", HELLO},
+	};
+	struct contract c;
+	struct raw_log l;
+	struct http1 *h;
+
+	(void)state;
+	early_open(&c, &l, &h);
+	push_text(h, DIR_TX, HELLO, 2);
+	assert_int_equal(http1_upgraded(h), HTTP1_NOT_UPGRADED);
+	gap_at(h, DIR_RX, 77, 3);
+	assert_int_equal(http1_upgraded(h), HTTP1_WEBSOCKET);
+	assert_int_equal(c.aborts_by[HTTP_ABORT_UPGRADE], 1);
+	push_text(h, DIR_RX, "frame", 4);
+	push_text(h, DIR_TX, "more", 5);
+	http1_free(h);
+	assert_log(&l.log, "tx " HELLO "\nrx gap -1\nrx frame\ntx more\n");
+	tlog_free(&l.log);
+	/* the hole is known first, and the server speaks first */
+	early_open(&c, &l, &h);
+	gap_at(h, DIR_RX, 77, 2);
+	push_text(h, DIR_RX, "frame", 3);
+	push_text(h, DIR_TX, "\x81\x85\1\1", 4);
+	push_text(h, DIR_TX, "\1\1id", 4);
+	assert_int_equal(http1_upgraded(h), HTTP1_NOT_UPGRADED);
+	push_text(h, DIR_TX, "mmn", 4);
+	push_text(h, DIR_RX, "frame", 5);
+	http1_free(h);
+	assert_log(&l.log, "tx " HELLO "\nrx gap -1\nrx frame\n");
+	tlog_free(&l.log);
+	/* nothing tells so */
+	for (size_t i = 0; i < ARRAY_SIZE(not ); i++) {
+		c = (struct contract){0};
+		h = plain_new(&c, true);
+		push_text(h, DIR_TX, not [i][0], 1);
+		gap_at(h, DIR_RX, 77, 2);
+		push_text(h, DIR_TX, not [i][1], 3);
+		assert_int_equal(http1_upgraded(h), HTTP1_NOT_UPGRADED);
+		http1_free(h);
+	}
+}
+
 /* --- what is left of a body -------------------------------------------------------------------------------------- */
 
 static void feed_text(struct http1 *h, enum dir dir, const char *text)
@@ -626,6 +678,7 @@ int main(void)
 		cmocka_unit_test(test_search_is_linear),
 		cmocka_unit_test(test_upgrade_hands_over),
 		cmocka_unit_test(test_upgrade_comes_late),
+		cmocka_unit_test(test_upgrade_is_lost),
 		cmocka_unit_test(body_left),
 	};
 

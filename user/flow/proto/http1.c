@@ -287,6 +287,7 @@ static enum message_next on_request_head(void *ctx, struct message *m, uint64_t 
 	x->head_method = sv_eq(info.head.method, SV("HEAD"));
 	x->connect = sv_eq(info.head.method, SV("CONNECT"));
 	x->upgrade = info.upgrade;
+	x->websocket = info.websocket;
 	x->expect = info.expect;
 	x->unsure = m->unsure;
 	http1_exchange_saw(x, first);
@@ -554,8 +555,11 @@ static int push_request(struct http1 *h, const uint8_t *ptr, size_t len, const s
 	while (len && !h->err) {
 		long n;
 
-		if (http1_early_takes(h, ptr[0], at))
-			return http1_early_add(h, ptr, len, at);
+		if (http1_early_takes(h, ptr[0], at)) {
+			err = http1_early_add(h, ptr, len, at);
+			http1_early_look(h, at);
+			return err;
+		}
 		n = message_push(&h->request, ptr, http1_early_asks(h, ptr, len), at);
 		if (n < 0)
 			return (int)n;
@@ -614,6 +618,7 @@ int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, co
 	if (h->response.state == MESSAGE_WAIT)
 		return failed(h, queue_add_gap(&h->park, len, why, at));
 	message_gap(&h->response, len, why, at);
+	http1_early_look(h, at);
 	return failed(h, h->err);
 }
 

@@ -72,7 +72,8 @@ uint64_t http1_body_left(const struct http1 *h, enum dir dir);
  * After 101 or a CONNECT that was granted, bytes are no HTTP any more. `raw` gets them, from the first one, and raw_gap
  * their gaps; without them they are dropped. (The door for the protocol that follows.) What the client sends behind a
  * request for an upgrade, and is no HTTP, waits for the answer if it is seen before that: up to HTTP1_EARLY_BYTES, more
- * is a gap.
+ * is a gap. Where the answer to one for a WebSocket is lost, a client's text frame says that it was 101: told with a
+ * head of nothing, status 0, and all that came with and behind it by then is a gap.
  */
 enum http1_upgrade { HTTP1_NOT_UPGRADED, HTTP1_WEBSOCKET, HTTP1_OTHER_PROTOCOL };
 enum http1_upgrade http1_upgraded(const struct http1 *h);

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What a client sends behind a request for an upgrade, when it is seen before the answer. */
 #include "http1_state.h"
+#include "ws_frame.h"
 
-/* The last request is for an upgrade, all of it is there, and no answer. */
-static bool is_open(const struct http1 *h)
+/* The last request, if it is for an upgrade, all of it is there, and no answer. */
+static struct exchange *open_upgrade(const struct http1 *h)
 {
-	const struct exchange *x = h->list ? h->list->prev : NULL;
+	struct exchange *x = h->list ? h->list->prev : NULL;
 
 	while (x && x->orphan)
 		x = x == h->list ? NULL : x->prev;
-	return x && x->upgrade && !x->begun && x->request_done;
+	return x && x->upgrade && !x->begun && x->request_done ? x : NULL;
+}
+
+static bool is_open(const struct http1 *h)
+{
+	return open_upgrade(h) != NULL;
 }
 
 /* As no request does. */
@@ -62,11 +68,11 @@ static void tell_gap(struct http1 *h, uint64_t len, enum http_gap why, const str
 		h->raw_gap(h->raw_ctx, h->client_dir, len, why, at);
 }
 
-void http1_early_tell(struct http1 *h)
+void http1_early_tell(struct http1 *h, const struct stamp *at)
 {
 	/* else what came behind the request was taken for another one, or lost */
 	if (h->early_lost || h->request.state != MESSAGE_START)
-		tell_gap(h, UINT64_MAX, HTTP_GAP_LOST, &h->response.head_end);
+		tell_gap(h, UINT64_MAX, HTTP_GAP_LOST, at);
 	while (!queue_is_empty(&h->early)) {
 		struct queue_run run = *queue_front(&h->early);
 
@@ -109,4 +115,25 @@ int http1_early_release(struct http1 *h)
 	if (queue_is_empty(q))
 		queue_release(q);
 	return h->err;
+}
+
+/* The answer is lost, and the client speaks as one does whose request was granted. */
+static struct exchange *granted(const struct http1 *h)
+{
+	const struct queue *q = &h->early;
+	struct exchange *x = open_upgrade(h);
+	size_t plain;
+
+	if (!x || !x->websocket || !x->lost || h->response.state != MESSAGE_SEARCH || h->early_lost)
+		return NULL;
+	plain = queue_is_empty(q) ? 0 : queue_plain(q);
+	return plain && ws_detect(queue_bytes(q), plain) > 0 ? x : NULL;
+}
+
+void http1_early_look(struct http1 *h, const struct stamp *at)
+{
+	struct exchange *x = granted(h);
+
+	if (x)
+		http1_upgrade_unseen(h, x, at);
 }

@@ -202,8 +202,23 @@ static void upgraded(struct http1 *h, struct exchange *x, bool websocket)
 	exchange_remove(h, x);
 	while (h->list)
 		http1_exchange_abort(h, h->list, HTTP_ABORT_UPGRADE, ts_ns);
-	http1_early_tell(h);
+	http1_early_tell(h, &h->response.head_end);
 	message_stop(&h->request);
+}
+
+void http1_upgrade_unseen(struct http1 *h, struct exchange *x, const struct stamp *at)
+{
+	const struct http_head none = {.protocol = "http/1.1"};
+
+	h->upgrade = HTTP1_WEBSOCKET;
+	h->sink.on_response(h->sink.ctx, x->xid, &none, at);
+	http1_exchange_abort(h, x, HTTP_ABORT_UPGRADE, at->ts_ns);
+	while (h->list)
+		http1_exchange_lose(h, h->list);
+	http1_early_tell(h, at);
+	if (h->raw_gap) /* behind the 101 there may have been more */
+		h->raw_gap(h->raw_ctx, h->client_dir == DIR_TX ? DIR_RX : DIR_TX, UINT64_MAX, HTTP_GAP_LOST, at);
+	http1_stop(h);
 }
 
 /* The response comes in another protocol, by somebody else. */

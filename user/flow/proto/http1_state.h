@@ -17,7 +17,7 @@ struct exchange {
 	uint64_t xid;
 	uint64_t since_ns; /* a response cannot be older */
 	uint64_t last_ns;  /* of its youngest byte */
-	bool head_method, connect, upgrade, expect;
+	bool head_method, connect, upgrade, websocket, expect;
 	bool orphan;	    /* its request was not seen */
 	bool unsure;	    /* its request was found by searching */
 	bool request_done;  /* or given up */
@@ -110,6 +110,8 @@ void http1_advance(struct http1 *h, const struct stamp *at);
 void http1_say_doubtful(struct http1 *h, struct exchange *x, enum http_gap why, const struct stamp *at);
 /* The requests come to this place without a hole, or they do not. */
 void http1_prove(struct http1 *h, bool whole, const struct stamp *at);
+/* The 101 to x is lost, and what follows it comes. */
+void http1_upgrade_unseen(struct http1 *h, struct exchange *x, const struct stamp *at);
 /* On a connection that was met in the middle: a message proves that this is HTTP, so what came before it was an
  * exchange too. */
 void http1_before_tell(struct http1 *h);
@@ -136,8 +138,10 @@ size_t http1_early_asks(const struct http1 *h, const uint8_t *ptr, size_t len);
 /* 0 or -ENOMEM. */
 int http1_early_add(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at);
 int http1_early_add_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at);
-/* The upgrade came: they are what follows it. Before the requests stop. */
-void http1_early_tell(struct http1 *h);
+/* The upgrade came, by then: they are what follows it. Before the requests stop. */
+void http1_early_tell(struct http1 *h, const struct stamp *at);
+/* It may have come unseen: http1_upgrade_unseen() then. After what may tell. */
+void http1_early_look(struct http1 *h, const struct stamp *at);
 /* They are read as requests if there is no upgrade that they could wait for. 0 or -ENOMEM. */
 int http1_early_release(struct http1 *h);
 

@@ -95,9 +95,4 @@ void ws_finish(struct ws *w);						       /* messages under way: on_opaque */
 bool ws_given_up(const struct ws *w, enum dir dir); /* out of step by a gap, or an invalid frame. For tests */
 const struct ws_counts *ws_counts(const struct ws *w, enum dir dir);
 
-/* Could a connection whose handshake was missed begin like this, with a client's text frame? 1: yes; 0: no; -1: too
- * short to tell. The first WS_DETECT_BYTES, or the whole frame, tell: more bytes do not change the answer. */
-#define WS_DETECT_BYTES 24
-int ws_detect(const uint8_t *ptr, size_t len);
-
 #endif

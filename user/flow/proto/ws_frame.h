@@ -2,7 +2,7 @@
 #ifndef FLOW_PROTO_WS_FRAME_H
 #define FLOW_PROTO_WS_FRAME_H
 
-/* The head of a WebSocket frame (RFC 6455 section 5.2), byte by byte. Private to the WebSocket parsers. */
+/* The head of a WebSocket frame (RFC 6455 section 5.2), byte by byte, and what tells one. */
 
 #include "base/types.h"
 
@@ -31,5 +31,10 @@ uint64_t ws_frame_length(const struct ws_frame_head *h);
 bool ws_frame_is_shortest(const struct ws_frame_head *h);
 /* Payload from `offset` on of a masked frame. out and ptr may be the same. */
 void ws_frame_unmask(const struct ws_frame_head *h, uint64_t offset, uint8_t *out, const uint8_t *ptr, size_t len);
+
+/* Could a WebSocket whose handshake was missed begin like this, with a client's text frame? 1: yes; 0: no; -1: too
+ * short to tell. The first WS_DETECT_BYTES, or the whole frame, tell: more bytes do not change the answer. */
+#define WS_DETECT_BYTES 24
+int ws_detect(const uint8_t *ptr, size_t len);
 
 #endif
