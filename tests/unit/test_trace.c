@@ -552,6 +552,29 @@ static void times_outside_are_clamped(void **state)
 	run_release(&r);
 }
 
+/* What comes behind the last token (counts, the end of the stream) brings none. */
+static void rate_ends_with_the_last_token(void **state)
+{
+	struct tlog l = {0};
+	struct run r;
+	struct call c;
+
+	(void)state;
+	run_init(&r, 1000);
+	make_call(&c, 1, 42, START + S);
+	c.end_ns = c.last_token_ns + S;
+	push_call(&r, &c);
+	run_write(&r);
+	log_events(&l, &r, "C");
+	assert_log(&l, "C tokens/s @1000000000 42 {\"in\":500,\"out\":0}\n"
+		       "C calls in flight @1000000000 42 {\"n\":1}\n"
+		       "C tokens/s @1200000000 42 {\"in\":0,\"out\":100}\n"
+		       "C tokens/s @2200000000 42 {\"in\":0,\"out\":0}\n"
+		       "C calls in flight @3200000000 42 {\"n\":0}\n");
+	tlog_free(&l);
+	run_release(&r);
+}
+
 static void counters_of_two_calls(void **state)
 {
 	struct tlog l = {0};
@@ -573,7 +596,7 @@ static void counters_of_two_calls(void **state)
 		       "C tokens/s @1200000000 42 {\"in\":500,\"out\":100}\n"
 		       "C calls in flight @1100000000 42 {\"n\":2}\n" /* file order is free */
 		       "C tokens/s @1300000000 42 {\"in\":0,\"out\":200}\n"
-		       "C tokens/s @2210000000 42 {\"in\":0,\"out\":100}\n"
+		       "C tokens/s @2200000000 42 {\"in\":0,\"out\":100}\n"
 		       "C calls in flight @2210000000 42 {\"n\":1}\n"
 		       "C tokens/s @2260000000 42 {\"in\":0,\"out\":0}\n"
 		       "C calls in flight @2260000000 42 {\"n\":0}\n");
@@ -1086,6 +1109,7 @@ int main(void)
 		cmocka_unit_test(only_callers_are_shown),
 		cmocka_unit_test(retransmits_lie_in_the_slice),
 		cmocka_unit_test(times_outside_are_clamped),
+		cmocka_unit_test(rate_ends_with_the_last_token),
 		cmocka_unit_test(counters_of_two_calls),
 		cmocka_unit_test(measured_counters),
 		cmocka_unit_test(random_calls_nest),

@@ -10,7 +10,7 @@
 
 /* A span as it is kept: one allocation, so that 100,000 events stay small. The texts are behind the struct. */
 struct kept {
-	uint64_t begin_ns, end_ns, first_token_ns;
+	uint64_t begin_ns, end_ns, first_token_ns, last_token_ns;
 	double output_tok_s, input_tok_s;
 	const char *cat;
 	uint32_t pid;
@@ -93,6 +93,7 @@ static struct kept *pack(const struct span *s)
 		.begin_ns = s->begin_ns,
 		.end_ns = s->end_ns,
 		.first_token_ns = s->first_token_ns,
+		.last_token_ns = s->last_token_ns,
 		.output_tok_s = s->output_tok_s,
 		.input_tok_s = s->input_tok_s,
 		.cat = s->cat,
@@ -143,6 +144,7 @@ static void unpack(struct kept *k, struct span *out)
 		.output_tok_s = k->output_tok_s,
 		.input_tok_s = k->input_tok_s,
 		.first_token_ns = k->first_token_ns,
+		.last_token_ns = k->last_token_ns,
 		.is_call = k->is_call,
 	};
 	memcpy(out->phases, k->phases, k->phase_count * sizeof(k->phases[0]));

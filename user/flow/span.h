@@ -68,8 +68,8 @@ struct span {
 	uint32_t agent; /* whose lanes: 0 the main agent's, else a sub-agent's index */
 	uint64_t flow_out, flow_in;
 	/* For counters, 0 where unknown. */
-	double output_tok_s, input_tok_s; /* over [first_token_ns, end_ns], [begin_ns, first_token_ns] */
-	uint64_t first_token_ns;	  /* UNKNOWN_NS: no token */
+	double output_tok_s, input_tok_s;	/* over [first_token_ns, last_token_ns], [begin_ns, first_token_ns] */
+	uint64_t first_token_ns, last_token_ns; /* UNKNOWN_NS: no token; last: where output_tok_s is known */
 	bool is_call;
 };
 

@@ -313,8 +313,10 @@ static void set_rates(struct span *s, const struct call *c)
 		return;
 	if (call_has_start(c) && c->usage.source != USAGE_NONE && c->usage.input_total > 0)
 		s->input_tok_s = (double)c->usage.input_total * 1e9 / (double)(c->first_token_ns - s->begin_ns);
-	if (isfinite(decode) && decode > 0)
+	if (isfinite(decode) && decode > 0) {
 		s->output_tok_s = decode;
+		s->last_token_ns = c->last_token_ns;
+	}
 }
 
 int span_from_call(struct span *out, const struct call *c, uint32_t shown_pid, const uint64_t *retransmit_ns,

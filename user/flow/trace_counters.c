@@ -89,15 +89,18 @@ static void put_counters_of(struct writing *w, uint32_t pid, const struct change
 	}
 }
 
-static size_t changes_of(const struct item *it, struct change out[3])
+#define CHANGES_OF_CALL 4
+static size_t changes_of(const struct item *it, struct change out[CHANGES_OF_CALL])
 {
 	uint64_t end = it->end > it->begin ? it->end : it->begin + 1;
 	uint64_t first = it->first < end ? it->first : end;
+	uint64_t last = it->last < end ? it->last : end;
 
 	out[0] = (struct change){it->begin, it->in_rate, 0, 1};
 	out[1] = (struct change){first, -it->in_rate, it->out_rate, 0};
-	out[2] = (struct change){end, 0, -it->out_rate, -1};
-	return 3;
+	out[2] = (struct change){last, 0, -it->out_rate, 0};
+	out[3] = (struct change){end, 0, 0, -1};
+	return CHANGES_OF_CALL;
 }
 
 static void put_counters(struct writing *w)
@@ -107,7 +110,7 @@ static void put_counters(struct writing *w)
 
 	if (w->err || !w->item_count)
 		return;
-	changes = calloc(w->item_count, 3 * sizeof(*changes));
+	changes = calloc(w->item_count, CHANGES_OF_CALL * sizeof(*changes));
 	if (!changes) {
 		w->err = -ENOMEM;
 		return;

@@ -56,7 +56,7 @@ static void collect_span(void *ctx, const struct span *s)
 	w->item_count++;
 	if (i->end < i->begin)
 		i->end = i->begin;
-	i->first = i->end;
+	i->first = i->last = i->end;
 	if (s->first_token_ns != UNKNOWN_NS) {
 		uint64_t first = trace_relative(w, s->first_token_ns);
 
@@ -64,6 +64,8 @@ static void collect_span(void *ctx, const struct span *s)
 			i->first = first;
 			i->in_rate = milli_rate(s->input_tok_s);
 			i->out_rate = milli_rate(s->output_tok_s);
+			if (i->out_rate && trace_relative(w, s->last_token_ns) < i->end)
+				i->last = trace_relative(w, s->last_token_ns);
 		}
 	}
 	if (i->end > w->latest)

@@ -20,7 +20,7 @@
 /* A span's place, for lanes and counters. */
 struct item {
 	uint64_t begin, end;	   /* since the trace's start */
-	uint64_t first;		   /* first token; == end where there is none */
+	uint64_t first, last;	   /* tokens; == end where there is none */
 	int64_t in_rate, out_rate; /* thousandths of a token/s: integers, so that sums come back to exactly 0 */
 	uint32_t pid, index, agent;
 	uint64_t flow_out, flow_in;
