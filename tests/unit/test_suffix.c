@@ -195,6 +195,16 @@ static void test_pace(void **state)
 	assert_int_equal(c.segments[1].chunks, 60);
 	assert_int_equal(c.segments[2].at.end_ns, 5000 * MS);
 	pace_release(&p);
+	/* The highest of few is no percentile. */
+	for (uint64_t i = 0; i < 21; i++) {
+		pace_push(&p, TOKEN_TEXT, i * i * MS, true);
+		call_init(&c);
+		pace_report(&p, &c);
+		assert_true((c.gap_p50_ns != UNKNOWN_COUNT) == (i > 0));
+		assert_true((c.gap_p95_ns != UNKNOWN_COUNT) == (i > 19));
+	}
+	assert_true(c.gap_p95_ns > 36 * (int64_t)MS && c.gap_p95_ns < 39 * (int64_t)MS);
+	pace_release(&p);
 	/* Changing kinds all the time: bounded. */
 	for (uint64_t i = 0; i < 1000; i++)
 		pace_push(&p, i % 2 ? TOKEN_TEXT : TOKEN_REASONING, i * 2000 * MS, true);

@@ -2,7 +2,6 @@
 #include "quantile.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #define FIRST_NS 1000.0 /* upper bound of the first bucket */
 #define GROWTH	 1.08
@@ -41,13 +40,17 @@ uint64_t quantile_ns(const struct quantile *q, double share)
 	return 0;
 }
 
+bool quantile_is_known(uint64_t count, double share)
+{
+	double beyond = (1 - share) * (double)count;
+
+	return count && (share <= 0.5 || share >= 1 || beyond > 1 - 1e-6);
+}
+
 /* Which of the sorted values it is, from 0 on, with the way to the next one; NAN: not known. */
 static double rank_of(size_t count, double share)
 {
-	double beyond = (1 - share) * (double)count;
-	bool has_tail = share <= 0.5 || share >= 1 || beyond > 1 - 1e-6;
-
-	return count && has_tail ? share * (double)(count - 1) : NAN;
+	return quantile_is_known(count, share) ? share * (double)(count - 1) : NAN;
 }
 
 static size_t next_of(size_t at, size_t count)

@@ -7,6 +7,7 @@
  * value read back is within 4 %, and never beyond the least or the most of them.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,11 +25,11 @@ void quantile_add(struct quantile *q, uint64_t ns);
  */
 uint64_t quantile_ns(const struct quantile *q, double share);
 
-/*
- * Of values in ascending order, by linear interpolation between the two nearest ranks; share 1 is the largest. NAN: not
- * known, without values, and above the median where none of so few lies beyond it: the 95th percentile of fewer than 20
- * values, and the 99th of fewer than 100, would be their largest by another name.
- */
+/* Not without values, and above the median not where none of so few lies beyond it: the 95th percentile of fewer than
+ * 20 values, and the 99th of fewer than 100, would be their largest by another name. */
+bool quantile_is_known(uint64_t count, double share);
+/* Of values in ascending order, by linear interpolation between the two nearest ranks; share 1 is the largest. NAN: not
+ * known. */
 double quantile_of_floats(const float *sorted, size_t count, double share);
 double quantile_of_times(const uint64_t *sorted, size_t count, double share);
 

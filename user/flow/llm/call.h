@@ -123,8 +123,8 @@ struct call {
 	int64_t max_gap_ns; /* longest silence between content chunks, UNKNOWN_COUNT below two chunks */
 	int64_t stalls;	    /* silences over CALL_STALL_NS */
 	int64_t chunks;	    /* content chunks */
-	/* Silences between content chunks: median, 95th percentile; UNKNOWN_COUNT below two chunks. Of 4 % precision.
-	 */
+	/* Silences between content chunks: median, UNKNOWN_COUNT below two chunks; 95th percentile, below 21. Of 4 %
+	 * precision. */
 	int64_t gap_p50_ns, gap_p95_ns;
 	struct call_segment *segments; /* owned array, in order of time */
 	size_t segment_count;

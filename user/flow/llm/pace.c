@@ -105,7 +105,8 @@ void pace_report(const struct pace *p, struct call *c)
 	c->max_gap_ns = p->chunks > 1 ? p->max_gap_ns : UNKNOWN_COUNT;
 	if (p->gaps) {
 		c->gap_p50_ns = (int64_t)quantile_ns(p->gaps, 0.5);
-		c->gap_p95_ns = (int64_t)quantile_ns(p->gaps, 0.95);
+		if (quantile_is_known(p->gaps->count, 0.95))
+			c->gap_p95_ns = (int64_t)quantile_ns(p->gaps, 0.95);
 	}
 	c->stall_at = p->stall_at;
 	c->stall_count = p->stall_count;
