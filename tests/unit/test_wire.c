@@ -205,6 +205,20 @@ static void nobody_reads_it(void **state)
 	close_world(&w);
 }
 
+/* A connect that began after its end is none that was seen (a capture may hold anything). */
+static void connect_the_wrong_way_round(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	push_sock(&w, SOCK_CONNECTED, 7, 6);
+	push_turn(&w, 2, DATA, 30, 130, 330);
+	wires_finish(w.t, T0 + 3 * SEC);
+	assert_null(strstr(w.log.text, "connect"));
+	close_world(&w);
+}
+
 static void plaintext_decides(void **state)
 {
 	struct world w;
@@ -623,6 +637,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nobody_reads_it),
+		cmocka_unit_test(connect_the_wrong_way_round),
 		cmocka_unit_test(plaintext_decides),
 		cmocka_unit_test(over_before_the_probes),
 		cmocka_unit_test(to_be_warm),

@@ -458,7 +458,7 @@ void wires_push_sock(struct wires *t, const struct rec_sock *r)
 	advance(t, r->ts_ns);
 	if (r->what == SOCK_CONNECTED) {
 		e = get(t, r->cookie);
-		if (e && r->begin_ns) {
+		if (e && r->begin_ns && r->begin_ns <= r->ts_ns) {
 			e->connect_begin_ns = r->begin_ns;
 			e->connect_end_ns = r->ts_ns;
 		}
