@@ -561,6 +561,27 @@ static void test_upgrade_comes_late(void **state)
 	free(much);
 }
 
+/* It waits for its request, which is lost, and so do the messages behind it: what is missing of them is told. */
+static void test_upgrade_waits(void **state)
+{
+	struct contract c = {0};
+	struct raw_log l = {0};
+	struct http1 *h;
+
+	(void)state;
+	h = plain_new(&c, true);
+	http1_set_raw(h, &l, raw_bytes, raw_gap);
+	push_text(h, DIR_RX, UPGRADE "one", 1);
+	gap_at(h, DIR_RX, 7, 2);
+	push_text(h, DIR_RX, "two", 3);
+	assert_null(l.log.text);
+	http1_tick(h, MS(1) + HTTP1_PARK_NS);
+	gap_at(h, DIR_RX, 8, 2000);
+	http1_free(h);
+	assert_log(&l.log, "rx one\nrx gap 7\nrx two\nrx gap 8\n");
+	tlog_free(&l.log);
+}
+
 #define HELLO "\x81\x85\1\1\1\1idmmn" /* a client's frame */
 
 /* The answer to the handshake is lost. A client that speaks frames was granted what it asked for. */
@@ -678,6 +699,7 @@ int main(void)
 		cmocka_unit_test(test_search_is_linear),
 		cmocka_unit_test(test_upgrade_hands_over),
 		cmocka_unit_test(test_upgrade_comes_late),
+		cmocka_unit_test(test_upgrade_waits),
 		cmocka_unit_test(test_upgrade_is_lost),
 		cmocka_unit_test(body_left),
 	};

@@ -7,6 +7,15 @@ bool http1_park_takes(const struct http1 *h, size_t len, const struct stamp *at)
 	return h->response.head.len + len <= queue_room(&h->park, at, false);
 }
 
+/* An upgrade may have been among what was parked. */
+static void tell_gap(struct http1 *h, const struct queue_run *run)
+{
+	if (!h->upgrade)
+		message_gap(&h->response, run->gap, run->why, &run->at);
+	else if (h->raw_gap)
+		h->raw_gap(h->raw_ctx, h->client_dir == DIR_TX ? DIR_RX : DIR_TX, run->gap, run->why, &run->at);
+}
+
 /* Feeds parked bytes on, until a head waits again. */
 static int park_drain(struct http1 *h)
 {
@@ -18,7 +27,7 @@ static int park_drain(struct http1 *h)
 
 		http1_advance(h, &run->at);
 		if (run->gap) {
-			message_gap(&h->response, run->gap, run->why, &run->at);
+			tell_gap(h, run);
 			queue_drop_gap(p);
 			continue;
 		}
