@@ -417,7 +417,7 @@ static void test_lost_bytes(void **state)
 	upgrade(&r, 1, 0);
 	tell(&r, 1, CREATED, 20);
 	tell(&r, 1, COMPLETED("20", "6"), 30);
-	expect(&r, " mid_attach\n   start=20 end=30 ");
+	expect(&r, " lossy lost=-1\n   start=20 end=30 ");
 	tlog_free(&r.log);
 	exchanges_ws_lost(r.flow, 1, HTTP_REQUEST, 7, false, &AT(40));
 	hide(&r, 1, HTTP_REQUEST, CREATE(""), false, 10);
@@ -592,6 +592,48 @@ static void test_told_late(void **state)
 		assert_null(strstr(r.log.text, "undecoded"));
 		expect(&r, "got=254\n");
 	}
+	rig_close(&r);
+}
+
+/* The write of what asks returns when the answer has been read. */
+static void test_asked_late(void **state)
+{
+	struct ws_message m = message(CREATE(""), 25, 25);
+	struct rig r;
+
+	(void)state;
+	m.first.entry_ns = AT(10).ts_ns;
+	rig_open(&r);
+	upgrade(&r, 1, 0);
+	tell(&r, 1, CREATED, 20);
+	exchanges_ws_message(r.flow, 1, HTTP_REQUEST, &m);
+	tell(&r, 1, COMPLETED("20", "71"), 30);
+	expect(&r, "asked=gpt-x stop=completed\n   start=10 send=20 ttfb=20 end=30 ");
+	expect(&r, "output=71");
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	tlog_free(&r.log);
+	expect_whole(&r, 40);
+	tlog_free(&r.log);
+	/* or is told even later: it asks for nothing more, and the next one has its own answer */
+	m = message(CREATE(""), 75, 75);
+	m.first.entry_ns = AT(60).ts_ns;
+	tell(&r, 1, CREATED, 70);
+	tell(&r, 1, COMPLETED("20", "72"), 72);
+	expect(&r, " lossy lost=-1\n   start=70 end=72 ");
+	exchanges_ws_message(r.flow, 1, HTTP_REQUEST, &m);
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	expect_whole(&r, 80);
+	/* of two the first asked for the one that is over */
+	tell(&r, 1, CREATED, 100);
+	tell(&r, 1, COMPLETED("20", "73"), 101);
+	tell(&r, 1, CREATED, 110);
+	m.first.entry_ns = AT(95).ts_ns;
+	exchanges_ws_message(r.flow, 1, HTTP_REQUEST, &m);
+	m.first.entry_ns = AT(105).ts_ns;
+	exchanges_ws_message(r.flow, 1, HTTP_REQUEST, &m);
+	tlog_free(&r.log);
+	tell(&r, 1, COMPLETED("20", "74"), 111);
+	expect(&r, "   start=105 ");
 	rig_close(&r);
 }
 
@@ -1105,16 +1147,27 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_responses),	cmocka_unit_test(test_identity),
-		cmocka_unit_test(test_lanes),		cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_opaque),		cmocka_unit_test(test_unseen_handshake),
-		cmocka_unit_test(test_lost_bytes),	cmocka_unit_test(test_server_found),
-		cmocka_unit_test(test_client_found),	cmocka_unit_test(test_told_late),
-		cmocka_unit_test(test_never_found),	cmocka_unit_test(test_doubted),
-		cmocka_unit_test(test_unread),		cmocka_unit_test(test_unread_of_anybody),
-		cmocka_unit_test(test_unread_and_read), cmocka_unit_test(test_live),
-		cmocka_unit_test(test_live_speech),	cmocka_unit_test(test_realtime),
-		cmocka_unit_test(test_fallback),	cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_responses),
+		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_opaque),
+		cmocka_unit_test(test_unseen_handshake),
+		cmocka_unit_test(test_lost_bytes),
+		cmocka_unit_test(test_server_found),
+		cmocka_unit_test(test_client_found),
+		cmocka_unit_test(test_told_late),
+		cmocka_unit_test(test_asked_late),
+		cmocka_unit_test(test_never_found),
+		cmocka_unit_test(test_doubted),
+		cmocka_unit_test(test_unread),
+		cmocka_unit_test(test_unread_of_anybody),
+		cmocka_unit_test(test_unread_and_read),
+		cmocka_unit_test(test_live),
+		cmocka_unit_test(test_live_speech),
+		cmocka_unit_test(test_realtime),
+		cmocka_unit_test(test_fallback),
+		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_no_memory),
 	};
 

@@ -90,8 +90,6 @@ static void begin_unseen(struct exchange_flow *f, uint64_t xid, const struct sta
 	/* The start of this connection was seen, or an earlier request on it: this one is not old, it was lost. */
 	p->call.request_lost = f->conn->fresh || f->asked_ns <= first->ts_ns;
 	p->call.mid_attach = !p->call.request_lost;
-	if (p->call.request_lost)
-		call_note_lost(&p->call, UINT64_MAX);
 }
 
 /* The exchange whose request has a head that cannot be read: its answer tells what it is. */

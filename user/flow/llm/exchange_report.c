@@ -282,6 +282,8 @@ void pending_report(const struct pending *p, enum end_reason end, uint64_t end_n
 	*out = p->call;
 	out->end = end;
 	out->end_ns = end_ns;
+	if (out->request_lost)
+		call_note_lost(out, UINT64_MAX);
 	report_what(p, out);
 	report_unseen(conn, out);
 	report_request(p, out);

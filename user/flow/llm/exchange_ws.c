@@ -165,6 +165,7 @@ void ws_call_end(struct exchange_flow *f, struct ws_session *s, struct ws_call *
 		p->call.unfinished = end == END_CAPTURE_END;
 	if (p && c->bytes_unsure)
 		p->call.response_bytes = UNKNOWN_COUNT;
+	s->asked_late += p && p->call.request_lost;
 	pending_finish(f->table, c->entry, end, ts_ns);
 	DL_DELETE(s->calls, c);
 	s->call_count--;
@@ -287,6 +288,7 @@ static void unread_from_client(struct exchange_flow *f, struct ws_session *s, co
 	struct ws_call *c = unread_call(s);
 	struct pending *p;
 
+	s->unheard = true;
 	end_doubted(f, s, m);
 	if (c && (c->answered || !c->entry->pending)) {
 		end_unread(f, s);
@@ -331,11 +333,44 @@ void ws_call_asked(struct ws_call *c, const struct ws_message *m, const struct r
 	pending_note_main(p);
 }
 
+/* Its answer was read before the program's write had returned. Return: m asks for nothing that is to come. */
+static bool create_late(struct ws_session *s, const struct ws_message *m, struct request *r,
+			const struct request_facts *facts)
+{
+	struct ws_call *c;
+	struct call *call;
+
+	if (s->dialect != &dialect_openai_responses || facts->lane[0] || s->unasked_ns == UNKNOWN_NS ||
+	    s->unasked_ns < m->first.entry_ns) {
+		s->asked_late = 0;
+		return false;
+	}
+	if (s->asked_late) { /* they are told in the order of their answers */
+		s->asked_late--;
+		return true;
+	}
+	DL_FOREACH (s->calls, c) {
+		call = c->entry->pending ? &c->entry->pending->call : NULL;
+		if (!call || !call->request_lost || c->lane[0])
+			continue;
+		call->request_lost = false;
+		call->mid_attach = !s->handshake_seen;
+		call->start_known = true;
+		call->start_ns = m->first.entry_ns;
+		request_take_suffix(r, call);
+		ws_call_asked(c, m, facts, false);
+		break;
+	}
+	return true;
+}
+
 static void create(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, struct request *r,
 		   const struct request_facts *facts)
 {
 	struct ws_call *c;
 
+	if (create_late(s, m, r, facts))
+		return;
 	if (!facts->lane[0])
 		end_doubted(f, s, m);
 	if (s->behind && !facts->lane[0]) /* the answer that was under way is over */
@@ -346,6 +381,7 @@ static void create(struct exchange_flow *f, struct ws_session *s, const struct w
 		ws_call_end(f, s, c, END_COMPLETE, c->last_ns);
 	s->dialect = dialect_of_create(s, facts);
 	s->understood = true;
+	s->unheard = false;
 	c = ws_call_begin(f, s, &m->first);
 	if (!c)
 		return;
@@ -466,12 +502,16 @@ struct ws_call *ws_call_begin_unasked(struct exchange_flow *f, struct ws_session
 	call = &c->entry->pending->call;
 	if (s->turn_ns != UNKNOWN_NS) {
 		call->start_ns = s->turn_ns;
-	} else {
-		call->start_ns = m->first.ts_ns;
-		call->unasked = s->handshake_seen && s->dialect != &dialect_openai_responses;
-		call->mid_attach = !call->unasked;
-		call->start_known = false;
+		return c;
 	}
+	call->start_ns = m->first.ts_ns;
+	call->start_known = false;
+	/* Responses answers what it is asked only */
+	if (s->dialect != &dialect_openai_responses)
+		call->unasked = s->handshake_seen;
+	else
+		call->request_lost = !s->unheard && (s->handshake_seen || f->conn->fresh);
+	call->mid_attach = !call->unasked && !call->request_lost;
 	return c;
 }
 
@@ -757,6 +797,8 @@ void exchanges_ws_lost(struct exchange_flow *f, uint64_t xid, enum http_side sid
 	e->session->lost[side] |= all;
 	e->session->behind &= !(all && side == HTTP_RESPONSE);
 	e->session->request_lost |= side == HTTP_REQUEST;
+	if (side == HTTP_REQUEST)
+		e->session->asked_late = 0;
 	/* by those of the client's a call may have been stopped */
 	DL_FOREACH (e->session->calls, c) {
 		if (!ws_call_could_get(c, at)) /* asked for when it was over */

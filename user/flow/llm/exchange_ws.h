@@ -48,8 +48,10 @@ struct ws_session {
 	bool behind;		    /* the server is read again, but not yet from the beginning of an answer on */
 	bool foreign;		    /* a message was of something that is no model's */
 	bool told;		    /* an unread call was */
+	bool unheard;		    /* a message of the client's could not be read: it may have asked for a call */
 	bool request_lost;	    /* bytes of the client's were: of the message that is told next */
 	uint64_t unasked_ns;	    /* when the latest call began that no message asked for; UNKNOWN_NS */
+	unsigned asked_late;	    /* calls that ended, and what asked for them may still be told */
 	bool left;		    /* the client closed it: what the server still says answers nothing */
 	struct request_facts setup; /* Live: what holds for all of its calls */
 };
