@@ -338,7 +338,7 @@ static void test_loss_both_ways(void **state)
 		      sums.wrong_connections, sums.unharmed, sums.marked);
 	assert_int_equal(sums.silent, 0);
 	/* What is left: a hole hides the end of a body and where the next one begins. */
-	assert_true(sums.wrong * 500 < sums.unharmed && sums.doubted_right < sums.doubted_wrong);
+	assert_true(sums.wrong * 2000 < sums.unharmed && sums.doubted_right < sums.doubted_wrong);
 	/* Of those next to a loss that hides framing it cannot be known. */
 	assert_true(sums.unharmed > 10000 && sums.marked * 25 < sums.unharmed);
 }

@@ -168,8 +168,10 @@ static bool on_response_chunk(void *ctx, const struct stamp *at)
 	struct http1 *h = ctx;
 	struct exchange *x;
 
-	if (h->answering)
+	if (h->answering) {
+		http1_weigh_rest(h, h->answering);
 		return true;
+	}
 	if (!h->middle || !h->before_bytes)
 		return false;
 	x = http1_orphan_new(h, &h->before_first);

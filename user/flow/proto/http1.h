@@ -27,9 +27,9 @@
  * A request that waits for 100 Continue and gets a final response instead has no body from there on (RFC 9110 section
  * 10.1.1): what its client writes next is the next request.
  *
- * A response that was found behind a hole is told as it comes; its on_response_end waits for the next request, or the
- * end of the connection, which say whether requests are missing, too: then it may be another one's, and has a body gap.
- * Nothing is proven after HTTP1_PROOF_NS.
+ * A response that was found behind a hole, or whose chunks go on there, is told as it comes; its on_response_end waits
+ * for the next request, or the end of the connection, which say whether requests are missing, too: then it may be
+ * another one's, and has a body gap. Nothing is proven after HTTP1_PROOF_NS.
  *
  * A head that began well but is too long or malformed is told as unreadable, when it is a request's: its response still
  * answers it. Of a response it ends the exchange (HTTP_ABORT_PARSE). So is the head of a served request that has not

@@ -24,7 +24,8 @@
  *    it, which has lost bytes of its response all the same, and is said to be in doubt (HTTP_GAP_DOUBT): half of these
  *    are another's. A request that turns up later, and is older than that response, has lost its own (LOSS).
  *  - whether bytes of requests are missing, too, shows when the next request comes. Until then the end of a response
- * that was found behind a hole is not told; when none comes for HTTP1_PROOF_NS, it is said to be lossy.
+ * that was found behind a hole is not told; when none comes for HTTP1_PROOF_NS, it is said to be lossy. The same holds
+ * of chunks behind a hole: it may have held the end of one response, a request, and the head of another.
  * Until a request comes when nothing is outstanding, behind the last response, nothing tells that a client pipelines.
  * A connection seen to pipeline (a request began before the last byte of the response before it) gives time no meaning:
  * there, all that is outstanding ends at a loss of responses; after a loss of requests no further ones are read, and
@@ -261,6 +262,16 @@ static void weigh(struct http1 *h, struct exchange *x)
 	if (is_since(x, h->passed_ns))
 		http1_say_doubtful(h, x, HTTP_GAP_LOST, message_first(&h->response));
 	x->unproven = is_since(x, h->response_hole_ns) && !h->pipelined;
+}
+
+void http1_weigh_rest(struct http1 *h, struct exchange *x)
+{
+	if (x->orphan || h->pipelined)
+		return;
+	if (is_since(x, h->request_hole_ns))
+		http1_say_doubtful(h, x, HTTP_GAP_DOUBT, &h->response.last);
+	else
+		x->unproven = true;
 }
 
 void http1_prove(struct http1 *h, bool whole, const struct stamp *at)

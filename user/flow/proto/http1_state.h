@@ -108,6 +108,8 @@ enum message_next http1_pair(struct http1 *h, uint64_t *length, bool force);
 void http1_advance(struct http1 *h, const struct stamp *at);
 /* Its response may have been another one; HTTP_GAP_DOUBT: and requests lost bytes, too. */
 void http1_say_doubtful(struct http1 *h, struct exchange *x, enum http_gap why, const struct stamp *at);
+/* Its body goes on behind a hole, by a chunk that may be another response's, in the same way. */
+void http1_weigh_rest(struct http1 *h, struct exchange *x);
 /* The requests come to this place without a hole, or they do not. */
 void http1_prove(struct http1 *h, bool whole, const struct stamp *at);
 /* The 101 to x is lost, and what follows it comes. */
