@@ -478,11 +478,15 @@ static void test_server_found(void **state)
 	expect(&r, " end=capture_loss lossy");
 	tlog_free(&r.log);
 	assert_true(find(&r, HTTP_RESPONSE, DELTA_TEXT("a"), 40));
-	tell(&r, 1, COMPLETED("20", "99"), 41);
+	tell(&r, 1, DELTA_TEXT("a"), 40);
 	assert_null(r.log.text);
-	ask(&r, 1, CREATE(""), 50);
+	tell(&r, 1, COMPLETED("20", "99"), 41); /* it is over, whatever it was */
 	expect(&r, " end=capture_loss lossy");
+	expect(&r, "end=41 ");
 	assert_null(strstr(r.log.text, "output=99"));
+	tlog_free(&r.log);
+	ask(&r, 1, CREATE(""), 50);
+	assert_null(r.log.text);
 	tell(&r, 1, CREATED, 51);
 	tlog_free(&r.log);
 	tell(&r, 1, COMPLETED("20", "64"), 52);
@@ -592,6 +596,20 @@ static void test_told_late(void **state)
 		assert_null(strstr(r.log.text, "undecoded"));
 		expect(&r, "got=254\n");
 	}
+	/* a message that cannot be read is the first one's */
+	tlog_free(&r.log);
+	ask(&r, 1, CREATE(""), 60);
+	ask(&r, 1, CREATE(""), 70);
+	hide(&r, 1, HTTP_RESPONSE, "{", false, 62);
+
+	tell(&r, 1, COMPLETED("20", "71"), 63);
+	expect(&r, "start=60 send=60 ttfb=62 ");
+	/* its end may be in a hole of which more was known before */
+	tlog_free(&r.log);
+	exchanges_ws_lost(r.flow, 1, HTTP_RESPONSE, UINT64_MAX, true, &AT(72));
+	ask(&r, 1, CREATE(""), 80);
+	expect(&r, "start=70 ");
+	expect(&r, " end=capture_loss lossy");
 	rig_close(&r);
 }
 
@@ -634,6 +652,16 @@ static void test_asked_late(void **state)
 	tlog_free(&r.log);
 	tell(&r, 1, COMPLETED("20", "74"), 111);
 	expect(&r, "   start=105 ");
+	/* of some that are lost: which ones nobody can tell */
+	tell(&r, 1, CREATED, 130);
+	tell(&r, 1, COMPLETED("20", "75"), 131);
+	tell(&r, 1, CREATED, 140);
+	exchanges_ws_lost(r.flow, 1, HTTP_REQUEST, 7, false, &AT(135));
+	m.first.entry_ns = AT(132).ts_ns;
+	exchanges_ws_message(r.flow, 1, HTTP_REQUEST, &m);
+	tlog_free(&r.log);
+	tell(&r, 1, COMPLETED("20", "76"), 141);
+	expect(&r, "   start=140 ");
 	rig_close(&r);
 }
 

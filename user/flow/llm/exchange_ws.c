@@ -351,7 +351,7 @@ static bool create_late(struct ws_session *s, const struct ws_message *m, struct
 	}
 	DL_FOREACH (s->calls, c) {
 		call = c->entry->pending ? &c->entry->pending->call : NULL;
-		if (!call || !call->request_lost || c->lane[0])
+		if (!call || !call->request_lost || c->never_asked || c->lane[0])
 			continue;
 		call->request_lost = false;
 		call->mid_attach = !s->handshake_seen;
@@ -601,6 +601,13 @@ static bool catch_up(struct exchange_flow *f, struct ws_session *s, const struct
 
 	if (!s->behind)
 		return true;
+	if (is_terminal(s, v->type)) { /* it is over */
+		DL_FOREACH_SAFE (s->calls, c, tmp) {
+			if (ws_call_could_get(c, &v->message->first))
+				end_unseen(f, s, c, v->message->last.ts_ns);
+		}
+		s->behind = s->lost[HTTP_RESPONSE] = false;
+	}
 	if (!sv_eq(v->type, SV("response.created")))
 		return false;
 	DL_FOREACH_SAFE (s->calls, c, tmp) {
@@ -739,6 +746,21 @@ static void doubt_calls(struct exchange_flow *f, struct ws_session *s, struct sv
 	}
 }
 
+/* The one that bytes of that time can be of. */
+static struct ws_call *only_call(struct ws_session *s, const struct stamp *at)
+{
+	struct ws_call *c, *only = NULL;
+
+	DL_FOREACH (s->calls, c) {
+		if (!ws_call_could_get(c, at))
+			continue;
+		if (only)
+			return NULL;
+		only = c;
+	}
+	return only;
+}
+
 static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m)
 {
 	struct ws_call *c;
@@ -750,8 +772,9 @@ static void hide(struct exchange_flow *f, struct ws_session *s, const struct ws_
 	/* one that the end of the connection cut short hides nothing: no event is in it */
 	if (!m->ended)
 		doubt_calls(f, s, m->compressed ? SV("permessage-deflate") : SV("websocket"), &m->first);
-	if (s->call_count == 1 && ws_call_could_get(s->calls, &m->first)) {
-		answer_hidden(f, s->calls, m);
+	c = only_call(s, &m->first);
+	if (c) {
+		answer_hidden(f, c, m);
 		return;
 	}
 	DL_FOREACH (s->calls, c) {
@@ -801,10 +824,12 @@ void exchanges_ws_lost(struct exchange_flow *f, uint64_t xid, enum http_side sid
 		e->session->asked_late = 0;
 	/* by those of the client's a call may have been stopped */
 	DL_FOREACH (e->session->calls, c) {
+		c->never_asked |= side == HTTP_REQUEST;
 		if (!ws_call_could_get(c, at)) /* asked for when it was over */
 			continue;
 		c->followed |= all && side == HTTP_REQUEST;
 		c->cut |= all && side == HTTP_RESPONSE;
+		c->doubted |= all && side == HTTP_RESPONSE;
 		if (c->entry->pending)
 			call_note_lost(&c->entry->pending->call, len);
 	}

@@ -22,6 +22,7 @@ struct ws_call {
 	bool read;	  /* ... and one that can be */
 	uint64_t last_ns; /* its answer's last byte so far */
 	bool doubted;	  /* a message that could not be read may have been its end */
+	bool never_asked; /* what asked for it is lost, or cannot be told from what asked for others */
 	bool followed;	  /* a message of the client's that was lost may have asked for another one since */
 	bool tools_asked; /* Live: it waits for results of tools */
 };
