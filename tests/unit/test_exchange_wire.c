@@ -613,6 +613,16 @@ static void test_partial_heads(void **state)
 
 	(void)state;
 	rig_open(&r);
+	/* of a connection that was seen from its first byte it is lost */
+	r.http.on_request(r.http.ctx, 9, &h, &AT(0));
+	req_body(&r, 9, ASK, 0);
+	req_end(&r, 9, 200, 0);
+	r.http.on_response(r.http.ctx, 9, &answered, &AT(1));
+	resp(&r, 9, START(USAGE10) TEXT("a") STOP("5") DONE, 2);
+	resp_end(&r, 9, 400, 3);
+	expect(&r, "stop=end_turn lossy lost=-1\n   start=0 send=0 ttfb=1 ");
+	rig_close(&r);
+	rig_open(&r);
 	r.conn.fresh = false;
 	r.http.on_request(r.http.ctx, 1, &h, &AT(10));
 	req_body(&r, 1, ASK, 10);

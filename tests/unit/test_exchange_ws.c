@@ -809,6 +809,7 @@ static void test_unread_and_read(void **state)
 	rig_close(&r);
 	/* silent: its record goes out, the next one is right */
 	assert_true(rig_try(&r, &cfg));
+	r.conn.fresh = false;
 	hide(&r, 9, HTTP_REQUEST, NULL, true, 10);
 	hide(&r, 9, HTTP_RESPONSE, NULL, true, 20);
 	exchanges_tick(r.table, AT(10000).ts_ns);
@@ -872,6 +873,12 @@ static void test_unseen_handshake(void **state)
 	hide(&r, 10, HTTP_RESPONSE, NULL, true, 60);
 	end_at(&r, 10, HTTP_ABORT_CLOSED, 70);
 	assert_log(&r.log, "");
+	/* the connection was seen from its first byte: the handshake is lost */
+	r.conn.fresh = true;
+	ask(&r, 11, CREATE(""), 80);
+	tell(&r, 11, CREATED, 85);
+	tell(&r, 11, COMPLETED("9", "2"), 90);
+	expect(&r, "stop=completed lossy lost=-1\n   start=80 send=80 ttfb=85 ");
 	rig_close(&r);
 }
 
@@ -1038,6 +1045,7 @@ static void test_live_speech(void **state)
 	tell(&r, 1, TURN_DONE, 3000);
 	end_at(&r, 1, HTTP_ABORT_CLIENT, 3100);
 	assert_log(&r.log, "");
+	r.conn.fresh = false;
 	tell_binary(&r, 9, MODEL_TEXT("x"), 4000);
 	tell_binary(&r, 9, TURN_DONE, 4100);
 	expect(&r, "api=gemini.live provider=gcp.gemini op=generate_content class=main stream=1\n  mid_attach\n   "

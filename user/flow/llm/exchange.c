@@ -18,7 +18,7 @@ static bool is_upgrade(const struct http_head *h)
 	return sv_eq(h->method, SV("GET")) && sv_ieq(http_header_get(h, "upgrade"), SV("websocket"));
 }
 
-/* Attached in the middle of an HTTP/2 connection, parts of a head cannot be known. */
+/* Attached in the middle of an HTTP/2 connection, or after loss, parts of a head cannot be known. */
 static bool is_partial(const struct http_head *h)
 {
 	return !h->method.ptr || !h->target.ptr;
@@ -119,7 +119,7 @@ static void begin_seen(struct exchange_flow *f, uint64_t xid, const struct http_
 	p->path = *path;
 	p->upgrade = is_upgrade(h);
 	p->by_shape = !d && !p->upgrade;
-	p->call.mid_attach = p->call.start_known = is_partial(h);
+	pending_note_unseen(p, is_partial(h));
 	p->call.start_ns = first->entry_ns;
 	if (d)
 		pending_begin(p, d);

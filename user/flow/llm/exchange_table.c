@@ -98,6 +98,16 @@ void pending_begin(struct pending *p, const struct dialect *d)
 	exchanges_note_caller(f->table, &p->call);
 }
 
+void pending_note_unseen(struct pending *p, bool unseen)
+{
+	bool fresh = p->entry->key.flow->conn->fresh;
+
+	p->call.start_known = unseen;
+	p->call.mid_attach = unseen && !fresh;
+	if (unseen && fresh)
+		call_note_lost(&p->call, UINT64_MAX);
+}
+
 void pending_conn(struct pending *p, const struct stamp *first)
 {
 	struct exchange_flow *f = p->entry->key.flow;

@@ -103,6 +103,9 @@ void pending_touch(struct exchanges *t, struct pending *p); /* it was heard of *
 void pending_begin(struct pending *p, const struct dialect *d);
 /* The connection's part of a new one; first: of its first byte. */
 void pending_conn(struct pending *p, const struct stamp *first);
+/* `unseen`: of its head, or of the handshake that it follows, something is not known: from before the attach; or, where
+ * the connection was seen from its first byte, lost. It has a start. */
+void pending_note_unseen(struct pending *p, bool unseen);
 /* What is known of the request is settled: it ended, or the call did. */
 void pending_request_done(struct pending *p, bool ended);
 void pending_finish(struct exchanges *t, struct entry *e, enum end_reason end, uint64_t end_ns);

@@ -126,7 +126,7 @@ static struct pending *new_pending(struct exchange_flow *f, struct ws_session *s
 	p->call.agent_id = copy_text(t, s->client.agent);
 	p->call.parent_agent_id = copy_text(t, s->client.parent_agent);
 	p->call.start_ns = first->entry_ns;
-	p->call.mid_attach = !s->handshake_seen;
+	pending_note_unseen(p, !s->handshake_seen);
 	p->call.start_known = true;
 	if (s->lost[HTTP_REQUEST] || s->lost[HTTP_RESPONSE] || s->request_lost)
 		call_note_lost(&p->call, UINT64_MAX);
@@ -354,7 +354,7 @@ static bool create_late(struct ws_session *s, const struct ws_message *m, struct
 		if (!call || !call->request_lost || c->never_asked || c->lane[0])
 			continue;
 		call->request_lost = false;
-		call->mid_attach = !s->handshake_seen;
+		call->mid_attach = !s->handshake_seen && !c->entry->key.flow->conn->fresh;
 		call->start_known = true;
 		call->start_ns = m->first.entry_ns;
 		request_take_suffix(r, call);
@@ -511,7 +511,7 @@ struct ws_call *ws_call_begin_unasked(struct exchange_flow *f, struct ws_session
 		call->unasked = s->handshake_seen;
 	else
 		call->request_lost = !s->unheard && (s->handshake_seen || f->conn->fresh);
-	call->mid_attach = !call->unasked && !call->request_lost;
+	call->mid_attach = !call->unasked && !call->request_lost && (s->handshake_seen || !f->conn->fresh);
 	return c;
 }
 
