@@ -178,7 +178,8 @@ static void partial_rows(void **state)
 }
 
 #define CALL_ROW(ms, first, generation)                                                                                \
-	"{\"name\":\"m1\",\"host\":\"api\",\"pid\":1,\"process\":\"agent\",\"failed\":false,\"ending\":null,"          \
+	"{\"name\":\"m1\",\"host\":\"api\",\"pid\":1,\"process\":\"agent\",\"failed\":false,\"partial\":false,"        \
+	"\"ending\":null,"                                                                                             \
 	"\"parts_ms\":{\"first_token\":" first ",\"generation\":" generation "},\"duration_ms\":" ms ","               \
 	"\"start_ms\":0.000,\"setup_ms\":null,\"ttft_ms\":10.000,\"input_tokens\":100,\"cache_read_tokens\":null,"     \
 	"\"output_tokens\":7,\"status\":null,\"call_id\":null}"
@@ -514,6 +515,44 @@ static void allocations_of_many(void **state)
 	report_free(r);
 	buf_release(&out);
 	buf_release(&text);
+}
+
+/* Of a call whose begin or end was not seen nobody knows how long it took, nor of one that does not say its tokens. */
+static void calls_seen_in_part(void **state)
+{
+#define SLICE(dur, args)                                                                                               \
+	"{\"ph\":\"X\",\"pid\":1,\"tid\":5000001,\"ts\":0.000,\"dur\":" dur                                            \
+	"000.000,\"name\":\"LLM m\",\"cat\":\"llm\",\"args\":{" args "}}"
+#define SEEN "\"input_tokens\":7,\"output_tokens\":3,\"usage_source\":\"reported\""
+	static const char trace[] =
+		BEGIN NAME SLICE("20", SEEN) ",\n" SLICE("50", SEEN ",\"unfinished\":true") ",\n" SLICE(
+			"900",
+			"\"mid_attach\":true,\"stop_reason\":\"end_turn\"") ",\n" SLICE("30",
+											"\"input_tokens\":5,\"usage_"
+											"source\":\"reported\"") "\n],"
+														 "\"met"
+														 "adata"
+														 "\":{}"
+														 "}\n";
+
+	(void)state;
+	assert_render(trace, (struct report_view){.by = REPORT_MODEL, .top = 9},
+		      "model calls\n"
+		      "   count errors    total      p50      p95      max ttft p50     in    out\n"
+		      "       4      0   50.0ms   25.0ms        -   30.0ms        -     19      6  m\n"
+		      "                            tokens: 1 call without a count\n");
+	assert_render(trace, (struct report_view){.by = REPORT_PROCESS, .top = 9},
+		      "processes\n"
+		      "       cpu share  blocked run queue cpu in all  calls in calls\n"
+		      "         -     -        -         -          -      4   50.0ms  agent[1]\n");
+	assert_render(trace, (struct report_view){.by = REPORT_CALL, .top = 2},
+		      "calls of models, slowest first\n"
+		      "      took       at     ttft     in cached    out\n"
+		      "     900ms   0.00ms        -      -      -      -  m, agent[1]: end_turn (it took longer)\n"
+		      "    50.0ms   0.00ms        -      7      -      3  m, agent[1] (it took longer)\n"
+		      "  … and 2 more (--top)\n");
+#undef SLICE
+#undef SEEN
 }
 
 /* More processes than there is room for: how much is theirs is said. */
@@ -1108,6 +1147,7 @@ int main(void)
 		cmocka_unit_test(partial_counts),
 		cmocka_unit_test(large_waits),
 		cmocka_unit_test(allocations),
+		cmocka_unit_test(calls_seen_in_part),
 		cmocka_unit_test(allocations_of_many),
 		cmocka_unit_test(processes_of_many),
 		cmocka_unit_test(allocations_folded),

@@ -48,8 +48,9 @@ static void name(const struct report_context *c, size_t at, char out[REPORT_TEXT
 	const struct report_call *call = &c->r->calls[at];
 	const char *process = process_name(c, call->pid);
 
-	snprintf(out, REPORT_TEXT_BYTES, "%.400s, %.64s[%u]%s%.100s", call->row->name, process ? process : "",
-		 call->pid, call->end ? ": " : "", call->end ? call->end : "");
+	snprintf(out, REPORT_TEXT_BYTES, "%.400s, %.64s[%u]%s%.100s%s", call->row->name, process ? process : "",
+		 call->pid, call->end ? ": " : "", call->end ? call->end : "",
+		 call->partial ? " (it took longer)" : "");
 }
 
 static void put_json(const struct report_context *c, size_t at, struct json *j)
@@ -60,6 +61,7 @@ static void put_json(const struct report_context *c, size_t at, struct json *j)
 	json_uint(j, "pid", call->pid);
 	json_string(j, "process", sv_of(process_name(c, call->pid)));
 	json_bool(j, "failed", call->failed);
+	json_bool(j, "partial", call->partial);
 	json_string(j, "ending", sv_of(call->end));
 	report_json_parts(j, call->parts_ms);
 }

@@ -31,6 +31,7 @@ struct report_row {
 	size_t at; /* in row_list */
 	uint64_t count, errors;
 	uint64_t partial;			/* of count: their begin or end was not seen, they have no duration */
+	uint64_t uncounted;			/* of count: calls of models that do not say how many tokens */
 	double total_ms, in_tokens, out_tokens; /* tokens: NAN where never told */
 	double parts_ms[PARTS];
 	struct report_values ms, ttft_ms;
@@ -45,13 +46,14 @@ struct report_call {
 	const struct report_row *row; /* its model */
 	char *end;		      /* owned: what went wrong, or why it stopped */
 	bool failed;
+	bool partial; /* its begin or end was not seen: it took longer than that */
 };
 
 struct report_process {
 	uint32_t pid;
-	size_t at;	/* in process_list */
-	char *name;	/* owned; NULL: not told */
-	uint64_t calls; /* of models */
+	size_t at;	       /* in process_list */
+	char *name;	       /* owned; NULL: not told */
+	uint64_t calls, timed; /* of models; those that were seen from begin to end */
 	double call_ms, in_tokens, out_tokens;
 	double exit_cpu_ms; /* what it had used when it ended; NAN: it runs, or nobody says */
 	bool sampled;

@@ -222,7 +222,7 @@ static double output_tokens(const cJSON *args)
 	return partial && !json_get_true(args, "counts_left_out") ? NAN : report_member(args, "output_tokens", NAN);
 }
 
-static int add_call(struct report *r, const struct report_row *row, const cJSON *e, bool failed)
+static int add_call(struct report *r, const struct report_row *row, const cJSON *e, bool failed, bool partial)
 {
 	const cJSON *args = json_get(e, "args");
 	double pid = report_member(e, "pid", 0);
@@ -239,6 +239,7 @@ static int add_call(struct report *r, const struct report_row *row, const cJSON 
 		.status = report_member(args, "status", NAN),
 		.row = row,
 		.failed = failed,
+		.partial = partial,
 	};
 	char status[32];
 	struct sv end = ending_of(args, status);
@@ -259,7 +260,13 @@ static bool is_error(const cJSON *args)
 	       report_member(args, "status", 0) >= 400 || json_get_true(args, "is_error");
 }
 
-static int add_model(struct report *r, struct report_row *row, const cJSON *e, bool failed)
+/* As the summary counts them. Embeddings have no output, so that theirs is not missing. */
+static bool is_uncounted(const cJSON *args, double in, double out)
+{
+	return isnan(in) || (isnan(out) && !sv_eq(text(json_get(args, "usage_source")), SV("reported")));
+}
+
+static int add_model(struct report *r, struct report_row *row, const cJSON *e, bool failed, bool partial)
 {
 	const cJSON *args = json_get(e, "args"), *parts = json_get(args, "parts_ms");
 	double ttft = report_member(args, "ttft_ms", NAN), in = report_member(args, "input_tokens", NAN),
@@ -269,19 +276,21 @@ static int add_model(struct report *r, struct report_row *row, const cJSON *e, b
 
 	add_known(&row->in_tokens, in);
 	add_known(&row->out_tokens, out);
+	row->uncounted += is_uncounted(args, in, out);
 	for (int i = 0; i < PARTS; i++)
 		row->parts_ms[i] += report_member(parts, report_part_names[i], 0);
 	p = process_of_event(r, e, &err);
 	r->unlisted += is_one_too_many(r, p);
 	if (p) {
 		p->calls++;
-		p->call_ms += report_member(e, "dur", 0) / 1000;
+		p->timed += !partial;
+		p->call_ms += partial ? 0 : report_member(e, "dur", 0) / 1000;
 		add_known(&p->in_tokens, in);
 		add_known(&p->out_tokens, out);
 	}
 	if (!err && !isnan(ttft))
 		err = report_add_value(r, &row->ttft_ms, ttft);
-	return err ? err : add_call(r, row, e, failed);
+	return err ? err : add_call(r, row, e, failed, partial);
 }
 
 #define NAME_BYTES 512
@@ -353,7 +362,7 @@ static int add_row(struct report *r, const cJSON *e, double ms)
 	enum report_table table;
 	char name[NAME_BYTES];
 	size_t what_len;
-	bool failed;
+	bool failed, partial;
 	int err = 0;
 
 	table = table_of(e, args, name, &what_len);
@@ -365,15 +374,16 @@ static int add_row(struct report *r, const cJSON *e, double ms)
 	/* What ran is known better than the window that it was seen in. */
 	ms = table == TABLE_TOOL ? report_member(args, "duration_ms", ms) : ms;
 	failed = is_failed(table, args);
+	partial = is_partial(table, args);
 	row->count++;
 	row->errors += failed;
-	if (is_partial(table, args)) {
+	if (partial) {
 		row->partial++;
 	} else {
 		row->total_ms += ms;
 		err = report_add_value(r, &row->ms, ms);
 	}
-	return err || table != TABLE_MODEL ? err : add_model(r, row, e, failed);
+	return err || table != TABLE_MODEL ? err : add_model(r, row, e, failed, partial);
 }
 
 /* A process gets its name; one that ended, its processor time. */

@@ -51,7 +51,7 @@ static void cells(const struct report_context *c, size_t at, double out[REPORT_C
 	out[3] = off ? p->queue_ns / 1e6 : NAN;
 	out[4] = p->exit_cpu_ms;
 	out[5] = (double)p->calls;
-	out[6] = p->calls ? p->call_ms : NAN;
+	out[6] = p->timed ? p->call_ms : NAN;
 	out[7] = p->in_tokens;
 	out[8] = p->out_tokens;
 }

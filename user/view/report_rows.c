@@ -137,12 +137,22 @@ static void model_cells(const struct report_context *c, size_t at, double out[RE
 static void model_json(const struct report_context *c, size_t at, struct json *j)
 {
 	put_identity(c, at, j);
+	json_uint(j, "uncounted", row_at(c, at)->uncounted);
 	report_json_parts(j, row_at(c, at)->parts_ms);
 }
 
 static int model_more(const struct report_context *c, size_t at, struct buf *out)
 {
-	return report_put_parts_line(row_at(c, at)->parts_ms, out);
+	const struct report_row *row = row_at(c, at);
+	bool any = !isnan(row->in_tokens) || !isnan(row->out_tokens);
+	char n[FORMAT_BYTES];
+	int err = report_put_parts_line(row->parts_ms, out);
+
+	if (err || !row->uncounted || !any)
+		return err;
+	return buf_printf(out, "%28stokens: %s call%s without a count\n", "",
+			  report_format(n, REPORT_COUNT, (double)row->uncounted),
+			  format_plural((double)row->uncounted));
 }
 
 static const struct report_compared model_compared[] = {{", median", "p50_ms", REPORT_MS, false, false},
