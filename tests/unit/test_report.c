@@ -555,6 +555,17 @@ static void calls_seen_in_part(void **state)
 #undef SEEN
 }
 
+/* What was lost, each by its name: a sum of events and bytes says nothing. */
+static void losses(void **state)
+{
+	(void)state;
+	assert_render(BEGIN NAME "],\"metadata\":{\"lost\":{\"ring_records\":0,\"lost_events\":1,\"lost_bytes\":4096,"
+				 "\"\\u001b[2J\":3}}}\n",
+		      (struct report_view){.by = REPORT_MODEL},
+		      "this trace is not whole (metadata.lost): lost_events 1, lost_bytes 4096, \xef\xbf\xbd[2J 3\n"
+		      "there is none in this trace\n");
+}
+
 /* More processes than there is room for: how much is theirs is said. */
 static void processes_of_many(void **state)
 {
@@ -1148,6 +1159,7 @@ int main(void)
 		cmocka_unit_test(large_waits),
 		cmocka_unit_test(allocations),
 		cmocka_unit_test(calls_seen_in_part),
+		cmocka_unit_test(losses),
 		cmocka_unit_test(allocations_of_many),
 		cmocka_unit_test(processes_of_many),
 		cmocka_unit_test(allocations_folded),

@@ -166,7 +166,8 @@ struct report {
 	double alloc_from_us;	 /* likewise of allocations */
 	double duration_ms;	 /* of the trace, 0: not known */
 	double window_ns;	 /* of sampling, 0: not known */
-	double lost;		 /* of everything */
+	double lost;		 /* of everything: 0 or not, events and bytes together */
+	char losses[1024];	 /* "lost_events 2, lost_bytes 7": what is not 0; captured text, may be cut */
 	uint64_t unlisted;	 /* calls, ends and samples of processes beyond REPORT_PIDS_MAX */
 	char *verdict;		 /* owned; NULL: none */
 	char axes[4096];	 /* "db http": what it was taken with */

@@ -389,6 +389,16 @@ static void take_axes(struct report *r, const cJSON *doc)
 		add_axis(r, names[i]);
 }
 
+static void add_loss(struct report *r, const char *name, double count)
+{
+	size_t len = strlen(r->losses);
+
+	r->lost += count;
+	if (count > 0)
+		snprintf(r->losses + len, sizeof(r->losses) - len, "%s%s %.0f", len ? ", " : "", name ? name : "",
+			 count);
+}
+
 static int take_metadata(struct report *r, struct sv line)
 {
 	struct sv body = {line.ptr, line.len ? line.len - 1 : 0};
@@ -405,7 +415,7 @@ static int take_metadata(struct report *r, struct sv line)
 	take_axes(r, doc);
 	lost = json_get(doc, "lost");
 	cJSON_ArrayForEach (item, lost)
-		r->lost += number(item, 0);
+		add_loss(r, item->string, number(item, 0));
 	if (text(json_get(json_get(doc, "verdict"), "verdict")).len)
 		r->verdict = copy(text(json_get(json_get(doc, "verdict"), "verdict")));
 	cJSON_Delete(doc);

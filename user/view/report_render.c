@@ -196,15 +196,14 @@ static int put_profile_head(const struct report_context *c, struct buf *out)
 
 static int put_head(const struct report_context *c, struct buf *out)
 {
-	char text[512], n[FORMAT_BYTES];
+	char text[512], losses[sizeof(c->r->losses)];
 	int err = 0;
 
 	if (c->r->verdict && !(c->r->from_ms > 0)) /* it is of all of it */
 		err = buf_printf(out, "%s\n", log_safe(text, sizeof(text), sv_of(c->r->verdict)));
 	if (!err && c->r->lost > 0)
-		err = buf_printf(out,
-				 "this trace is not whole: %s losses of some kind are counted in it (metadata.lost)\n",
-				 report_format(n, REPORT_COUNT, c->r->lost));
+		err = buf_printf(out, "this trace is not whole (metadata.lost): %s\n",
+				 log_safe(losses, sizeof(losses), sv_of(c->r->losses)));
 	return err || missing(c->r, &report_axis_function) ? err : put_profile_head(c, out);
 }
 
