@@ -273,7 +273,10 @@ static bool may_be_value(const struct shape *s)
 	return is_one_of(s->last, "=<>!|+-*/%~&");
 }
 
-/* Behind such a byte a backslash or backtick of MySQL may be half of a character: Big5, GBK and Shift JIS have some. */
+/*
+ * Behind such a byte a backslash, or a backtick of MySQL, may be half of a character: Big5, GBK and Shift JIS have
+ * some, and PostgreSQL's clients may speak them.
+ */
 static bool may_be_half(const struct shape *s)
 {
 	return s->dialect == SHAPE_MYSQL && (s->latest & 0x80);
@@ -553,7 +556,7 @@ static void dollar_text(struct shape *s, char c)
 /* Whether the byte behind a backslash is escaped by it. */
 static bool is_doubtful(const struct shape *s)
 {
-	return s->escaping == SHAPE_BACKSLASH_UNKNOWN || (s->high && s->dialect == SHAPE_MYSQL);
+	return s->escaping == SHAPE_BACKSLASH_UNKNOWN || s->high;
 }
 
 static void string(struct shape *s, char c)

@@ -13,7 +13,7 @@
  *
  * Privacy comes first: what may be a value is `?`. In MySQL text in double quotes is a string (ANSI_QUOTES is not
  * known); in SQLite, which takes an unknown name for a string, where a value may stand. Whether a backslash escapes a
- * quote is the server's setting, and of MySQL one of the character set, as is whether a backtick ends a name: where it
+ * quote is the server's setting, and one of the character set, as is whether a backtick of MySQL ends a name: where it
  * is not known and decides what is a literal, the shape ends there, with "...".
  */
 
