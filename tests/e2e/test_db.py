@@ -272,6 +272,22 @@ def postgres_extended(tls):
     check_durations(without_errors(have), server.durations())
 
 
+@case
+def postgres_commit():
+    """what is committed at the end of a round trip of PostgreSQL's extended protocol, and fails there"""
+    steps = [
+        ["query", "CREATE TEMP TABLE d (a int UNIQUE DEFERRABLE INITIALLY DEFERRED)"],
+        ["params", "INSERT INTO d VALUES ($1), ($1)", 1],
+        ["params", "INSERT INTO d VALUES ($1)", 1],
+    ]
+    want = [
+        ("CREATE TEMP TABLE d (a int UNIQUE DEFERRABLE INITIALLY DEFERRED)", None, None),
+        ("INSERT INTO d VALUES ($1)", None, "23505"),
+        ("INSERT INTO d VALUES ($1)", 1, None),
+    ]
+    check(trace("libpq", Postgres().connect(False), steps), want, "postgresql")
+
+
 @cases([("plain", False), ("TLS", True)])
 def postgres_node(tls):
     """postgres.js in node: simple and extended protocol, prepared statements, many before the first answer"""
