@@ -128,6 +128,7 @@ static size_t greeting(uint8_t *out, const char *host)
 	at += 1;
 	out[at + 1] = (uint8_t)n, at += 2;
 	memcpy(out + at, host, n);
+	out[3] = (uint8_t)((at + n - 5) >> 8), out[4] = (uint8_t)(at + n - 5);
 	return at + n;
 }
 

@@ -10,6 +10,7 @@
 #define EXT_SERVER_NAME	   0
 #define EXT_PRE_SHARED_KEY 41
 #define EXT_VERSIONS	   43
+#define EXT_ECH		   0xfe0d /* RFC 9849 section 5 */
 #define TLS_1_3		   0x0304
 #define NAME_TYPE_HOST	   0
 #define RANDOM_AND_BEFORE  (2 + 32) /* legacy_version, random */
@@ -70,11 +71,12 @@ static struct sv name_of(struct sv extension)
 
 struct sv hello_host(struct sv bytes)
 {
-	struct sv s = bytes, extensions;
+	struct sv s = bytes, extensions, host = SV_NONE;
 
 	if (number(&s, 1) != RECORD_HANDSHAKE)
 		return SV_NONE;
-	skip(&s, 2 + 2); /* version and length of the record */
+	skip(&s, 2);
+	s = vector(&s, 2); /* what goes on in another record has a header in its middle */
 	if (number(&s, 1) != CLIENT_HELLO)
 		return SV_NONE;
 	skip(&s, 3 + RANDOM_AND_BEFORE);
@@ -87,9 +89,11 @@ struct sv hello_host(struct sv bytes)
 		struct sv body = vector(&extensions, 2);
 
 		if (type == EXT_SERVER_NAME && body.ptr)
-			return name_of(body);
+			host = name_of(body);
+		if (type == EXT_ECH)
+			return SV_NONE;
 	}
-	return SV_NONE;
+	return host;
 }
 
 struct sv hello_session(struct sv bytes)

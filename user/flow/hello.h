@@ -12,7 +12,8 @@
 #define WIRE_HOST_MAX 253 /* of a DNS name */
 
 /* The host that the client wants to talk to (server_name, RFC 6066 section 3). Borrowed from `bytes`. Absent: none, not
- * a name, or behind the cut. */
+ * a name, behind the cut or the first record; or the name may be that of a front (encrypted_client_hello, RFC 9849):
+ * some clients send that extension, filled with anything, to hosts that know nothing of it, and the two look alike. */
 struct sv hello_host(struct sv bytes);
 
 /* The session that a client would go on with, or an arbitrary text in its place (TLS 1.3). Borrowed, HELLO_SESSION_MAX
