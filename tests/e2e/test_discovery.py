@@ -4,6 +4,7 @@
 import glob
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -49,6 +50,29 @@ def late_program():
     with open(path, "w", encoding="utf-8") as f:
         f.write(LATE)
     return path
+
+
+@cases([("none to name a file", 0), ("one, and none to read it", 1)])
+def short_of_descriptors(left):
+    """A library that no descriptor is left for is looked at again when it is mapped again"""
+    server = Server()
+    env = {**os.environ, "LD_LIBRARY_PATH": private_libraries()}
+    first, second = (
+        Client(["/usr/bin/python3", late_program(), str(server.port), "0"], env, waits=False) for _ in range(2)
+    )
+    perfbpf = Perfbpf("-p", f"{first.pid},{second.pid}")
+    taken = {int(d) for d in os.listdir(f"/proc/{perfbpf.child.pid}/fd")}
+    free = min(set(range(len(taken) + 1)) - taken)
+    usual = resource.prlimit(perfbpf.child.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(perfbpf.child.pid, resource.RLIMIT_NOFILE, (free + left, usual[1]))
+    first.go()
+    assert first.finish() == 0
+    e2e.until(lambda: "libssl.so.3: not traced: Too many open files" in perfbpf.err(), what="a refusal")
+    resource.prlimit(perfbpf.child.pid, resource.RLIMIT_NOFILE, usual)
+    second.go()
+    assert second.finish() == 0
+    assert perfbpf.end() == 0, perfbpf.err()
+    assert [c["pid"] for c in perfbpf.calls()].count(second.pid) == 4, perfbpf.err()
 
 
 @cases([("at once", 0), ("after a second", 1)])

@@ -101,7 +101,9 @@ bool discover_next(struct discover *d, struct discover_result *r)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", w->fd);
 	real = discover_file_probe(d, path, w->shown, &w->key, &verdict);
 	f = discover_file_recall(d, &w->key);
-	if (f) {
+	if (f && discover_file_is_passing(&verdict)) {
+		discover_file_forget(d, f);
+	} else if (f) {
 		f->verdict = verdict;
 		discover_file_show(f, real ? real : f);
 		discover_note_use(d, f->real, 0, path, w->shown); /* who mapped it meanwhile is not known */
@@ -143,6 +145,15 @@ static int hold(const char *path, char held[HELD_BYTES])
 	return fd;
 }
 
+static void add_verdict(struct discover_result *r, const struct verdict *v)
+{
+	r->tls_files += v->probed;
+	r->refused += v->refused;
+	r->reason = v->refused ? v->reason : r->reason;
+	if (v->probed && v->probed_ns > r->probed_ns)
+		r->probed_ns = v->probed_ns;
+}
+
 static void look_at_held(struct discover *d, pid_t pid, const char *path, const char *shown, struct discover_result *r)
 {
 	struct file_key key = {0};
@@ -155,27 +166,27 @@ static void look_at_held(struct discover *d, pid_t pid, const char *path, const 
 	if (!f) {
 		if (!put_off(d, &key, path, shown))
 			real = discover_file_probe(d, path, shown, &key, &verdict);
-		f = discover_file_remember(d, &key, verdict, real);
+		if (!discover_file_is_passing(&verdict))
+			f = discover_file_remember(d, &key, verdict, real);
 	}
 	if (f) {
 		discover_note_use(d, f->real, pid, path, shown);
 		verdict = f->real->verdict;
 	}
-	r->tls_files += verdict.probed;
-	r->refused += verdict.refused;
-	r->reason = verdict.refused ? verdict.reason : r->reason;
-	if (verdict.probed && verdict.probed_ns > r->probed_ns)
-		r->probed_ns = verdict.probed_ns;
+	add_verdict(r, &verdict);
 }
 
 /* pid: who maps it, 0: nobody yet. */
 static void look_at(struct discover *d, pid_t pid, const char *path, const char *shown, struct discover_result *r)
 {
+	struct verdict verdict = {0};
 	char held[HELD_BYTES];
 	int fd = hold(path, held);
 
 	if (fd < 0) {
 		r->unreadable += errno == EACCES || errno == EPERM;
+		discover_file_refuse(d, shown, -errno, &verdict);
+		add_verdict(r, &verdict);
 		return;
 	}
 	look_at_held(d, pid, held, shown, r);

@@ -110,15 +110,48 @@ static const char *keep_reason(struct discover *d, const char *shown, const char
 	return r->text;
 }
 
+/* It may be there the next time. */
+static bool is_want(int err)
+{
+	return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -EAGAIN || err == -EINTR;
+}
+
+/* False: so much was told before, of what is tried again and again. */
+static bool note_refused(struct discover *d, const char *shown, int err, const char *why, struct verdict *v)
+{
+	unsigned before = d->reason_count;
+
+	v->refused = true;
+	v->passing = is_want(err);
+	v->reason = keep_reason(d, shown, why);
+	return !v->passing || d->reason_count != before;
+}
+
 /* What cannot be read may hold a TLS stack, for all that is known. */
 static void refuse(struct discover *d, const char *shown, int err, struct verdict *v)
 {
 	const char *why = err == -EIO ? "it was cut while it was read" : strerror(-err);
 	char text[256];
 
-	v->refused = true;
-	v->reason = keep_reason(d, shown, why);
-	log_warn("%s: not traced: %s", log_safe(text, sizeof(text), sv_of(shown)), why);
+	if (note_refused(d, shown, err, why, v))
+		log_warn("%s: not traced: %s", log_safe(text, sizeof(text), sv_of(shown)), why);
+}
+
+void discover_file_refuse(struct discover *d, const char *shown, int err, struct verdict *v)
+{
+	if (is_want(err))
+		refuse(d, shown, err, v);
+}
+
+bool discover_file_is_passing(const struct verdict *v)
+{
+	return v->passing && !has_probes(v);
+}
+
+void discover_file_forget(struct discover *d, struct file *f)
+{
+	if (!f->views)
+		forget(d, f);
 }
 
 static void attach_stack(struct discover *d, const char *path, const char *shown, const struct elf *elf,
@@ -139,10 +172,7 @@ static void attach_stack(struct discover *d, const char *path, const char *shown
 	v->probed |= !err;
 	if (!err)
 		v->probed_ns = clock_boot_ns();
-	v->refused |= err != 0;
-	if (err)
-		v->reason = keep_reason(d, shown, strerror(-err));
-	if (err)
+	if (err && note_refused(d, shown, err, strerror(-err), v))
 		log_warn("%s: its TLS functions (%s) cannot be probed: %s", text, found->stack, strerror(-err));
 }
 
@@ -280,7 +310,7 @@ struct file *discover_file_probe(struct discover *d, const char *path, const cha
 	if (!f)
 		forget_last_inode(d, &real);
 	*v = f ? f->verdict : probe_elf(d, path, shown, &elf);
-	if (!f && memcmp(&real, key, sizeof(real)))
+	if (!f && memcmp(&real, key, sizeof(real)) && !discover_file_is_passing(v))
 		f = remember(d, &real, *v);
 	elf_unmap(&elf);
 	return f;

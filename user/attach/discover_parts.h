@@ -23,6 +23,7 @@ struct file_key {
 
 struct verdict { /* both: a file with two TLS stacks */
 	bool probed, refused;
+	bool passing;	    /* refused for want of what may be there the next time (descriptors, memory) */
 	bool other;	    /* functions of SQLite, or by name, are probed */
 	int alloc;	    /* which allocators it has, by number + 1; 0: none (--alloc) */
 	uint64_t probed_ns; /* CLOCK_BOOTTIME */
@@ -84,6 +85,12 @@ void discover_file_show(struct file *f, struct file *real);
  * Remembers and returns the inode when the key is only a view of it; else NULL. */
 struct file *discover_file_probe(struct discover *d, const char *path, const char *shown, const struct file_key *key,
 				 struct verdict *v);
+/* It is refused for want of something, and nothing of it is probed: it should be looked at again when it is mapped
+ * again, and not be remembered. */
+bool discover_file_is_passing(const struct verdict *v);
+/* It could not even be opened. err: negative. Told where it is for want of something. */
+void discover_file_refuse(struct discover *d, const char *shown, int err, struct verdict *v);
+void discover_file_forget(struct discover *d, struct file *f); /* if no other shows it */
 /* Libraries that come and go (each a new file) must not stay. When it is mapped once more it is a new file again. */
 void discover_file_forget_detached(struct discover *d, struct file *real);
 void discover_files_free(struct discover *d);

@@ -239,14 +239,14 @@ static int attach_all(struct probes *p, struct file *f, const char *path)
 	return err ? err : -ENOENT;
 }
 
-static bool has_stack(const struct probes *p, const struct elf *e, const char *stack)
+static struct file *file_of_stack(const struct probes *p, const struct elf *e, const char *stack)
 {
-	const struct file *f;
+	struct file *f;
 
 	for (f = p->files; f; f = f->next)
 		if (f->pub.dev == e->dev && f->pub.ino == e->ino && !strcmp(f->found.stack, stack))
-			return true;
-	return false;
+			return f;
+	return NULL;
 }
 
 static unsigned probed_files(const struct probes *p)
@@ -299,8 +299,14 @@ int probes_attach_file(struct probes *p, const char *path, const char *shown_pat
 	struct file *f;
 
 	keep_up(p);
-	if (has_stack(p, e, found->stack))
+	f = file_of_stack(p, e, found->stack);
+	if (f && (f->removed || f->stopped || is_useful(f)))
 		return 0;
+	if (f) { /* it failed, and what was missing may be there now */
+		probes_file_detach(f);
+		memset(f->pub.status, 0, sizeof(f->pub.status));
+		return attach_all(p, f, path);
+	}
 	if (found->count > TLSFIND_MAX)
 		return -EINVAL;
 	if (probed_files(p) >= PROBES_FILES_MAX)
