@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fdname.h"
 #include "bpf/event.h"
 #include "links.h"
 
@@ -143,7 +144,7 @@ static int attach(const struct allocwindow *w, int file_fd, const struct probed 
 {
 	const struct allocwindow_program *program = p->follows ? &w->kernel.returns : &w->kernel.entries;
 	uint64_t offsets[ALLOCFIND_MAX], cookies[ALLOCFIND_MAX];
-	char path[32];
+	char path[FDNAME_BYTES];
 	struct link_create attr = {
 		.prog_fd = (uint32_t)program->fd,
 		.attach_type = program->type,
@@ -153,7 +154,7 @@ static int attach(const struct allocwindow *w, int file_fd, const struct probed 
 		.pid = w->kernel.by_process ? (uint32_t)pid : 0,
 	};
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", file_fd);
+	fdname(file_fd, path);
 	for (unsigned i = 0; i < p->count; i++) {
 		bool takes = ALLOC_COOKIE_ROLE(p->funcs[i].cookie) == ALLOC_ROLE_FREE;
 

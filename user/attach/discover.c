@@ -12,9 +12,8 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/fdname.h"
 #include "maps.h"
-
-#define HELD_BYTES 32 /* of a name of a descriptor */
 
 /* A file that waits to be looked through; remembered as one without TLS until then. */
 struct waiting {
@@ -93,12 +92,12 @@ bool discover_next(struct discover *d, struct discover_result *r)
 	struct waiting *w = d->waiting;
 	struct verdict verdict = {0};
 	struct file *f, *real;
-	char path[HELD_BYTES];
+	char path[FDNAME_BYTES];
 
 	*r = (struct discover_result){0};
 	if (!w)
 		return false;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", w->fd);
+	fdname(w->fd, path);
 	real = discover_file_probe(d, path, w->shown, &w->key, &verdict);
 	f = discover_file_recall(d, &w->key);
 	if (f && discover_file_is_passing(&verdict)) {
@@ -137,11 +136,11 @@ static bool read_key(const char *path, struct file_key *key)
  * probes of another would be in the middle of instructions, of everybody who maps it.) Not opened: it may be a device.
  * -1 with errno.
  */
-static int hold(const char *path, char held[HELD_BYTES])
+static int hold(const char *path, char held[FDNAME_BYTES])
 {
 	int fd = open(path, O_PATH | O_CLOEXEC);
 
-	snprintf(held, HELD_BYTES, "/proc/self/fd/%d", fd);
+	fdname(fd, held);
 	return fd;
 }
 
@@ -180,7 +179,7 @@ static void look_at_held(struct discover *d, pid_t pid, const char *path, const 
 static void look_at(struct discover *d, pid_t pid, const char *path, const char *shown, struct discover_result *r)
 {
 	struct verdict verdict = {0};
-	char held[HELD_BYTES];
+	char held[FDNAME_BYTES];
 	int fd = hold(path, held);
 
 	if (fd < 0) {
@@ -217,7 +216,7 @@ struct discover_result discover_process(struct discover *d, pid_t pid)
 
 static void on_map_again(void *ctx, const struct map_entry *m)
 {
-	char path[MAPS_PATH_BYTES], held[HELD_BYTES];
+	char path[MAPS_PATH_BYTES], held[FDNAME_BYTES];
 	struct walk *w = ctx;
 	struct file_key key = {0};
 	struct file *f;

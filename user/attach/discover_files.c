@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/fdname.h"
 #include "base/log.h"
 #include "sqlitefind.h"
 
@@ -244,11 +245,11 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 {
 	struct verdict v = {0};
 	struct tls_finds found;
-	char held[32];
+	char held[FDNAME_BYTES];
 	int err;
 
 	/* The file as it was opened: the way to it ends with the process that maps it. */
-	snprintf(held, sizeof(held), "/proc/self/fd/%d", elf->fd);
+	fdname(elf->fd, held);
 	err = ahead_find(d->ahead, elf, &found);
 	if (err == -ENOMEM || err == -EIO)
 		refuse(d, shown, err, &v);

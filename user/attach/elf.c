@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/fdname.h"
 #include "base/sigbus.h"
 
 #define FILE_BYTES_MAX	(4ull << 30) /* the largest agents are 0.4 GB */
@@ -357,14 +358,13 @@ static int read_bytes(void *ctx)
 static int open_regular(const char *path, struct stat *st)
 {
 	int place = open(path, O_PATH | O_CLOEXEC), fd;
-	char held[32];
+	char held[FDNAME_BYTES];
 
 	if (place < 0)
 		return -errno;
 	fd = fstat(place, st) ? -errno : !S_ISREG(st->st_mode) ? -EINVAL : 0;
-	snprintf(held, sizeof(held), "/proc/self/fd/%d", place);
 	if (!fd) {
-		fd = open(held, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* nobody's lease makes us wait */
+		fd = open(fdname(place, held), O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* nobody's lease makes us wait */
 		fd = fd < 0 ? -errno : fd;
 	}
 	close(place);
