@@ -333,10 +333,11 @@ static __always_inline bool steady_moved(struct tcp_sock *tp, struct sock_info *
 	return true;
 }
 
-/* The other end of a Unix socket is gone: its last bytes were read, and nothing can be written any more. */
+/* The other end of a Unix socket is gone: its last bytes were read (none were asked for, if there are some), and
+ * nothing can be written any more. */
 static __always_inline void unix_ended(struct sock *sk, struct sock_info *info)
 {
-	if (!is_unix_stream(sk) || sk->sk_shutdown != SHUTDOWN_MASK)
+	if (!is_unix_stream(sk) || sk->sk_shutdown != SHUTDOWN_MASK || sk->sk_receive_queue.qlen)
 		return;
 	if (info && info->plain == PLAIN_HTTP)
 		plain_end(plain_of(sk, NULL));

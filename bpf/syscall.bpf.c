@@ -20,6 +20,12 @@ static __always_inline int call_dir(__u64 nr)
 	return -1;
 }
 
+/* Of a call that moved none: that is no end of a file. Its third argument is how many, or how many buffers. */
+static __always_inline bool asked_for_none(struct pt_regs *regs)
+{
+	return call_number(regs) != NR_RECVMSG && !CALL_ARG3(regs);
+}
+
 static __always_inline struct file *file_of(struct task_struct *task, __u64 fd)
 {
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
@@ -98,7 +104,8 @@ int BPF_PROG(call_returned, struct pt_regs *regs, long ret)
 	if (ret < 0)
 		return 0;
 	dir = call_dir(call_number(regs));
-	if (dir < 0 || (cfg.sock_length && !is_hinted(task->tgid, HINT_PARENT | HINT_CHILD)) || !target_current() ||
+	if (dir < 0 || (!ret && asked_for_none(regs)) ||
+	    (cfg.sock_length && !is_hinted(task->tgid, HINT_PARENT | HINT_CHILD)) || !target_current() ||
 	    is_32_bit(task, regs))
 		return 0;
 	m.len = ret;

@@ -121,6 +121,7 @@ static void case_stdio(void)
 
 	ask(in, out, stdio_first, *stdio_first == '{' ? RESULT : "words");
 	usleep(50000);
+	need(read(out, buf, 0), 0); /* is not the end */
 	ask(in, out, PING "\n", RESULT);
 	need(writev(in, parts, 2), sizeof(PING));
 	need(read(out, buf, 10), 10);

@@ -22,6 +22,9 @@ static void case_unix(void)
 	need(write(fd, "GET /1 ", 7), 7);
 	need(read(fd, buf, sizeof(buf)), 7);
 	need(write(fd, "close", 5), 5);
+	usleep(50000);
+	need(recv(fd, buf, 0, 0), 0); /* is not the end */
+	need(read(fd, buf, sizeof(buf)), 3);
 	need(read(fd, buf, sizeof(buf)), 0);
 	close(fd);
 	/* what is no stream, and what is no HTTP */
@@ -39,7 +42,8 @@ static const char golden_unix[] = "open x1 plain\n"
 				  "data x1 tx 0+7 'GET /1 '\n"
 				  "data x1 rx 0+7 'GET /1 '\n"
 				  "data x1 tx 7+5 'close'\n"
-				  "close x1 tx=12 rx=7\n"
+				  "data x1 rx 7+3 'bye'\n"
+				  "close x1 tx=12 rx=10\n"
 				  "exit 0 signal 0\n";
 
 /* Echoes, until it is told to close. */
@@ -53,6 +57,8 @@ static void serve_unix(unsigned connections)
 		while ((n = read(fd, buf, sizeof(buf))) > 0 && memcmp(buf, "close", 5) != 0)
 			if (write(fd, buf, (size_t)n) != n)
 				break;
+		if (n > 0 && write(fd, "bye", 3) != 3)
+			break;
 		close(fd);
 	}
 }
