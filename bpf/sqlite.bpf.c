@@ -31,7 +31,7 @@ struct sqlite_call {
 struct sqlite_calls {
 	struct sqlite_call calls[LIMIT_NEST];
 	__u32 depth;
-	__u32 pad;
+	__u32 exec_id; /* of the program whose calls these are */
 };
 
 struct {
@@ -185,12 +185,17 @@ static __always_inline __u32 call_begin(struct pt_regs *ctx, struct task_struct 
 	__u64 fourth = PT_REGS_PARM4(ctx), fifth = PT_REGS_PARM5(ctx), sixth = CALL_PARM6(ctx);
 	__u64 sp = PT_REGS_SP(ctx) + RETURN_SP_SHIFT;
 	struct sqlite_call call = {};
-	__u32 depth;
+	__u32 depth, exec_id;
 	int i;
 
 	if (!open) {
 		stat_add(ST_STATE_FULL, 1);
 		return 1; /* nobody will see it return: a run that it began would not end */
+	}
+	exec_id = own_exec_id();
+	if (open->exec_id != exec_id) { /* the thread lives on, its calls do not */
+		open->exec_id = exec_id;
+		open->depth = 0;
 	}
 	depth = open->depth;
 	for (i = 0; i < LIMIT_NEST && depth && sqlite_call_at(open, depth - 1)->sp <= sp; i++)

@@ -480,6 +480,30 @@ def sqlite_python(options):
     assert have[-1]["dur_ms"] > 5, have[-1]
 
 
+LEAVING = """
+import os, sqlite3, sys
+db = sqlite3.connect(":memory:")
+if len(sys.argv) > 1:
+    db.execute("SELECT 1").fetchall()
+    sys.exit()
+lower = {**os.environ, "LOWER": "x" * 100000}  # its stack begins deeper than this one is now
+db.create_function("leave", 0, lambda: os.execve(sys.executable, [sys.executable, __file__, "again"], lower))
+db.execute("SELECT leave()")
+"""
+
+
+@case
+def sqlite_exec():
+    """an exec inside of a statement: what the next program runs is not a part of that"""
+    path = os.path.join(e2e.directory(), "leaving.py")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(LEAVING)
+    os.chmod(path, 0o644)
+    perfbpf = Perfbpf("--db", command=["setarch", "-R", PYTHON, path])
+    assert perfbpf.end() == 0, perfbpf.err()
+    check(perfbpf, [("SELECT ?", 1, None)], "sqlite")
+
+
 @case
 def sqlite_cli():
     """sqlite3 says itself how long a statement took"""
