@@ -375,6 +375,56 @@ static void refused_then_answered(void **state)
 	close_world(&w);
 }
 
+static void tcp(struct world *w, uint32_t tid, uint64_t cookie, enum sock_what what, uint64_t ms)
+{
+	struct sock_addr server = address("10.0.0.53");
+
+	server.port = 53;
+	dns_push_sock(w->t, &(struct rec_sock){.ts_ns = ms * MS,
+					       .begin_ns = ms * MS,
+					       .cookie = cookie,
+					       .tgid = 10,
+					       .tid = tid,
+					       .remote = server,
+					       .what = what});
+}
+
+static void cut_answer(struct world *w, const char *name, const char *ip, uint64_t cookie, unsigned id, uint64_t ms)
+{
+	struct wire m;
+
+	put_head(&m, id, true, name, A, 1);
+	m.bytes[2] |= 2;
+	put_address(&m, ip);
+	push(w, &m, 11, cookie, DIR_RX, ms);
+}
+
+/* A truncated answer is asked for again over TCP, until that is closed; or it is good enough. */
+static void goes_on_over_tcp(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	ask(&w, "a.b", A, 1, 5, 100);
+	cut_answer(&w, "a.b", "10.0.0.1", 1, 5, 110);
+	tcp(&w, 11, 70, SOCK_CONNECTED, 112);
+	tcp(&w, 11, 70, SOCK_CLOSE_LOCAL, 150);
+	tcp(&w, 11, 70, SOCK_CLOSED, 151);
+	find(&w, "10.0.0.1", 160);
+	ask(&w, "c.d", A, 2, 6, 1000);
+	cut_answer(&w, "c.d", "10.0.0.2", 2, 6, 1010);
+	tcp(&w, 12, 71, SOCK_CONNECTED, 1012); /* another thread's */
+	tcp(&w, 12, 71, SOCK_CLOSED, 1020);
+	find(&w, "10.0.0.2", 1030);
+	ask(&w, "e.f", A, 3, 7, 2000);
+	cut_answer(&w, "e.f", "10.0.0.3", 3, 7, 2010);
+	tcp(&w, 11, 72, SOCK_CONNECTED, 2012); /* goes on being open */
+	find(&w, "10.0.0.3", 2100);
+	assert_log(&w.log, "dns 100-150 connect 160\ndns 1000-1010 connect 1030\ndns 2000-2100 connect 2100\n");
+	close_world(&w);
+}
+
 static void search_domains(void **state)
 {
 	struct world w;
@@ -478,13 +528,13 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(messages),	   cmocka_unit_test(no_messages),
-		cmocka_unit_test(cut_anywhere),	   cmocka_unit_test(any_byte_changed),
-		cmocka_unit_test(many_addresses),  cmocka_unit_test(both_families),
-		cmocka_unit_test(asked_again),	   cmocka_unit_test(refused_then_answered),
-		cmocka_unit_test(open_questions),  cmocka_unit_test(search_domains),
-		cmocka_unit_test(attempts_before), cmocka_unit_test(told_in_the_end),
-		cmocka_unit_test(without_memory),
+		cmocka_unit_test(messages),	    cmocka_unit_test(no_messages),
+		cmocka_unit_test(cut_anywhere),	    cmocka_unit_test(any_byte_changed),
+		cmocka_unit_test(many_addresses),   cmocka_unit_test(both_families),
+		cmocka_unit_test(asked_again),	    cmocka_unit_test(refused_then_answered),
+		cmocka_unit_test(open_questions),   cmocka_unit_test(search_domains),
+		cmocka_unit_test(attempts_before),  cmocka_unit_test(told_in_the_end),
+		cmocka_unit_test(goes_on_over_tcp), cmocka_unit_test(without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,10 @@ struct query {
 	uint64_t answered_ns; /* UNKNOWN_NS: not yet */
 	uint32_t tid;
 	uint16_t id, type;
+	bool truncated; /* so was the answer */
 };
+
+#define DNS_PORT 53
 
 struct lookup {
 	struct proc_key proc;
@@ -25,7 +28,8 @@ struct lookup {
 	unsigned query_count;		       /* asked */
 	struct sock_addr addrs[DNS_ADDRS_MAX];
 	size_t addr_count;
-	uint64_t joined_ns; /* when the first connection began that followed, UNKNOWN_NS: none did */
+	uint64_t tcp_cookie; /* of the socket that it goes on over, 0 none */
+	uint64_t joined_ns;  /* when the first connection began that followed, UNKNOWN_NS: none did */
 	struct lookup *prev, *next;
 };
 
@@ -183,7 +187,7 @@ static void push_question(struct dns *t, const struct rec_dns *r, const struct d
 		return;
 	memcpy(l->name, m->name, sizeof(l->name));
 	if (l->query_count < DNS_QUERIES_MAX)
-		l->queries[l->query_count] = (struct query){r->cookie, UNKNOWN_NS, r->tid, m->id, m->type};
+		l->queries[l->query_count] = (struct query){r->cookie, UNKNOWN_NS, r->tid, m->id, m->type, false};
 	l->query_count++;
 }
 
@@ -211,8 +215,10 @@ static bool answer_to(struct lookup *l, const struct rec_dns *r, const struct dn
 		if (q->cookie != r->cookie || q->id != m->id)
 			continue;
 		mine = true;
-		if (q->answered_ns == UNKNOWN_NS)
+		if (q->answered_ns == UNKNOWN_NS) {
 			q->answered_ns = r->ts_ns;
+			q->truncated = m->truncated;
+		}
 		if (m->settles)
 			give_up_before(l, i);
 	}
@@ -264,8 +270,50 @@ void dns_push(struct dns *t, const struct rec_dns *r)
 
 /* --- connections ------------------------------------------------------------------------------------------------- */
 
+/* A thread whose answer was truncated asks for it over TCP, where nothing is read: it has not been answered yet. */
+static void goes_on(struct dns *t, const struct rec_sock *r)
+{
+	struct lookup *l = t->lookups;
+
+	for (unsigned i = 0; i < t->count; i++) {
+		l = l->prev; /* the newest first */
+		if (l->proc.tgid != r->tgid || l->joined_ns != UNKNOWN_NS)
+			continue;
+		for (unsigned k = 0; k < kept_queries(l); k++) {
+			struct query *q = &l->queries[k];
+
+			if (q->tid != r->tid || !q->truncated)
+				continue;
+			q->answered_ns = UNKNOWN_NS;
+			l->tcp_cookie = r->cookie;
+		}
+		if (l->tcp_cookie == r->cookie)
+			return;
+	}
+}
+
+/* And has when that socket is closed; what else it had asked it asked there too. */
+static void has_gone_on(struct dns *t, const struct rec_sock *r)
+{
+	struct lookup *l;
+
+	DL_FOREACH (t->lookups, l) {
+		if (l->tcp_cookie != r->cookie)
+			continue;
+		for (unsigned k = 0; k < kept_queries(l); k++)
+			if (l->queries[k].answered_ns == UNKNOWN_NS)
+				l->queries[k].answered_ns = r->ts_ns;
+		l->answered_ns = r->ts_ns;
+		l->tcp_cookie = 0;
+	}
+}
+
 void dns_push_sock(struct dns *t, const struct rec_sock *r)
 {
+	if (r->what == SOCK_CONNECTED && r->remote.port == DNS_PORT)
+		goes_on(t, r);
+	if (r->cookie && (r->what == SOCK_CLOSE_LOCAL || r->what == SOCK_CLOSE_REMOTE || r->what == SOCK_CLOSED))
+		has_gone_on(t, r);
 	if (r->what != SOCK_CONNECT_FAILED || !r->remote.family || !r->begin_ns || r->begin_ns > r->ts_ns)
 		return;
 	t->failed[t->failed_count++ % DNS_FAILED_MAX] = (struct attempt){r->tgid, r->remote, r->begin_ns, r->ts_ns};
@@ -295,7 +343,7 @@ static uint64_t answered_by(const struct lookup *l, uint64_t at_ns)
 		if (ns <= at_ns && (last_ns == UNKNOWN_NS || ns > last_ns))
 			last_ns = ns;
 	}
-	if (last_ns != UNKNOWN_NS && is_open(l, at_ns) && at_ns <= l->joined_ns)
+	if ((last_ns != UNKNOWN_NS || l->tcp_cookie) && is_open(l, at_ns) && at_ns <= l->joined_ns)
 		return at_ns;
 	return last_ns;
 }

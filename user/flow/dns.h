@@ -12,7 +12,10 @@
  *
  * Attempts at other addresses of the look-up, that failed, belong to the connection, also where they went on beside it.
  *
- * Only UDP to port 53 is seen: not DNS over TLS or HTTPS, nor what nscd or systemd-resolved is asked through its
+ * Where an answer is truncated, and its thread connects to port 53 then, it has its answer when that connection ends:
+ * what is said over TCP is not read, so that addresses which no datagram held are not known.
+ *
+ * Only port 53 is seen: not DNS over TLS or HTTPS, nor what nscd or systemd-resolved is asked through its
  * socket.
  */
 
@@ -53,7 +56,7 @@ struct dns;
 struct dns *dns_new(struct lost *lost, const struct dns_sink *sink); /* NULL: ENOMEM */
 void dns_free(struct dns *t);
 void dns_push(struct dns *t, const struct rec_dns *r);	     /* what is no question and no answer is ignored */
-void dns_push_sock(struct dns *t, const struct rec_sock *r); /* attempts that fail */
+void dns_push_sock(struct dns *t, const struct rec_sock *r); /* attempts that fail; TCP to a name server */
 /* Of a connection of this process to `remote`, whose own attempt began then. */
 struct dns_setup dns_find(struct dns *t, uint32_t tgid, const struct sock_addr *remote, uint64_t connect_begin_ns);
 void dns_tick(struct dns *t, uint64_t now_ns);

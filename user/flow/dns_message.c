@@ -127,7 +127,8 @@ int dns_parse(struct dns_message *out, const uint8_t *ptr, size_t len)
 	out->id = (uint16_t)get16(&c, 0);
 	out->response = (ptr[2] & 0x80) != 0;
 	code = ptr[3] & CODE_MASK;
-	out->settles = !(ptr[2] & FLAG_TRUNCATED) && (code == CODE_NO_ERROR || code == CODE_NO_NAME);
+	out->truncated = (ptr[2] & FLAG_TRUNCATED) != 0;
+	out->settles = !out->truncated && (code == CODE_NO_ERROR || code == CODE_NO_NAME);
 	answers = get16(&c, 6);
 	c.at = HEAD_BYTES;
 	if (!take_name(&c, out->name) || !has(&c, QUESTION_BYTES))

@@ -12,7 +12,8 @@
 struct dns_message {
 	uint16_t id, type; /* of what is asked for */
 	bool response;
-	bool settles; /* nobody asks again: it has all there is, or there is no such name */
+	bool truncated; /* it is to be asked for again, over TCP */
+	bool settles;	/* nobody asks again: it has all there is, or there is no such name */
 	/* What is asked for: lower case, without the last dot. Bytes that no host name has (but '_') are '?'. */
 	char name[DNS_NAME_MAX + 1];
 	struct sock_addr addrs[DNS_ADDRS_MAX]; /* port 0 */

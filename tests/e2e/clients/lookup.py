@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A client that looks a name up and tries its addresses in order. lookup.py CONFIG: host, port, path, body, attempt_s (of
-each address). Says what took from when to when, by the boot clock."""
+each address), ipv4: asks for such addresses only. Says what took from when to when, by the boot clock."""
 import json
 import os
 import socket
@@ -15,7 +15,8 @@ def boot_ns():
 
 def connect(cfg):
     begin = boot_ns()
-    found = socket.getaddrinfo(cfg["host"], cfg["port"], type=socket.SOCK_STREAM)
+    family = socket.AF_INET if cfg.get("ipv4") else socket.AF_UNSPEC
+    found = socket.getaddrinfo(cfg["host"], cfg["port"], family, socket.SOCK_STREAM)
     print("looked", begin, boot_ns(), len(found), flush=True)
     begin = boot_ns()
     for family, kind, proto, _, address in found:
