@@ -152,7 +152,7 @@ int records_sent(struct thread *t, struct sock_info *info, __u32 len)
 		__builtin_memset(&t->opened.turn, 0, sizeof(t->opened.turn));
 		__builtin_memset(&t->opened.total, 0, sizeof(t->opened.total));
 	}
-	if (!sealed->obj)
+	if (!sealed->obj || len == RECORD_CCS) /* that by itself: no sealed record is as short */
 		return 0;
 	conn_key(&key, sealed->obj);
 	s.file = sealed->file;

@@ -146,6 +146,23 @@ def tunneled(options):
 
 
 @case
+def tunneled_deno():
+    """the same of a program whose TLS is seen by its ciphers: it writes record by record then"""
+    server = Server()
+    calls = [request("anthropic", f"deno-{i}", "tokens=5&gap_ms=1") for i in range(3)]
+    argv, env = e2e.client_command("deno", server, calls, wait=True)
+    proxy = {"HTTPS_PROXY": f"http://127.0.0.1:{tunnel_proxy(0.3)}", "NO_PROXY": "", "DENO_NO_UPDATE_CHECK": "1"}
+    client = Client(argv, {**os.environ, **env, **proxy})
+    perfbpf = Perfbpf("-p", client.pid)
+    client.go()
+    assert client.finish() == 0, client.lines
+    assert perfbpf.end() == 0, perfbpf.err()
+    first, second = sorted(perfbpf.calls(), key=lambda c: c["start_ms"])[:2]
+    assert 300 <= (first["connect_ms"] or 0) <= 300 + LOOP_MS * e2e.crowd() and (first["tls_ms"] or 0) > 0, first
+    assert second["connect_ms"] is None and second["tls_ms"] is None, second
+
+
+@case
 def large_answers():
     """an answer of megabytes, as a stream and as a document: one call, with its last byte"""
     server = Server()
