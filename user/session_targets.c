@@ -27,6 +27,8 @@ static int add_process(struct session *s, const struct proc_stat *p)
 	if (p->state == 'Z' || p->state == 'X')
 		return -ESRCH;
 	err = probes_identify(s->probes, p->pid, &key.start_ns, &key.exec_id);
+	if (!err && !target_start_matches(p, key.start_ns))
+		err = -ESRCH; /* its number is another one's by now */
 	if (!err)
 		err = probes_add_target(s->probes, p->pid, key.start_ns);
 	if (!err)
@@ -55,9 +57,14 @@ static void on_tree(void *ctx, const struct proc_stat *p)
 		a->err = err;
 }
 
+struct root { /* of a tree of processes that is asked for */
+	pid_t pid;
+	uint64_t start_ns; /* as /proc tells it; 0: whoever has that number */
+};
+
 struct matching { /* processes that a name means */
 	const struct target_filter *filter;
-	pid_t *pids; /* owned */
+	struct root *roots; /* owned */
 	size_t count, room;
 	int err;
 };
@@ -69,11 +76,11 @@ static bool on_every(void *ctx, const struct proc_stat *p)
 
 	if (!target_filter_match(m->filter, p->pid, sv_of(p->exe), args))
 		return true;
-	if (!array_grow(&m->pids, m->count, &m->room, sizeof(*m->pids))) {
+	if (!array_grow(&m->roots, m->count, &m->room, sizeof(*m->roots))) {
 		m->err = -ENOMEM;
 		return false;
 	}
-	m->pids[m->count++] = p->pid;
+	m->roots[m->count++] = (struct root){p->pid, p->start_ns};
 	return true;
 }
 
@@ -91,35 +98,39 @@ static const char *why_not(pid_t pid, int err)
 	}
 }
 
-static int add_pid(void *ctx, const struct target_family *f, pid_t pid)
+static int add_pid(void *ctx, const struct target_family *f, const struct root *r)
 {
 	struct session *s = ctx;
 	struct add_ctx a = {.s = s};
-	int err = target_family_tree(f, pid, on_tree, &a);
+	int err = target_family_tree(f, r->pid, r->start_ns, on_tree, &a);
 
 	err = err ? err : a.err;
-	if (!err && targets_has(s->targets, (uint32_t)pid))
+	if (!err && targets_has(s->targets, (uint32_t)r->pid))
 		return 0;
-	log_error("pid %d: %s", pid, why_not(pid, err));
+	log_error("pid %d: %s", r->pid, why_not(r->pid, err));
 	return err ? err : -ESRCH;
 }
 
 /* These and what they started: fn is to add the tree of one. Twice, for a child that was made while its parent was not
  * yet followed; by then a target may have ended. 0, or what fn returned. */
-static int add_trees(const pid_t *pids, size_t count, int (*fn)(void *ctx, const struct target_family *f, pid_t pid),
-		     void *ctx, struct add_ctx *again)
+static int add_trees(struct root *roots, size_t count,
+		     int (*fn)(void *ctx, const struct target_family *f, const struct root *r), void *ctx,
+		     struct add_ctx *again)
 {
 	struct target_family *f = target_family_read();
 	int err = f ? 0 : -errno;
 
 	if (err)
 		log_error("cannot list the processes of this machine: %s", strerror(-err));
-	for (size_t i = 0; i < count && !err; i++)
-		err = fn(ctx, f, pids[i]);
+	for (size_t i = 0; i < count && !err; i++) {
+		if (!roots[i].start_ns)
+			roots[i].start_ns = target_family_start(f, roots[i].pid);
+		err = fn(ctx, f, &roots[i]);
+	}
 	target_family_free(f);
 	f = err ? NULL : target_family_read();
 	for (size_t i = 0; i < count && f; i++)
-		target_family_tree(f, pids[i], on_tree, again);
+		target_family_tree(f, roots[i].pid, roots[i].start_ns, on_tree, again);
 	target_family_free(f);
 	return err;
 }
@@ -127,10 +138,18 @@ static int add_trees(const pid_t *pids, size_t count, int (*fn)(void *ctx, const
 static int add_pids(struct session *s)
 {
 	struct discover_result r = discover_system(s->discover);
+	struct root *roots = calloc(s->o->pid_count, sizeof(*roots));
+	int err;
 
+	if (!roots)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->o->pid_count; i++)
+		roots[i].pid = s->o->pids[i];
 	/* A child that a target starts later makes its first call before its own libraries could be looked for. */
 	session_count_untraced(s, &r);
-	return add_trees(s->o->pids, s->o->pid_count, add_pid, s, &(struct add_ctx){.s = s});
+	err = add_trees(roots, s->o->pid_count, add_pid, s, &(struct add_ctx){.s = s});
+	free(roots);
+	return err;
 }
 
 /* Agents that are installed, and may be started any time: their programs are larger than their first call is far. They
@@ -147,9 +166,9 @@ static void look_at_installed(struct session *s)
 }
 
 /* One that has ended by now is no error. */
-static int add_named(void *ctx, const struct target_family *f, pid_t pid)
+static int add_named(void *ctx, const struct target_family *f, const struct root *r)
 {
-	target_family_tree(f, pid, on_tree, ctx);
+	target_family_tree(f, r->pid, r->start_ns, on_tree, ctx);
 	return 0;
 }
 
@@ -165,8 +184,8 @@ static int add_names(struct session *s)
 	err = target_each(on_every, &m);
 	err = err ? err : m.err;
 	if (!err && m.count)
-		err = add_trees(m.pids, m.count, add_named, &a, &a);
-	free(m.pids);
+		err = add_trees(m.roots, m.count, add_named, &a, &a);
+	free(m.roots);
 	session_count_untraced(s, &r);
 	if (!err && a.count == 0)
 		log_info("no process matches '%s' yet: waiting for one", s->o->name);

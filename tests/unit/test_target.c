@@ -276,14 +276,14 @@ static void a_tree_parents_first(void **state)
 	family = target_family_read();
 	assert_non_null(family);
 	s = (struct seen){0};
-	assert_int_equal(target_family_tree(family, grandchild, see_tree, &s), 0);
-	assert_int_equal(target_family_tree(family, pid, see_tree, &s), 0);
+	assert_int_equal(target_family_tree(family, grandchild, 0, see_tree, &s), 0);
+	assert_int_equal(target_family_tree(family, pid, 0, see_tree, &s), 0);
 	assert_int_equal(s.count, 3);
 	assert_true(s.pids[0] == grandchild && s.pids[1] == pid && s.pids[2] == grandchild);
 	kill(grandchild, SIGKILL);
 	stop(pid);
 	assert_int_equal(target_tree(pid, see_tree, &s), -ENOENT);
-	assert_int_equal(target_family_tree(family, pid, see_tree, &s), -ENOENT);
+	assert_int_equal(target_family_tree(family, pid, 0, see_tree, &s), -ENOENT);
 	target_family_free(family);
 	s = (struct seen){.stop_at = getpid()};
 	assert_int_equal(target_each(see_each, &s), 0);
@@ -306,20 +306,29 @@ static pid_t start_as(pid_t pid)
 
 static void a_tree_without_numbers_used_again(void **state)
 {
-	struct target_family *family;
+	struct target_family *family, *later;
 	struct seen s = {0};
 	pid_t pid = start(NULL), again;
+	uint64_t start_ns;
 
 	(void)state;
 	family = target_family_read();
 	assert_non_null(family);
+	start_ns = target_family_start(family, pid);
+	assert_true(start_ns != 0);
 	stop(pid);
 	usleep(50000); /* start times are told in clock ticks */
 	again = start_as(pid);
 	if (again) {
-		assert_int_equal(target_family_tree(family, again, see_tree, &s), -ENOENT);
-		assert_int_equal(target_family_tree(family, getpid(), see_tree, &s), 0);
+		assert_int_equal(target_family_tree(family, again, 0, see_tree, &s), -ENOENT);
+		assert_int_equal(target_family_tree(family, getpid(), 0, see_tree, &s), 0);
 		assert_true(s.count == 1 && s.pids[0] == getpid());
+		/* Who was chosen before is not who is there in a later list. */
+		later = target_family_read();
+		assert_non_null(later);
+		assert_int_equal(target_family_tree(later, again, start_ns, see_tree, &s), -ENOENT);
+		assert_int_equal(target_family_tree(later, again, 0, see_tree, &s), 0);
+		target_family_free(later);
 		stop(again);
 	}
 	target_family_free(family);

@@ -408,13 +408,23 @@ static int read_linked(const struct link *l, struct proc_stat *out)
 	return err ? err : out->start_ns == l->start_ns ? 0 : -ENOENT;
 }
 
-int target_family_tree(const struct target_family *f, pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p),
-		       void *ctx)
+uint64_t target_family_start(const struct target_family *f, pid_t pid)
+{
+	const struct link *l = find_link(f, pid);
+
+	return l ? l->start_ns : 0;
+}
+
+int target_family_tree(const struct target_family *f, pid_t pid, uint64_t start_ns,
+		       void (*fn)(void *ctx, const struct proc_stat *p), void *ctx)
 {
 	struct proc_stat *p = malloc(sizeof(*p));
 	pid_t *queue = malloc((f->count + 1) * sizeof(*queue));
 	size_t len = 0;
 	int err = p && queue ? read_linked(find_link(f, pid), p) : -ENOMEM;
+
+	if (!err && start_ns && p->start_ns != start_ns)
+		err = -ENOENT;
 
 	if (err)
 		goto out;
@@ -438,7 +448,7 @@ out:
 int target_tree(pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p), void *ctx)
 {
 	struct target_family *f = target_family_read();
-	int err = f ? target_family_tree(f, pid, fn, ctx) : -errno;
+	int err = f ? target_family_tree(f, pid, 0, fn, ctx) : -errno;
 
 	target_family_free(f);
 	return err;

@@ -47,10 +47,12 @@ int target_each(bool (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
 /* Who started whom, of every process, as of now. NULL with errno. */
 struct target_family *target_family_read(void);
 void target_family_free(struct target_family *f);
+/* When it started, as /proc tells it; 0: there was no such process. */
+uint64_t target_family_start(const struct target_family *f, pid_t pid);
 /* pid and all its descendants, as of then, but for those that have ended since, whoever has their numbers now; parents
- * first. 0; -ENOENT: no such process; -ENOMEM. */
-int target_family_tree(const struct target_family *f, pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p),
-		       void *ctx);
+ * first. start_ns: of it, as /proc tells it; 0: whoever had the number then. 0; -ENOENT: no such process; -ENOMEM. */
+int target_family_tree(const struct target_family *f, pid_t pid, uint64_t start_ns,
+		       void (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
 /* As of now. It looks at every process of the machine: of many pids once is enough. */
 int target_tree(pid_t pid, void (*fn)(void *ctx, const struct proc_stat *p), void *ctx);
 
