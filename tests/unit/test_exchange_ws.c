@@ -1011,6 +1011,47 @@ static void test_live(void **state)
 	rig_close(&r);
 }
 
+/* As test_asked_late(). */
+static void test_others_asked_late(void **state)
+{
+	struct ws_message m = message(TURN("true"), 35, 35);
+	struct rig r;
+
+	(void)state;
+	rig_open(&r);
+	upgrade_to(&r, 1, LIVE, GOOGLE, 0);
+	ask(&r, 1, SETUP, 10);
+	m.first.entry_ns = AT(20).ts_ns;
+	tell(&r, 1, MODEL_TEXT("a"), 30);
+	exchanges_ws_message(r.flow, 1, HTTP_REQUEST, &m);
+	tell(&r, 1, TURN_DONE, 40);
+	expect(&r, "   start=20 send=30 ttfb=30 first=30 ");
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	tlog_free(&r.log);
+	ask(&r, 1, TURN("true"), 50);
+	tell(&r, 1, MODEL_TEXT("b"), 60);
+	tell(&r, 1, TURN_DONE, 70);
+	expect(&r, "   start=50 send=50 ttfb=60 ");
+	rig_close(&r);
+	rig_open(&r);
+	upgrade_to(&r, 1, "/v1/realtime?model=gpt-realtime", OPENAI, 2);
+	m = message("{\"type\":\"response.create\"}", 35, 35);
+	m.first.entry_ns = AT(20).ts_ns;
+	tell(&r, 1, CREATED, 30);
+	exchanges_ws_message(r.flow, 1, HTTP_REQUEST, &m);
+	tell(&r, 1, "{\"type\":\"response.done\",\"response\":{\"id\":\"r1\"}}", 40);
+	expect(&r, "   start=20 send=30 ttfb=30 ");
+	assert_int_equal(exchanges_open_count(r.table), 0);
+	tlog_free(&r.log);
+	/* one that the server began by itself, and one that was asked for */
+	tell(&r, 1, "{\"type\":\"input_audio_buffer.speech_stopped\"}", 50);
+	tell(&r, 1, CREATED, 60);
+	m.first.entry_ns = AT(55).ts_ns;
+	exchanges_ws_message(r.flow, 1, HTTP_REQUEST, &m);
+	assert_int_equal(exchanges_open_count(r.table), 2);
+	rig_close(&r);
+}
+
 /* What is spoken has no end that anybody says. */
 static void test_live_speech(void **state)
 {
@@ -1201,6 +1242,7 @@ int main(void)
 		cmocka_unit_test(test_unread_and_read),
 		cmocka_unit_test(test_live),
 		cmocka_unit_test(test_live_speech),
+		cmocka_unit_test(test_others_asked_late),
 		cmocka_unit_test(test_realtime),
 		cmocka_unit_test(test_fallback),
 		cmocka_unit_test(test_bounds),

@@ -165,7 +165,7 @@ void ws_call_end(struct exchange_flow *f, struct ws_session *s, struct ws_call *
 		p->call.unfinished = end == END_CAPTURE_END;
 	if (p && c->bytes_unsure)
 		p->call.response_bytes = UNKNOWN_COUNT;
-	s->asked_late += p && p->call.request_lost;
+	s->asked_late += c->unasked;
 	pending_finish(f->table, c->entry, end, ts_ns);
 	DL_DELETE(s->calls, c);
 	s->call_count--;
@@ -333,15 +333,13 @@ void ws_call_asked(struct ws_call *c, const struct ws_message *m, const struct r
 	pending_note_main(p);
 }
 
-/* Its answer was read before the program's write had returned. Return: m asks for nothing that is to come. */
-static bool create_late(struct ws_session *s, const struct ws_message *m, struct request *r,
-			const struct request_facts *facts)
+bool ws_call_came_before(struct ws_session *s, const struct ws_message *m, struct ws_call **late)
 {
-	struct ws_call *c;
 	struct call *call;
+	struct ws_call *c;
 
-	if (s->dialect != &dialect_openai_responses || facts->lane[0] || s->unasked_ns == UNKNOWN_NS ||
-	    s->unasked_ns < m->first.entry_ns) {
+	*late = NULL;
+	if (s->unasked_ns == UNKNOWN_NS || s->unasked_ns < m->first.entry_ns) {
 		s->asked_late = 0;
 		return false;
 	}
@@ -351,17 +349,24 @@ static bool create_late(struct ws_session *s, const struct ws_message *m, struct
 	}
 	DL_FOREACH (s->calls, c) {
 		call = c->entry->pending ? &c->entry->pending->call : NULL;
-		if (!call || !call->request_lost || c->never_asked || c->lane[0])
+		if (!call || !c->unasked || c->never_asked || c->lane[0])
 			continue;
-		call->request_lost = false;
+		c->unasked = call->unasked = call->request_lost = false;
 		call->mid_attach = !s->handshake_seen && !c->entry->key.flow->conn->fresh;
 		call->start_known = true;
 		call->start_ns = m->first.entry_ns;
-		request_take_suffix(r, call);
-		ws_call_asked(c, m, facts, false);
-		break;
+		*late = c;
+		return true;
 	}
-	return true;
+	return s->dialect == &dialect_openai_responses; /* others answer what is spoken, too */
+}
+
+static void ask(const struct ws_session *s, struct ws_call *c, const struct ws_message *m, struct request *r,
+		const struct request_facts *facts)
+{
+	request_take_suffix(r, &c->entry->pending->call);
+	/* what Realtime is asked was said before, in other messages */
+	ws_call_asked(c, m, facts, s->dialect == &dialect_openai_realtime);
 }
 
 static void create(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m, struct request *r,
@@ -369,8 +374,11 @@ static void create(struct exchange_flow *f, struct ws_session *s, const struct w
 {
 	struct ws_call *c;
 
-	if (create_late(s, m, r, facts))
+	if (!facts->lane[0] && s->dialect && ws_call_came_before(s, m, &c)) {
+		if (c)
+			ask(s, c, m, r, facts);
 		return;
+	}
 	if (!facts->lane[0])
 		end_doubted(f, s, m);
 	if (s->behind && !facts->lane[0]) /* the answer that was under way is over */
@@ -386,9 +394,7 @@ static void create(struct exchange_flow *f, struct ws_session *s, const struct w
 	if (!c)
 		return;
 	memcpy(c->lane, facts->lane, sizeof(c->lane));
-	request_take_suffix(r, &c->entry->pending->call);
-	/* what Realtime is asked was said before, in other messages */
-	ws_call_asked(c, m, facts, s->dialect == &dialect_openai_realtime);
+	ask(s, c, m, r, facts);
 }
 
 /* A message that lost bytes is known to be over only when others come: by then it may have been answered. */
@@ -504,6 +510,7 @@ struct ws_call *ws_call_begin_unasked(struct exchange_flow *f, struct ws_session
 		call->start_ns = s->turn_ns;
 		return c;
 	}
+	c->unasked = true;
 	call->start_ns = m->first.ts_ns;
 	call->start_known = false;
 	/* Responses answers what it is asked only */

@@ -22,6 +22,7 @@ struct ws_call {
 	bool read;	  /* ... and one that can be */
 	uint64_t last_ns; /* its answer's last byte so far */
 	bool doubted;	  /* a message that could not be read may have been its end */
+	bool unasked;	  /* nothing that was told yet asked for it */
 	bool never_asked; /* what asked for it is lost, or cannot be told from what asked for others */
 	bool followed;	  /* a message of the client's that was lost may have asked for another one since */
 	bool tools_asked; /* Live: it waits for results of tools */
@@ -69,6 +70,9 @@ static inline bool ws_call_could_get(const struct ws_call *c, const struct stamp
 struct ws_call *ws_call_begin_unasked(struct exchange_flow *f, struct ws_session *s, const struct ws_message *m);
 /* It was asked for by m, of which `facts` are known. `again`: the same words are no second attempt. */
 void ws_call_asked(struct ws_call *c, const struct ws_message *m, const struct request_facts *facts, bool again);
+/* What m asks for has begun: its answer was read before the program's write had returned. *late: the call, which now
+ * begins with m; NULL: it is over. */
+bool ws_call_came_before(struct ws_session *s, const struct ws_message *m, struct ws_call **late);
 /* A message of its answer. */
 void ws_call_answer(struct exchange_flow *f, struct ws_call *c, const struct ws_message *m, struct sv type,
 		    const cJSON *doc, int status);

@@ -40,7 +40,7 @@ static void ask(struct exchange_flow *f, struct ws_session *s, const struct ws_m
 	struct request_facts all = s->setup;
 	struct ws_call *c = asked_call(s);
 
-	if (!c)
+	if (!c && !ws_call_came_before(s, m, &c))
 		c = ws_call_begin(f, s, &m->first);
 	if (!c)
 		return;
