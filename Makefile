@@ -103,6 +103,7 @@ UNIT_conn := user/flow/conn.c user/flow/conn_rival.c user/flow/conn_sock.c user/
 UNIT_interest := user/flow/interest.c
 UNIT_counters := user/flow/counters.c
 UNIT_hello := user/flow/hello.c
+UNIT_attempts := user/flow/attempts.c
 UNIT_dns := user/flow/dns.c user/flow/dns_message.c
 UNIT_shape := user/flow/db/shape.c user/flow/db/announce.c
 UNIT_db := $(wildcard user/flow/db/*.c)

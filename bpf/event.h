@@ -167,8 +167,9 @@ struct ev_conn_sock {
 };
 
 /* ev_sock.what */
-#define EV_SK_CONNECTED	     1 /* SYN_SENT -> ESTABLISHED; begin_ns: when connect() began */
-#define EV_SK_CONNECT_FAILED 2 /* SYN_SENT -> CLOSE; begin_ns as above */
+#define EV_SK_CONNECTED 1 /* SYN_SENT -> ESTABLISHED; begin_ns: when connect() began */
+#define EV_SK_CONNECT_FAILED                                                                                           \
+	2 /* SYN_SENT -> CLOSE; begin_ns as above; srtt_us is the error: errno, 0: the program left it */
 #define EV_SK_CLOSE_LOCAL    3 /* the program closed first (ESTABLISHED -> FIN_WAIT1) */
 #define EV_SK_CLOSE_REMOTE   4 /* the peer closed first (ESTABLISHED -> CLOSE_WAIT) */
 #define EV_SK_CLOSED	     5 /* -> CLOSE */
@@ -184,7 +185,8 @@ struct ev_conn_sock {
  */
 #define EV_SK_RTT_MIN 13
 /* A proxy that was asked for a way on (CONNECT, SOCKS) answered; nothing of the connection itself moved before. */
-#define EV_SK_PROXY 14
+#define EV_SK_PROXY	 14
+#define EV_SK_CONNECTING 15 /* CLOSE -> SYN_SENT */
 
 struct ev_sock {
 	struct ev_head h; /* tgid: owner as recorded at connect or first send (the next user's, once

@@ -112,6 +112,7 @@ static __always_inline void connect_began(struct sock *sk)
 	info->tgid = task->tgid; /* perhaps not the one that used it before */
 	info->connector = task->pid;
 	info->begin_ns = bpf_ktime_get_boot_ns();
+	emit_sock_at(info, sk, EV_SK_CONNECTING, 0, info->begin_ns, 0);
 	if (!cfg.sock_length)
 		sockets_wanted();
 }
@@ -128,7 +129,7 @@ static __always_inline void state_changed(struct sock *sk, struct sock_info *inf
 		if (!cfg.sock_length)
 			called_make((__u64)sk, ino_of(sk), info, 1);
 	} else if (old == TCP_SYN_SENT && new == TCP_CLOSE) {
-		emit_sock(info, sk, EV_SK_CONNECT_FAILED, info->begin_ns, 0);
+		emit_sock(info, sk, EV_SK_CONNECT_FAILED, info->begin_ns, (__u32)sk->sk_err);
 	} else if (old == TCP_ESTABLISHED && new == TCP_FIN_WAIT1) {
 		emit_sock(info, sk, EV_SK_CLOSE_LOCAL, 0, sock_srtt_us(sk));
 	} else if (old == TCP_ESTABLISHED && new == TCP_CLOSE_WAIT) {

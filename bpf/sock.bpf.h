@@ -49,8 +49,8 @@ static __always_inline __u32 rtt_min_us(struct tcp_sock *tp)
  * went always, so that nobody remembers it for ever. */
 static __always_inline bool is_told(const struct sock_info *info, __u32 what)
 {
-	return !cfg.all || !cfg.sock_length || info->tls || info->plain == PLAIN_HTTP || what == EV_SK_CONNECTED ||
-	       what == EV_SK_CONNECT_FAILED || what == EV_SK_CLOSED;
+	return !cfg.all || !cfg.sock_length || info->tls || info->plain == PLAIN_HTTP || what == EV_SK_CONNECTING ||
+	       what == EV_SK_CONNECTED || what == EV_SK_CONNECT_FAILED || what == EV_SK_CLOSED;
 }
 
 /* begin_ns: 0 where `what` is a moment. */

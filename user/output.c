@@ -171,6 +171,13 @@ void output_mcp(void *ctx, const struct mcp_call *c)
 	summary_push_mcp(out->summary, c);
 }
 
+void output_attempt(void *ctx, const struct attempt *a, const char *host)
+{
+	struct output *out = ctx;
+
+	summary_push_attempt(out->summary, a, host);
+}
+
 void output_db(void *ctx, const struct db_command *c, const struct proc *p)
 {
 	struct output *out = ctx;

@@ -7,6 +7,7 @@
  */
 
 #include "flow/agent/agents.h"
+#include "flow/attempts.h"
 #include "flow/conn.h"
 #include "flow/coverage.h"
 #include "flow/dns.h"
@@ -38,6 +39,8 @@ struct pipeline_config {
 	void (*on_db)(void *ctx, const struct db_command *c, const struct proc *p);
 	/* An HTTP exchange that is no call ended. p may be NULL. */
 	void (*on_http)(void *ctx, const struct http_operation *o, const struct proc *p);
+	/* A connection was tried in vain. host: text, "" not known. */
+	void (*on_attempt)(void *ctx, const struct attempt *a, const char *host);
 	/* A connection, or half of one, carries nothing of interest any more, or does again. answers: the generation
 	 * that its answers come on, 0: its own, or none. */
 	void *interest_ctx;

@@ -124,6 +124,7 @@ static void on_sock(void *ctx, const struct rec_sock *r)
 {
 	struct pipeline *p = ctx;
 
+	attempts_push_sock(p->attempts, r);
 	halves_push_sock(p->halves, r);
 	dns_push_sock(p->dns, r);
 	conns_push_sock(p->conns, r);

@@ -331,6 +331,26 @@ static void on_lookup(void *ctx, const struct dns_lookup *l)
 	pipeline_add_span(p, p->spans, span_from_lookup(&span, &lookup), &span);
 }
 
+/* --- connections that were tried in vain -> span and the views ---------------------------------------------------- */
+
+static void on_attempt(void *ctx, const struct attempt *a)
+{
+	struct pipeline *p = ctx;
+	const struct proc *proc = procs_newest(p->procs, a->tgid);
+	struct span_attempt attempt = {
+		.shown_pid = proc ? proc->shown_pid : a->tgid,
+		.host = dns_name(p->dns, a->tgid, &a->remote, a->begin_ns),
+		.attempt = a,
+	};
+	struct span span;
+
+	if (p->cfg.callers_only && !(proc && (proc->caller || proc->agent)))
+		return;
+	if (p->cfg.on_attempt)
+		p->cfg.on_attempt(p->cfg.ctx, a, attempt.host);
+	pipeline_add_span(p, p->spans, span_from_attempt(&span, &attempt), &span);
+}
+
 struct exchange_sink pipeline_exchange_sink(struct pipeline *p)
 {
 	return (struct exchange_sink){.ctx = p, .on_call = on_call, .on_main = on_main};
@@ -360,6 +380,11 @@ struct wire_sink pipeline_wire_sink(struct pipeline *p)
 struct dns_sink pipeline_dns_sink(struct pipeline *p)
 {
 	return (struct dns_sink){.ctx = p, .on_lookup = on_lookup};
+}
+
+struct attempts_sink pipeline_attempts_sink(struct pipeline *p)
+{
+	return (struct attempts_sink){.ctx = p, .on_attempt = on_attempt};
 }
 
 struct proc_sink pipeline_proc_sink(struct pipeline *p)

@@ -34,6 +34,7 @@ static int run(const struct options *o, FILE *f, const struct output_config *cfg
 		.on_turn = output_turn,
 		.on_mcp = output_mcp,
 		.on_db = output_db,
+		.on_attempt = output_attempt,
 		.on_http = output_http,
 	};
 	struct pipeline *p = out ? pipeline_new(&pipeline_cfg) : NULL;

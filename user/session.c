@@ -146,6 +146,7 @@ static int build_house(struct session *s)
 		.on_turn = output_turn,
 		.on_mcp = output_mcp,
 		.on_db = output_db,
+		.on_attempt = output_attempt,
 		.on_http = output_http,
 		.interest_ctx = s,
 		.on_interest = session_on_interest,

@@ -122,6 +122,7 @@ struct sock {
 	socket_lock_t sk_lock;
 	struct sk_buff_head sk_receive_queue;
 	struct socket *sk_socket;
+	int sk_err;
 	u8 sk_shutdown;
 	u16 sk_type;
 	u16 sk_protocol;

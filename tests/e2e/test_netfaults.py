@@ -4,7 +4,9 @@
 import functools
 import json
 import os
+import signal
 import subprocess
+import time
 
 import e2e
 from e2e import PYTHON, Client, Perfbpf, Server, call_slices, case, cases, check_nothing_lost, check_trace, request
@@ -211,6 +213,47 @@ def refused():
     with Net(delay_ms=30) as net:
         results, _ = trace_calls(net, calls(2, new=True), [REFUSING, SERVER])
         check_parts(results)
+
+
+
+KNOCK = """
+import socket, sys
+sys.stdin.readline()
+for port, patience in ((int(sys.argv[1]), 5), (4444, 1.2), (4444, 9)):
+    s = socket.socket()
+    s.settimeout(patience)
+    try:
+        s.connect(("127.0.0.1", port))
+    except OSError as e:
+        print(e, flush=True)
+    s.close()
+"""
+
+
+@case
+def in_vain():
+    """Connections that are refused, given up and unanswered: in the trace and the summary, with the reason"""
+    with Net() as net:
+        done = subprocess.run([*net.inside(0), "nft", "-f", "-"], capture_output=True, text=True, check=False,
+                              input="table inet vain {\nchain out {\ntype filter hook output priority 0\ntcp dport 4444 drop\n}\n}\n")
+        if done.returncode:
+            raise e2e.Skip("nft: " + done.stderr.strip().split("\n")[0])
+        child = e2e.start([*net.inside(0), PYTHON, "-c", KNOCK, "9"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        e2e.until(lambda: os.readlink(f"/proc/{child.pid}/exe").endswith(os.path.basename(os.path.realpath(PYTHON))), 10, "it runs")
+        perfbpf = Perfbpf("-p", child.pid)
+        child.stdin.write("go\n")
+        child.stdin.flush()
+        assert child.stdout.readline() and child.stdout.readline()
+        time.sleep(1.5)
+        assert perfbpf.end(signal.SIGINT) == 0, perfbpf.err()
+        child.kill()
+        slices = [(s["args"], s["dur"] / 1e3) for s in check_trace(perfbpf)["traceEvents"] if s.get("name") == "connect failed"]
+        assert [a for a, _ in slices] == [{"peer": "127.0.0.1:9", "error": "ECONNREFUSED"}, {"peer": "127.0.0.1:4444"},
+                                          {"peer": "127.0.0.1:4444", "unfinished": True}], slices
+        assert slices[0][1] < 100 and abs(slices[1][1] - 1200) < 100 and slices[2][1] > 1400, slices
+        for row in ("3 connections not made\n", "ECONNREFUSED 127.0.0.1:9\n", "given up 127.0.0.1:4444\n",
+                    "unanswered 127.0.0.1:4444\n"):
+            assert row in perfbpf.err(), (row, perfbpf.err())
 
 
 e2e.run_cases()

@@ -363,6 +363,7 @@ static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 	case SOCK_HOLE:
 		add_delay(t, &s->network, r);
 		break;
+	case SOCK_CONNECTING:
 	case SOCK_RTT:
 		break;
 	case SOCK_RTT_MIN:

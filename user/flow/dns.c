@@ -332,6 +332,13 @@ static struct lookup *lookup_of(struct dns *t, uint32_t tgid, const struct sock_
 	return NULL;
 }
 
+const char *dns_name(struct dns *t, uint32_t tgid, const struct sock_addr *remote, uint64_t connect_begin_ns)
+{
+	struct lookup *l = lookup_of(t, tgid, remote, connect_begin_ns);
+
+	return l ? l->name : "";
+}
+
 /* The last answer by then; while one is open that the first connection did not wait for, then. UNKNOWN_NS: none. */
 static uint64_t answered_by(const struct lookup *l, uint64_t at_ns)
 {

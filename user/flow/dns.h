@@ -59,6 +59,8 @@ void dns_push(struct dns *t, const struct rec_dns *r);	     /* what is no questi
 void dns_push_sock(struct dns *t, const struct rec_sock *r); /* attempts that fail; TCP to a name server */
 /* Of a connection of this process to `remote`, whose own attempt began then. */
 struct dns_setup dns_find(struct dns *t, uint32_t tgid, const struct sock_addr *remote, uint64_t connect_begin_ns);
+/* The name that this address was given for, "": none. Valid until the next record. */
+const char *dns_name(struct dns *t, uint32_t tgid, const struct sock_addr *remote, uint64_t connect_begin_ns);
 void dns_tick(struct dns *t, uint64_t now_ns);
 void dns_finish(struct dns *t);
 

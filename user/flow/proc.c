@@ -679,6 +679,13 @@ const struct proc *procs_get(struct procs *t, const struct conn_key *k)
 	return &n->p;
 }
 
+const struct proc *procs_newest(struct procs *t, uint32_t tgid)
+{
+	struct node *n = newest(t, tgid);
+
+	return n ? &n->p : NULL;
+}
+
 void procs_call_made(struct procs *t, const struct conn_key *k)
 {
 	struct node *n = find(t, k->tgid, k->start_ns);

@@ -65,6 +65,8 @@ void procs_push_tool_call(struct procs *t, const struct rec_tool_call *r);
 /* The process, made with what the key says when it was not known (its name is "" then). NULL without memory, or when
  * PROC_MAX processes are alive. Valid until PROC_MAX later ones came and it has exited. */
 const struct proc *procs_get(struct procs *t, const struct conn_key *k);
+/* The newest one that had this number. NULL: none is known. */
+const struct proc *procs_newest(struct procs *t, uint32_t tgid);
 /* The process made a model call. */
 void procs_call_made(struct procs *t, const struct conn_key *k);
 void procs_show(struct procs *t, const struct proc_key *k);

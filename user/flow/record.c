@@ -15,7 +15,8 @@ static const enum lost_id stat_lost[ST_COUNT] = {
 };
 
 _Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_RECORDS == EV_SOCK_RECORDS, "enum sock_how follows the ABI");
-_Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_PROXY == EV_SK_PROXY, "enum sock_what follows the ABI");
+_Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_CONNECTING == EV_SK_CONNECTING,
+	       "enum sock_what follows the ABI");
 _Static_assert(REC_SAMPLE_CPU == EV_SAMPLE_CPU && REC_SAMPLE_FAULT == EV_SAMPLE_FAULT,
 	       "enum rec_sample_what follows the ABI");
 _Static_assert(REC_FRAME_NATIVE == EV_FRAME_NATIVE && REC_FRAME_NOWHERE == EV_FRAME_NOWHERE,
@@ -77,8 +78,9 @@ static struct sock_addr addr_of(const struct ev_addr *a, const __u8 *ip, __u16 p
 }
 
 /* No connection carries so much (64 PiB): sums of positions and lengths stay numbers that mean something. */
-#define POS_MAX	 (1ull << 56)
-#define TIME_MAX (1ull << 59) /* 18 years since the machine was started: times can be added */
+#define ERRNO_MAX 4095 /* of the kernel: MAX_ERRNO */
+#define POS_MAX	  (1ull << 56)
+#define TIME_MAX  (1ull << 59) /* 18 years since the machine was started: times can be added */
 
 /* Each push_X: false when the record contradicts itself. `p` holds at least the fixed part, `len` is the whole record.
  */
@@ -252,9 +254,11 @@ static bool push_sock(struct record *r, const uint8_t *p)
 {
 	struct ev_sock e;
 	struct rec_sock s;
+	bool failed;
 
 	memcpy(&e, p, sizeof(e));
-	if (e.what < EV_SK_CONNECTED || e.what > EV_SK_PROXY)
+	failed = e.what == EV_SK_CONNECT_FAILED;
+	if (e.what < EV_SK_CONNECTED || e.what > EV_SK_CONNECTING || (failed && e.srtt_us > ERRNO_MAX))
 		return false;
 	s = (struct rec_sock){
 		.ts_ns = e.h.ts_ns,
@@ -265,7 +269,8 @@ static bool push_sock(struct record *r, const uint8_t *p)
 		.local = addr_of(&e.addr, e.addr.laddr, e.addr.lport),
 		.remote = addr_of(&e.addr, e.addr.raddr, e.addr.rport),
 		.what = (enum sock_what)e.what,
-		.srtt_us = e.srtt_us,
+		.error = failed ? (int)e.srtt_us : 0,
+		.srtt_us = failed ? 0 : e.srtt_us,
 	};
 	if (r->sink.on_sock)
 		r->sink.on_sock(r->sink.ctx, &s);

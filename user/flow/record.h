@@ -95,6 +95,7 @@ enum sock_what {
 	SOCK_HOLE,    /* bytes had been received behind others that were missing, until those came */
 	SOCK_RTT_MIN, /* srtt_us is the shortest round trip of late */
 	SOCK_PROXY,   /* a proxy answered, that was asked for a way on */
+	SOCK_CONNECTING,
 };
 
 struct rec_sock {
@@ -104,6 +105,7 @@ struct rec_sock {
 	uint32_t tid; /* that called connect(); 0: not seen */
 	struct sock_addr local, remote;
 	enum sock_what what;
+	int error;	  /* SOCK_CONNECT_FAILED: errno; 0: the program left it */
 	uint32_t srtt_us; /* 0: unknown */
 };
 

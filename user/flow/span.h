@@ -12,6 +12,7 @@
 
 #include "base/lost.h"
 #include "flow/agent/agents.h"
+#include "flow/attempts.h"
 #include "flow/db/command.h"
 #include "flow/functions.h"
 #include "flow/http/operation.h"
@@ -129,6 +130,13 @@ struct span_lookup {
 	size_t addresses;
 };
 
+/* A connection that was tried in vain. */
+struct span_attempt {
+	uint32_t shown_pid;
+	const char *host; /* "" not known */
+	const struct attempt *attempt;
+};
+
 /* A request and its answer that nobody could read: what TCP alone tells. Times UNKNOWN_NS where not known; begin <=
  * send_end <= first <= end. */
 struct span_unread {
@@ -147,6 +155,9 @@ struct span_unread {
 
 /* 0 or -ENOMEM (*out is empty). */
 int span_from_unread(struct span *out, const struct span_unread *t);
+
+/* 0 or -ENOMEM (*out is empty). */
+int span_from_attempt(struct span *out, const struct span_attempt *a);
 
 /* 0 or -ENOMEM (*out is empty). */
 int span_from_lookup(struct span *out, const struct span_lookup *l);

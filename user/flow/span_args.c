@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "span_args.h"
 
-#include <arpa/inet.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "base/sock_addr.h"
 
 void span_put_text(struct json *j, const char *key, const char *text, size_t max)
 {
@@ -43,12 +43,10 @@ void span_put_true(struct json *j, const char *key, bool value)
 
 void span_put_peer(struct json *j, const struct sock_addr *a)
 {
-	char ip[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 16];
+	char text[SOCK_ADDR_TEXT_BYTES];
 
-	if ((a->family != AF_INET && a->family != AF_INET6) || !inet_ntop(a->family, a->ip, ip, sizeof(ip)))
-		return;
-	snprintf(text, sizeof(text), a->family == AF_INET6 ? "[%s]:%u" : "%s:%u", ip, a->port);
-	json_string(j, "peer", sv_of(text));
+	if (*sock_addr_text(text, a))
+		json_string(j, "peer", sv_of(text));
 }
 
 void span_put_duration(struct json *j, const char *key, int64_t ns)

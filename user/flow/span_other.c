@@ -233,6 +233,37 @@ int span_from_lookup(struct span *out, const struct span_lookup *l)
 	return err;
 }
 
+static int attempt_args(struct span *out, const struct span_attempt *a)
+{
+	const char *error = a->attempt->error ? strerrorname_np(a->attempt->error) : NULL;
+	struct buf text;
+	struct json j;
+
+	buf_init(&text, 0);
+	json_init(&j, &text);
+	json_object(&j, NULL);
+	span_put_text(&j, "host", a->host, 256);
+	span_put_peer(&j, &a->attempt->remote);
+	span_put_text(&j, "error", error, 32);
+	span_put_true(&j, "unfinished", a->attempt->unfinished);
+	json_end_object(&j);
+	return span_take_args(out, &j, &text);
+}
+
+int span_from_attempt(struct span *out, const struct span_attempt *a)
+{
+	int err;
+
+	*out = (struct span){.pid = a->shown_pid, .track = SPAN_NETWORK, .cat = "net", .first_token_ns = UNKNOWN_NS};
+	out->begin_ns = a->attempt->begin_ns;
+	out->end_ns = a->attempt->end_ns;
+	out->name = strdup("connect failed");
+	err = out->name ? attempt_args(out, a) : -ENOMEM;
+	if (err)
+		span_release(out);
+	return err;
+}
+
 static int unread_args(struct span *out, const struct span_unread *t)
 {
 	struct buf text;

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/quantile.h"
+#include "base/sock_addr.h"
 #include "format.h"
 
 #define COVERAGE_ROWS 20   /* more processes: one row for all of a name */
@@ -31,7 +32,7 @@ struct summary {
 	struct quantity ttft_ms, decode_tok_s, total_ms;
 	uint64_t mcp, mcp_failed, mcp_incomplete;
 	struct quantity tool_ms;
-	struct shape_table *db, *served, *called;
+	struct shape_table *db, *served, *called, *attempts;
 };
 
 struct summary *summary_new(void)
@@ -44,7 +45,8 @@ struct summary *summary_new(void)
 	s->db = shape_table_new();
 	s->served = shape_table_new();
 	s->called = shape_table_new();
-	if (s->db && s->served && s->called)
+	s->attempts = shape_table_new();
+	if (s->db && s->served && s->called && s->attempts)
 		return s;
 	summary_free(s);
 	return NULL;
@@ -57,6 +59,7 @@ void summary_free(struct summary *s)
 	shape_table_free(s->db);
 	shape_table_free(s->served);
 	shape_table_free(s->called);
+	shape_table_free(s->attempts);
 	free(s);
 }
 
@@ -167,6 +170,24 @@ void summary_push_db(struct summary *s, const struct db_command *c)
 	    !buf_push(&text, c->shape.len ? c->shape.ptr : "-", c->shape.len ? c->shape.len : 1))
 		shape_table_push(s->db, (struct sv){text.ptr, text.len},
 				 c->unfinished ? UNKNOWN_NS : between(c->start_ns, c->end_ns), c->rows, *c->error != 0);
+	buf_release(&text);
+}
+
+/* "ECONNREFUSED localhost 127.0.0.1:443" */
+void summary_push_attempt(struct summary *s, const struct attempt *a, const char *host)
+{
+	const char *error = a->error ? strerrorname_np(a->error) : NULL;
+	char peer[SOCK_ADDR_TEXT_BYTES];
+	struct buf text;
+
+	buf_init(&text, 0); /* bounded by the length of names */
+	if (!buf_printf(&text, "%s %s%s%s",
+			error		? error
+			: a->unfinished ? "unanswered"
+					: "given up",
+			host, *host ? " " : "", sock_addr_text(peer, &a->remote)))
+		shape_table_push(s->attempts, (struct sv){text.ptr, text.len}, between(a->begin_ns, a->end_ns),
+				 UNKNOWN_COUNT, !a->unfinished);
 	buf_release(&text);
 }
 
@@ -388,6 +409,7 @@ int view_verdict_line(struct buf *out, struct sv verdict)
 
 static const struct shape_words served_words = {"HTTP request", " served", "route", false};
 static const struct shape_words called_words = {"HTTP request", " made", "route", false};
+static const struct shape_words attempt_words = {"connection", " not made", "peer", false};
 static const struct shape_words db_words = {"database command", "", "shape", true};
 
 int summary_render(struct summary *s, struct buf *out, const struct lost *lost, const struct coverage *coverage,
@@ -408,6 +430,8 @@ int summary_render(struct summary *s, struct buf *out, const struct lost *lost, 
 		err = render_quantity(out, "total", &s->total_ms, format_ms);
 	if (!err)
 		err = render_mcp(s, out);
+	if (!err)
+		err = shape_table_render(s->attempts, out, &attempt_words);
 	if (!err)
 		err = shape_table_render(s->served, out, &served_words);
 	if (!err)

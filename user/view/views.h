@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "flow/agent/agents.h"
+#include "flow/attempts.h"
 #include "flow/coverage.h"
 #include "flow/db/command.h"
 #include "flow/http/operation.h"
@@ -36,6 +37,8 @@ void summary_free(struct summary *s);
 void summary_push(struct summary *s, const struct call *c);
 void summary_push_db(struct summary *s, const struct db_command *c);
 void summary_push_http(struct summary *s, const struct http_operation *o);
+/* A connection that was tried in vain. host: "" not known. */
+void summary_push_attempt(struct summary *s, const struct attempt *a, const char *host);
 void summary_push_mcp(struct summary *s, const struct mcp_call *c);
 
 /* What was seen often, by shape. */

@@ -140,8 +140,25 @@ static void note_addr(const struct ev_addr *a)
 	note(" %s:%s>%s:%s", local, a->lport ? "L" : "0", remote, a->rport ? "R" : "0");
 }
 
+/* The latest sockets that began to connect. */
+static uint64_t connecting[8192];
+static unsigned connecting_count; /* ever */
+
+static bool has_begun(uint64_t cookie)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(connecting); i++)
+		if (connecting[i] == cookie)
+			return true;
+	return false;
+}
+
 static void note_sock(const struct ev_sock *s)
 {
+	/* Who connects is told at once, before it is known from where: held against what comes of it. */
+	if (s->what == EV_SK_CONNECTING) {
+		connecting[connecting_count++ % ARRAY_SIZE(connecting)] = s->cookie;
+		return;
+	}
 	/* Delays are what they are, and what is slow is sent again: an emulated machine has them anywhere. */
 	if (s->what == EV_SK_RETRANSMIT || s->what == EV_SK_LATE || s->what == EV_SK_RESENT || s->what == EV_SK_HOLE ||
 	    s->what == EV_SK_RTT || s->what == EV_SK_RTT_MIN)
@@ -153,6 +170,10 @@ static void note_sock(const struct ev_sock *s)
 	note_addr(&s->addr);
 	if (s->what <= EV_SK_CONNECT_FAILED && (!s->begin_ns || s->begin_ns > s->h.ts_ns))
 		note(" BADBEGIN");
+	if (s->what <= EV_SK_CONNECT_FAILED && !has_begun(s->cookie))
+		note(" NOTBEGUN");
+	if (s->what == EV_SK_CONNECT_FAILED)
+		note(" %s", s->srtt_us ? strerrorname_np((int)s->srtt_us) : "left");
 	if (s->what == EV_SK_CONNECTED && !s->srtt_us)
 		note(" NORTT");
 	note("%s\n", s->cookie ? "" : " NOCOOKIE");

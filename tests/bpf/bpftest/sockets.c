@@ -258,7 +258,7 @@ static void case_sockets(void)
 }
 
 static const char golden_sockets[] = "sock reset-received 127.0.0.1:L>127.0.0.1:R\n"
-				     "sock connect-failed 127.0.0.1:L>127.0.0.1:R\n"
+				     "sock connect-failed 127.0.0.1:L>127.0.0.1:R ECONNREFUSED\n"
 				     "sock connected 127.0.0.1:L>127.0.0.1:R\n"
 				     "sock close-remote 127.0.0.1:L>127.0.0.1:R\n"
 				     "sock closed 127.0.0.1:L>127.0.0.1:R\n"
