@@ -5,7 +5,7 @@ _perfbpf() {
 	case $prev in
 	-p | --pid) COMPREPLY=($(compgen -W "$(cd /proc && echo [0-9]*)" -- "$cur")); return ;;
 	-o | --output | -c | --calls | --record | replay | report | diff) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-	--by) COMPREPLY=($(compgen -W "op op-function op-alloc model call tool mcp http func db process function stack wait wait-stack alloc fault" -- "$cur")); return ;;
+	--by) COMPREPLY=($(compgen -W "op op-function op-alloc model call tool mcp http connect func db process function stack wait wait-stack alloc fault" -- "$cur")); return ;;
 	--) COMPREPLY=($(compgen -c -- "$cur")); return ;;
 	esac
 	case $cur in

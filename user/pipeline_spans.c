@@ -346,6 +346,8 @@ static void on_attempt(void *ctx, const struct attempt *a)
 
 	if (p->cfg.callers_only && !(proc && (proc->caller || proc->agent)))
 		return;
+	if (proc)
+		procs_show(p->procs, &proc->key);
 	if (p->cfg.on_attempt)
 		p->cfg.on_attempt(p->cfg.ctx, a, attempt.host);
 	pipeline_add_span(p, p->spans, span_from_attempt(&span, &attempt), &span);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/sock_addr.h"
+#include "base/sockaddr.h"
 
 void span_put_text(struct json *j, const char *key, const char *text, size_t max)
 {

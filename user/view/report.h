@@ -40,7 +40,8 @@
 	X(TOOL, "tool")                                                                                                \
 	X(MCP, "mcp")                                                                                                  \
 	X(HTTP, "http")                                                                                                \
-	X(FUNC, "func") /* traced by name: -f */                                                                       \
+	X(CONNECT, "connect") /* that came to nothing */                                                               \
+	X(FUNC, "func")	      /* traced by name: -f */                                                                 \
 	X(DB, "db")                                                                                                    \
 	X(PROCESS, "process")                                                                                          \
 	X(FUNCTION, "function") /* on a processor: self and total */                                                   \

@@ -84,9 +84,9 @@ struct report_axis {
 extern const struct report_axis *const report_axes[REPORT_BYS]; /* by enum report_by; [REPORT_ALL] is NULL */
 
 extern const struct report_axis report_axis_op, report_axis_op_function, report_axis_op_alloc, report_axis_model,
-	report_axis_tool, report_axis_mcp, report_axis_db, report_axis_http, report_axis_func, report_axis_call,
-	report_axis_process, report_axis_function, report_axis_stack, report_axis_wait, report_axis_wait_stack,
-	report_axis_alloc, report_axis_fault;
+	report_axis_tool, report_axis_mcp, report_axis_db, report_axis_http, report_axis_connect, report_axis_func,
+	report_axis_call, report_axis_process, report_axis_function, report_axis_stack, report_axis_wait,
+	report_axis_wait_stack, report_axis_alloc, report_axis_fault;
 
 /* 0 or -ENOMEM. */
 int report_context_init(struct report_context *c, const struct report *r, const struct report_view *v);

@@ -11,7 +11,7 @@
 
 #define REPORT_NUMBER_MAX 1.8e19 /* of a trace, which has counts of 64 bits */
 
-enum report_table { TABLE_MODEL, TABLE_TOOL, TABLE_MCP, TABLE_DB, TABLE_HTTP, TABLE_FUNC, TABLES };
+enum report_table { TABLE_MODEL, TABLE_TOOL, TABLE_MCP, TABLE_DB, TABLE_HTTP, TABLE_CONNECT, TABLE_FUNC, TABLES };
 
 /* Parts of a verdict's wall time, in the order of doc/trace-format.md: those of flow/agent/walltime.h (make
  * check-docs). */

@@ -321,6 +321,12 @@ static enum report_table table_of(const cJSON *e, const cJSON *args, char name[N
 	} else if (sv_eq(cat, SV("http"))) {
 		table = TABLE_HTTP;
 		of = sv_eq(text(json_get(args, "side")), SV("server")) ? SV("served") : text(json_get(args, "host"));
+	} else if (sv_eq(cat, SV("net")) && sv_eq(what, SV("connect failed"))) {
+		struct sv error = text(json_get(args, "error"));
+
+		table = TABLE_CONNECT;
+		what = error.len ? error : json_get_true(args, "unfinished") ? SV("unanswered") : SV("given up");
+		of = text(json_get(args, "peer"));
 	} else if (sv_eq(cat, SV("function"))) {
 		table = TABLE_FUNC;
 		of = text(json_get(args, "binary"));
@@ -351,7 +357,7 @@ static bool is_partial(enum report_table table, const cJSON *args)
 /* Those of HTTP that were left before their end, too. */
 static bool is_failed(enum report_table table, const cJSON *args)
 {
-	return is_error(args) ||
+	return is_error(args) || (table == TABLE_CONNECT && !is_partial(table, args)) ||
 	       (table == TABLE_HTTP && text(json_get(args, "end_reason")).len && !is_partial(table, args));
 }
 

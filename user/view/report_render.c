@@ -18,6 +18,7 @@ const struct report_axis *const report_axes[REPORT_BYS] = {
 	[REPORT_TOOL] = &report_axis_tool,
 	[REPORT_MCP] = &report_axis_mcp,
 	[REPORT_HTTP] = &report_axis_http,
+	[REPORT_CONNECT] = &report_axis_connect,
 	[REPORT_FUNC] = &report_axis_func,
 	[REPORT_DB] = &report_axis_db,
 	[REPORT_PROCESS] = &report_axis_process,

@@ -100,6 +100,12 @@ const struct report_axis report_axis_http = {.title = "HTTP requests",
 					     .columns = columns,
 					     .compared = compared,
 					     ROWS_AXIS};
+const struct report_axis report_axis_connect = {.title = "connections not made",
+						.table = TABLE_CONNECT,
+						.of = "peer",
+						.columns = columns,
+						.compared = compared,
+						ROWS_AXIS};
 const struct report_axis report_axis_func = {.title = "functions traced by name",
 					     .table = TABLE_FUNC,
 					     .of = "binary",

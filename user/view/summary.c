@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/quantile.h"
-#include "base/sock_addr.h"
+#include "base/sockaddr.h"
 #include "format.h"
 
 #define COVERAGE_ROWS 20   /* more processes: one row for all of a name */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "sock_addr.h"
+#include "sockaddr.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef BASE_SOCK_ADDR_H
-#define BASE_SOCK_ADDR_H
+#ifndef BASE_SOCKADDR_H
+#define BASE_SOCKADDR_H
 
 /* Addresses as text: "192.0.2.1:443", "[2001:db8::1]:443". */
 
