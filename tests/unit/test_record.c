@@ -88,8 +88,11 @@ static void on_sock(void *ctx, const struct rec_sock *r)
 	PRINT("sock %u ", r->tgid);
 	print_addr(ctx, &r->local);
 	print_addr(ctx, &r->remote);
-	PRINT("%llu-%llu what %d cookie %llu srtt %u\n", (unsigned long long)r->begin_ns, (unsigned long long)r->ts_ns,
+	PRINT("%llu-%llu what %d cookie %llu srtt %u", (unsigned long long)r->begin_ns, (unsigned long long)r->ts_ns,
 	      r->what, (unsigned long long)r->cookie, r->srtt_us);
+	if (r->error)
+		PRINT(" error %d", r->error);
+	PRINT("\n");
 }
 
 static void print_sv(struct world *ctx, struct sv s)
@@ -350,6 +353,8 @@ static unsigned samples(struct packet out[SAMPLES_MAX])
 	struct ev_conn_sock cs = {
 		.conn = conn, .cookie = 99, .addr = addr, .wire_len = 122, .plain_len = 100, .how = EV_SOCK_AFTER};
 	struct ev_sock k = {.cookie = 99, .begin_ns = 600, .addr = addr, .what = EV_SK_CONNECTED, .srtt_us = 50};
+	struct ev_sock vain = {
+		.cookie = 98, .begin_ns = 600, .addr = addr, .what = EV_SK_CONNECT_FAILED, .srtt_us = 111};
 	struct ev_exec x = {
 		.start_ns = 5, .exec_id = 2, .ppid = 1, .comm = "python3", .filename_len = 8, .args_len = 11};
 	struct ev_fork f = {.child_start_ns = 6, .child_tgid = 44};
@@ -427,6 +432,7 @@ static unsigned samples(struct packet out[SAMPLES_MAX])
 	out[n++] = packet(EV_HANDSHAKE, EV_F_APPROX, &s, sizeof(s), NULL, 0);
 	out[n++] = packet(EV_CONN_SOCK, 0, &cs, sizeof(cs), NULL, 0);
 	out[n++] = packet(EV_SOCK, 0, &k, sizeof(k), NULL, 0);
+	out[n++] = packet(EV_SOCK, 0, &vain, sizeof(vain), NULL, 0);
 	out[n++] = packet(EV_EXEC, 0, &x, sizeof(x), "/bin/pypython\0-c x", 19);
 	out[n++] = packet(EV_PROC, 0, &x, sizeof(x), "/bin/pypython\0-c x", 19);
 	out[n++] = packet(EV_FORK, 0, &f, sizeof(f), NULL, 0);
@@ -466,6 +472,7 @@ static const char golden[] =
 	"handshake 42/2/5/7f00/9 700-777 approximate\n"
 	"conn_sock 42/2/5/7f00/9 2:127.0.0.1..0:4000 2:1.2.3.4..0:443 777 how 2 dir 0 cookie 99 100/122\n"
 	"sock 42 2:127.0.0.1..0:4000 2:1.2.3.4..0:443 600-777 what 1 cookie 99 srtt 50\n"
+	"sock 42 2:127.0.0.1..0:4000 2:1.2.3.4..0:443 600-777 what 2 cookie 98 srtt 0 error 111\n"
 	"exec 42/2/5 ppid 1 at 777 [python3] [/bin/pyp] [ython\\x00-c x\\x00] \n"
 	"proc 42/2/5 ppid 1 at 777 [python3] [/bin/pyp] [ython\\x00-c x\\x00] \n"
 	"fork 42 -> 44/6 at 777\n"
@@ -854,7 +861,8 @@ static void contradictions(void **state)
 	struct ev_conn_close closed = {.pos = {0, UINT64_MAX}};
 	struct ev_handshake handshake = {.begin_ns = 778};
 	struct ev_conn_sock conn_sock[] = {{.how = 0}, {.how = 6}, {.how = 1, .dir = 2}};
-	struct ev_sock sock[] = {{.what = 0}, {.what = EV_SK_PROXY + 1}};
+	struct ev_sock sock[] = {
+		{.what = 0}, {.what = EV_SK_CONNECTING + 1}, {.what = EV_SK_CONNECT_FAILED, .srtt_us = 4096}};
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(data); i++)
