@@ -92,7 +92,7 @@ static void on_sock(void *ctx, const struct rec_sock *r)
 	      r->what, (unsigned long long)r->cookie, r->srtt_us);
 	if (r->error)
 		PRINT(" error %d", r->error);
-	PRINT("\n");
+	PRINT("%s", "\n");
 }
 
 static void print_sv(struct world *ctx, struct sv s)
