@@ -167,9 +167,8 @@ struct ev_conn_sock {
 };
 
 /* ev_sock.what */
-#define EV_SK_CONNECTED 1 /* SYN_SENT -> ESTABLISHED; begin_ns: when connect() began */
-#define EV_SK_CONNECT_FAILED                                                                                           \
-	2 /* SYN_SENT -> CLOSE; begin_ns as above; srtt_us is the error: errno, 0: the program left it */
+#define EV_SK_CONNECTED	     1 /* SYN_SENT -> ESTABLISHED; begin_ns: when connect() began */
+#define EV_SK_CONNECT_FAILED 2 /* SYN_SENT -> CLOSE; begin_ns as above, srtt_us: see there */
 #define EV_SK_CLOSE_LOCAL    3 /* the program closed first (ESTABLISHED -> FIN_WAIT1) */
 #define EV_SK_CLOSE_REMOTE   4 /* the peer closed first (ESTABLISHED -> CLOSE_WAIT) */
 #define EV_SK_CLOSED	     5 /* -> CLOSE */
@@ -195,7 +194,7 @@ struct ev_sock {
 	__u64 begin_ns; /* 0: `what` is a moment */
 	struct ev_addr addr;
 	__u32 what;
-	__u32 srtt_us; /* smoothed round trip, 0 unknown */
+	__u32 srtt_us; /* smoothed round trip, 0 unknown; of CONNECT_FAILED the errno, 0: the program left it */
 };
 
 /* ev_wire.flags */

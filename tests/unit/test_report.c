@@ -142,18 +142,19 @@ static void tables(void **state)
 		      "HTTP requests\n   count errors    total      p50      p95      max\n"
 		      "       1      1   2.00ms   2.00ms        -   2.00ms  GET /users/:id @ served\n"
 		      "       1      0   1.00ms   1.00ms        -   1.00ms  GET / @ you\n");
-	assert_render(BEGIN
-		      "{\"ph\":\"X\",\"dur\":0.5,\"name\":\"connect failed\",\"cat\":\"net\",\"args\":{"
-		      "\"peer\":\"[::1]:9\",\"error\":\"ECONNREFUSED\"}},\n{\"ph\":\"X\",\"dur\":1000000.0,"
-		      "\"name\":\"connect failed\",\"cat\":\"net\",\"args\":{\"peer\":\"1.2.3.4:5\"}},\n{\"ph\":\"X\","
-		      "\"dur\":2000000.0,\"name\":\"connect failed\",\"cat\":\"net\",\"args\":{\"peer\":\"1.2.3.4:5\","
-		      "\"unfinished\":true}},\n{\"ph\":\"X\",\"dur\":3.0,\"name\":\"connection\",\"cat\":\"net\"}\n"
-		      "],\"metadata\":{}}\n",
-		      (struct report_view){.by = REPORT_CONNECT},
-		      "connections not made\n   count errors    total      p50      p95      max\n"
-		      "       1      1    1.00s    1.00s        -    1.00s  given up @ 1.2.3.4:5\n"
-		      "       1      1   0.00ms   0.00ms        -   0.00ms  ECONNREFUSED @ [::1]:9\n"
-		      "       1      0        -        -        -        -  unanswered @ 1.2.3.4:5\n");
+	assert_render(
+		BEGIN
+		"{\"ph\":\"X\",\"dur\":0.5,\"name\":\"connection not made\",\"cat\":\"net\",\"args\":{"
+		"\"peer\":\"[::1]:9\",\"error\":\"ECONNREFUSED\"}},\n{\"ph\":\"X\",\"dur\":1000000.0,"
+		"\"name\":\"connection not made\",\"cat\":\"net\",\"args\":{\"peer\":\"1.2.3.4:5\"}},\n{\"ph\":\"X\","
+		"\"dur\":2000000.0,\"name\":\"connection not made\",\"cat\":\"net\",\"args\":{\"peer\":\"1.2.3.4:5\","
+		"\"unfinished\":true}},\n{\"ph\":\"X\",\"dur\":3.0,\"name\":\"connection\",\"cat\":\"net\"}\n"
+		"],\"metadata\":{}}\n",
+		(struct report_view){.by = REPORT_CONNECT},
+		"connections not made\n   count errors    total      p50      p95      max\n"
+		"       1      1    1.00s    1.00s        -    1.00s  given up @ 1.2.3.4:5\n"
+		"       1      1   0.00ms   0.00ms        -   0.00ms  ECONNREFUSED @ [::1]:9\n"
+		"       1      0        -        -        -        -  unanswered @ 1.2.3.4:5\n");
 	assert_render(BEGIN "{\"ph\":\"X\",\"dur\":3000.0,\"name\":\"work\",\"cat\":\"function\",\"args\":{"
 			    "\"binary\":\"/bin/x\"}}\n],\"metadata\":{}}\n",
 		      (struct report_view){.by = REPORT_FUNC},

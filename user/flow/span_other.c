@@ -257,7 +257,7 @@ int span_from_attempt(struct span *out, const struct span_attempt *a)
 	*out = (struct span){.pid = a->shown_pid, .track = SPAN_NETWORK, .cat = "net", .first_token_ns = UNKNOWN_NS};
 	out->begin_ns = a->attempt->begin_ns;
 	out->end_ns = a->attempt->end_ns;
-	out->name = strdup("connect failed");
+	out->name = strdup("connection not made");
 	err = out->name ? attempt_args(out, a) : -ENOMEM;
 	if (err)
 		span_release(out);

@@ -321,7 +321,7 @@ static enum report_table table_of(const cJSON *e, const cJSON *args, char name[N
 	} else if (sv_eq(cat, SV("http"))) {
 		table = TABLE_HTTP;
 		of = sv_eq(text(json_get(args, "side")), SV("server")) ? SV("served") : text(json_get(args, "host"));
-	} else if (sv_eq(cat, SV("net")) && sv_eq(what, SV("connect failed"))) {
+	} else if (sv_eq(cat, SV("net")) && sv_eq(what, SV("connection not made"))) {
 		struct sv error = text(json_get(args, "error"));
 
 		table = TABLE_CONNECT;
