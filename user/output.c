@@ -178,6 +178,13 @@ void output_attempt(void *ctx, const struct attempt *a, const char *host)
 	summary_push_attempt(out->summary, a, host);
 }
 
+void output_lookup(void *ctx, const struct dns_lookup *l)
+{
+	struct output *out = ctx;
+
+	summary_push_lookup(out->summary, l);
+}
+
 void output_db(void *ctx, const struct db_command *c, const struct proc *p)
 {
 	struct output *out = ctx;

@@ -35,6 +35,7 @@ void output_turn(void *out, const struct turn *t);
 void output_mcp(void *out, const struct mcp_call *c);
 /* A database command ended: record, summary. For pipeline_config.on_db. */
 void output_attempt(void *out, const struct attempt *a, const char *host);
+void output_lookup(void *out, const struct dns_lookup *l);
 void output_db(void *out, const struct db_command *c, const struct proc *p);
 /* An HTTP exchange that is no call ended: record, summary. For pipeline_config.on_http. */
 void output_http(void *out, const struct http_operation *o, const struct proc *p);

@@ -41,6 +41,8 @@ struct pipeline_config {
 	void (*on_http)(void *ctx, const struct http_operation *o, const struct proc *p);
 	/* A connection was tried in vain. host: text, "" not known. */
 	void (*on_attempt)(void *ctx, const struct attempt *a, const char *host);
+	/* A name was looked up that no connection followed. */
+	void (*on_lookup)(void *ctx, const struct dns_lookup *l);
 	/* A connection, or half of one, carries nothing of interest any more, or does again. answers: the generation
 	 * that its answers come on, 0: its own, or none. */
 	void *interest_ctx;

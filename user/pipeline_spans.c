@@ -312,6 +312,16 @@ static void on_wire_silent(void *ctx, const struct wire_conn *c)
 
 /* --- dns -> span ------------------------------------------------------------------------------------------------- */
 
+/* Of who makes calls, or would: it is shown then. */
+static bool is_of_caller(struct pipeline *p, const struct proc *proc)
+{
+	if (p->cfg.callers_only && !(proc && (proc->caller || proc->agent)))
+		return false;
+	if (proc)
+		procs_show(p->procs, &proc->key);
+	return true;
+}
+
 static void on_lookup(void *ctx, const struct dns_lookup *l)
 {
 	struct pipeline *p = ctx;
@@ -326,8 +336,10 @@ static void on_lookup(void *ctx, const struct dns_lookup *l)
 	};
 	struct span span;
 
-	if (p->cfg.callers_only && !(proc && proc->caller))
+	if (!is_of_caller(p, proc))
 		return;
+	if (p->cfg.on_lookup)
+		p->cfg.on_lookup(p->cfg.ctx, l);
 	pipeline_add_span(p, p->spans, span_from_lookup(&span, &lookup), &span);
 }
 
@@ -344,10 +356,8 @@ static void on_attempt(void *ctx, const struct attempt *a)
 	};
 	struct span span;
 
-	if (p->cfg.callers_only && !(proc && (proc->caller || proc->agent)))
+	if (!is_of_caller(p, proc))
 		return;
-	if (proc)
-		procs_show(p->procs, &proc->key);
 	if (p->cfg.on_attempt)
 		p->cfg.on_attempt(p->cfg.ctx, a, attempt.host);
 	pipeline_add_span(p, p->spans, span_from_attempt(&span, &attempt), &span);

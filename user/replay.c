@@ -35,6 +35,7 @@ static int run(const struct options *o, FILE *f, const struct output_config *cfg
 		.on_mcp = output_mcp,
 		.on_db = output_db,
 		.on_attempt = output_attempt,
+		.on_lookup = output_lookup,
 		.on_http = output_http,
 	};
 	struct pipeline *p = out ? pipeline_new(&pipeline_cfg) : NULL;

@@ -147,6 +147,7 @@ static int build_house(struct session *s)
 		.on_mcp = output_mcp,
 		.on_db = output_db,
 		.on_attempt = output_attempt,
+		.on_lookup = output_lookup,
 		.on_http = output_http,
 		.interest_ctx = s,
 		.on_interest = session_on_interest,

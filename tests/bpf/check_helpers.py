@@ -8,7 +8,7 @@ import sys
 # By number (linux/bpf.h). What some of them write is a map, a storage or the ring: ours.
 HELPERS = {
     1: "map_lookup_elem", 2: "map_update_elem", 3: "map_delete_elem", 5: "ktime_get_ns", 7: "get_prandom_u32", 8: "get_smp_processor_id", 14: "get_current_pid_tgid", 16: "get_current_comm",
-    46: "get_socket_cookie", 67: "get_stack", 107: "sk_storage_get", 112: "probe_read_user", 113: "probe_read_kernel",
+    46: "get_socket_cookie", 67: "get_stack", 107: "sk_storage_get", 108: "sk_storage_delete", 112: "probe_read_user", 113: "probe_read_kernel",
     114: "probe_read_user_str", 115: "probe_read_kernel_str", 125: "ktime_get_boot_ns", 127: "seq_write", 131: "ringbuf_reserve",
     132: "ringbuf_submit", 134: "ringbuf_query", 137: "skc_to_tcp_sock", 141: "get_task_stack", 156: "task_storage_get",
     158: "get_current_task_btf", 162: "sock_from_file", 174: "get_attach_cookie", 175: "task_pt_regs", 181: "loop",

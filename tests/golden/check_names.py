@@ -27,6 +27,7 @@ SECTIONS = {
     "`GET /users/:id`": ["user/flow/span_http.c", "user/flow/span_args.c"],
     "`SYMBOL`": ["user/flow/span_other.c:function_args"],
     "`connection`": ["user/flow/span_other.c:setup_args", "user/flow/span_args.c"],
+    "`connection not made`": ["user/flow/span_other.c:attempt_args", "user/flow/span_args.c"],
     "`dns`": ["user/flow/span_other.c:lookup_args"],
     "`turn`": ["user/flow/span_agent.c:turn_args", "user/flow/agent/verdict.c"],
     "`tool: NAME`": ["user/flow/span_agent.c:tool_args"],

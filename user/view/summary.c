@@ -32,7 +32,7 @@ struct summary {
 	struct quantity ttft_ms, decode_tok_s, total_ms;
 	uint64_t mcp, mcp_failed, mcp_incomplete;
 	struct quantity tool_ms;
-	struct shape_table *db, *served, *called, *attempts;
+	struct shape_table *db, *served, *called, *attempts, *lookups;
 };
 
 struct summary *summary_new(void)
@@ -46,7 +46,8 @@ struct summary *summary_new(void)
 	s->served = shape_table_new();
 	s->called = shape_table_new();
 	s->attempts = shape_table_new();
-	if (s->db && s->served && s->called && s->attempts)
+	s->lookups = shape_table_new();
+	if (s->db && s->served && s->called && s->attempts && s->lookups)
 		return s;
 	summary_free(s);
 	return NULL;
@@ -60,6 +61,7 @@ void summary_free(struct summary *s)
 	shape_table_free(s->served);
 	shape_table_free(s->called);
 	shape_table_free(s->attempts);
+	shape_table_free(s->lookups);
 	free(s);
 }
 
@@ -188,6 +190,21 @@ void summary_push_attempt(struct summary *s, const struct attempt *a, const char
 			host, *host ? " " : "", sock_addr_text(peer, &a->remote)))
 		shape_table_push(s->attempts, (struct sv){text.ptr, text.len}, between(a->begin_ns, a->end_ns),
 				 UNKNOWN_COUNT, !a->unfinished);
+	buf_release(&text);
+}
+
+/* "unanswered api.example.com" */
+void summary_push_lookup(struct summary *s, const struct dns_lookup *l)
+{
+	bool answered = l->end_ns != UNKNOWN_NS;
+	struct buf text;
+
+	if (l->addr_count)
+		return;
+	buf_init(&text, 0); /* bounded by the length of names */
+	if (!buf_printf(&text, "%s %s", answered ? "no address" : "unanswered", l->name))
+		shape_table_push(s->lookups, (struct sv){text.ptr, text.len},
+				 answered ? between(l->begin_ns, l->end_ns) : UNKNOWN_NS, UNKNOWN_COUNT, true);
 	buf_release(&text);
 }
 
@@ -410,6 +427,7 @@ int view_verdict_line(struct buf *out, struct sv verdict)
 static const struct shape_words served_words = {"HTTP request", " served", "route", false};
 static const struct shape_words called_words = {"HTTP request", " made", "route", false};
 static const struct shape_words attempt_words = {"connection", " not made", "peer", false};
+static const struct shape_words lookup_words = {"name", " not found", "name", false};
 static const struct shape_words db_words = {"database command", "", "shape", true};
 
 int summary_render(struct summary *s, struct buf *out, const struct lost *lost, const struct coverage *coverage,
@@ -430,6 +448,8 @@ int summary_render(struct summary *s, struct buf *out, const struct lost *lost, 
 		err = render_quantity(out, "total", &s->total_ms, format_ms);
 	if (!err)
 		err = render_mcp(s, out);
+	if (!err)
+		err = shape_table_render(s->lookups, out, &lookup_words);
 	if (!err)
 		err = shape_table_render(s->attempts, out, &attempt_words);
 	if (!err)

@@ -9,6 +9,7 @@
 #include "flow/attempts.h"
 #include "flow/coverage.h"
 #include "flow/db/command.h"
+#include "flow/dns.h"
 #include "flow/http/operation.h"
 #include "flow/llm/call.h"
 #include "flow/llm/mcp_call.h"
@@ -39,6 +40,8 @@ void summary_push_db(struct summary *s, const struct db_command *c);
 void summary_push_http(struct summary *s, const struct http_operation *o);
 /* A connection that was tried in vain. host: "" not known. */
 void summary_push_attempt(struct summary *s, const struct attempt *a, const char *host);
+/* A name that was looked up and nothing came of it; one with addresses is passed over. */
+void summary_push_lookup(struct summary *s, const struct dns_lookup *l);
 void summary_push_mcp(struct summary *s, const struct mcp_call *c);
 
 /* What was seen often, by shape. */
