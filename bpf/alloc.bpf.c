@@ -39,6 +39,7 @@ struct alloc_thread {
 	__u64 sp, ip, size, ret;
 	__u64 first; /* of those that handed on to it: where that one was probed */
 	__u32 open;  /* and in which window that was */
+	__u32 told;  /* not 0: which of two calls in the same place called the other one can be told */
 	/* A sampled call that has not returned. */
 	__u64 sampled_sp; /* that the return will see; 0: none */
 	__u64 sampled_size;
@@ -289,6 +290,12 @@ static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task,
 		t->trampoline = call.ret;
 	if (t->sp == call.sp && call.ret == t->trampoline)
 		call.ret = t->ret;
+	/* Who made the first call of a window is not known: it may have been called just before. Where a loop goes on
+	 * with calls that jump on to each other, nor is who makes the next ones: until one comes from elsewhere. */
+	if (t->open != open)
+		t->told = 0;
+	else if (t->sp != call.sp || t->ret != call.ret)
+		t->told = 1;
 	handed_on = t->open == open && is_handed_on(t, &call);
 	/* It may hand on in its turn: operator new to a wrapper, that to the C library. */
 	t->first = handed_on ? t->first : call.ip;
@@ -296,8 +303,7 @@ static __always_inline bool asked(struct pt_regs *ctx, struct task_struct *task,
 	t->ip = call.ip;
 	t->size = call.size;
 	t->ret = call.ret;
-	/* Who made the first call of a window is not known: it may have been called just before. */
-	if (alloc_layers && t->open == open)
+	if (alloc_layers && t->told)
 		note_caller(cookie, handed_on, call.size);
 	t->open = open;
 	if (handed_on)
