@@ -176,10 +176,8 @@ static void count_wait(struct agents *t, const struct call *c)
 	uint64_t waited_ns, wrote_ns;
 	struct model_waits *m;
 
-	if (!call_has_start(c) || c->first_token_ns == UNKNOWN_NS || c->first_token_ns < c->start_ns)
+	if (!models_times(c, &waited_ns, &wrote_ns))
 		return;
-	waited_ns = c->first_token_ns - c->start_ns;
-	wrote_ns = c->end_ns != UNKNOWN_NS && c->end_ns > c->first_token_ns ? c->end_ns - c->first_token_ns : 0;
 	t->waited_ns += waited_ns;
 	t->wrote_ns += wrote_ns;
 	m = waits_of(t, c->model ? c->model : c->request_model);

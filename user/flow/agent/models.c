@@ -25,16 +25,23 @@ void models_add(struct models *m, const struct call *c)
 
 	uint64_t waited_ns, wrote_ns;
 
-	if (!call_has_start(c) || c->first_token_ns == UNKNOWN_NS || c->first_token_ns < c->start_ns)
+	if (!models_times(c, &waited_ns, &wrote_ns))
 		return;
-	waited_ns = c->first_token_ns - c->start_ns;
-	wrote_ns = c->end_ns != UNKNOWN_NS && c->end_ns > c->first_token_ns ? c->end_ns - c->first_token_ns : 0;
 	m->waited_ns += waited_ns;
 	m->wrote_ns += wrote_ns;
 	if (!e)
 		return;
 	e->waited_ns += waited_ns;
 	e->wrote_ns += wrote_ns;
+}
+
+bool models_times(const struct call *c, uint64_t *waited_ns, uint64_t *wrote_ns)
+{
+	if (!call_has_start(c) || c->first_token_ns == UNKNOWN_NS || c->first_token_ns < c->start_ns)
+		return false;
+	*waited_ns = c->first_token_ns - c->start_ns;
+	*wrote_ns = c->end_ns != UNKNOWN_NS && c->end_ns > c->first_token_ns ? c->end_ns - c->first_token_ns : 0;
+	return true;
 }
 
 double models_share(uint64_t ns, uint64_t all_ns)

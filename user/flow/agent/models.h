@@ -22,6 +22,8 @@ void models_add(struct models *m, const struct call *c);
 /* Its share is of all. NULL: none. Borrowed. */
 const char *models_waited(const struct models *m, double *share);
 const char *models_wrote(const struct models *m, double *share);
+/* How long a call waited for its first token, and was written from there on. False: not known. */
+bool models_times(const struct call *c, uint64_t *waited_ns, uint64_t *wrote_ns);
 /* Of all; 0 if that is nothing. */
 double models_share(uint64_t ns, uint64_t all_ns);
 
