@@ -360,7 +360,8 @@ static void on_attempt(void *ctx, const struct attempt *a)
 		return;
 	if (p->cfg.on_attempt)
 		p->cfg.on_attempt(p->cfg.ctx, a, attempt.host);
-	pipeline_add_span(p, p->spans, span_from_attempt(&span, &attempt), &span);
+	if (a->drawn)
+		pipeline_add_span(p, p->spans, span_from_attempt(&span, &attempt), &span);
 }
 
 struct exchange_sink pipeline_exchange_sink(struct pipeline *p)

@@ -12,7 +12,9 @@ static void on_attempt(void *ctx, const struct attempt *a)
 {
 	tlog_printf(ctx, "%u :%u %llu-%llu error %d%s\n", a->tgid, a->remote.port,
 		    (unsigned long long)(a->begin_ns / MS), (unsigned long long)(a->end_ns / MS), a->error,
-		    a->unfinished ? " unfinished" : "");
+		    a->unfinished ? " unfinished"
+		    : a->drawn	  ? ""
+				  : " not drawn");
 }
 
 static struct attempts *open_table(struct tlog *log)
@@ -124,13 +126,33 @@ static void many(void **state)
 	attempts_free(t);
 }
 
+/* A storm of them: each is told, so many of a second are drawn. */
+static void storm(void **state)
+{
+	struct tlog log = {0};
+	struct attempts *t = open_table(&log);
+	unsigned drawn = 0, all = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < 2 * ATTEMPTS_MAX; i++)
+		push(t, SOCK_CONNECT_FAILED, i + 1, 443, 3000 + i, 3000 + i, ECONNREFUSED);
+	push(t, SOCK_CONNECT_FAILED, 9999, 443, 4000, 4000, ECONNREFUSED);
+	attempts_finish(t, 5000 * MS);
+	for (const char *line = log.text, *end; *line; line = end + 1, all++) {
+		end = strchr(line, '\n');
+		drawn += !memmem(line, (size_t)(end - line), " not drawn", 10);
+	}
+	assert_int_equal(all, 2 * ATTEMPTS_MAX + 1);
+	assert_int_equal(drawn, ATTEMPTS_DRAWN + 1);
+	tlog_free(&log);
+	attempts_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(failed),
-		cmocka_unit_test(next_address),
-		cmocka_unit_test(goes_on),
-		cmocka_unit_test(many),
+		cmocka_unit_test(failed), cmocka_unit_test(next_address), cmocka_unit_test(goes_on),
+		cmocka_unit_test(many),	  cmocka_unit_test(storm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,8 @@ struct attempts {
 	struct attempts_sink sink;
 	struct entry entries[ATTEMPTS_MAX]; /* the oldest first */
 	size_t count;
+	uint64_t second; /* of the last one that was told, and how many were of it */
+	unsigned told;
 };
 
 struct attempts *attempts_new(const struct attempts_sink *sink)
@@ -40,6 +42,10 @@ static void tell(struct attempts *t, size_t i)
 	struct attempt a = t->entries[i].a;
 
 	take_out(t, i);
+	if (a.end_ns / 1000000000 != t->second)
+		t->told = 0;
+	t->second = a.end_ns / 1000000000;
+	a.drawn = t->told++ < ATTEMPTS_DRAWN;
 	t->sink.on_attempt(t->sink.ctx, &a);
 }
 

@@ -11,10 +11,13 @@
 #include "base/lost.h"
 #include "record.h"
 
-#define ATTEMPTS_MAX	    1024	  /* that wait; past it the oldest goes: told, if it has failed */
+#define ATTEMPTS_MAX	    256		  /* that wait; past it the oldest goes: told, if it has failed */
 #define ATTEMPT_NEXT_NS	    10000000ull	  /* the next address is tried so soon */
 #define ATTEMPT_SETTLE_NS   1000000000ull /* so long after it failed it is known whether one follows */
 #define ATTEMPT_GIVEN_UP_NS 1000000000ull
+#define ATTEMPTS_DRAWN                                                                                                 \
+	100 /* that ended in the same second: a storm of them is no reason to drop calls from a trace                  \
+	     */
 
 struct attempt {
 	uint32_t tgid;
@@ -22,6 +25,7 @@ struct attempt {
 	uint64_t begin_ns, end_ns;
 	int error;	 /* errno of the kernel; 0: the program left it, or it goes on */
 	bool unfinished; /* at the end it went on */
+	bool drawn;	 /* false: to be counted alone, see ATTEMPTS_DRAWN */
 };
 
 struct attempts_sink {
