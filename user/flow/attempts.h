@@ -15,9 +15,7 @@
 #define ATTEMPT_NEXT_NS	    10000000ull	  /* the next address is tried so soon */
 #define ATTEMPT_SETTLE_NS   1000000000ull /* so long after it failed it is known whether one follows */
 #define ATTEMPT_GIVEN_UP_NS 1000000000ull
-#define ATTEMPTS_DRAWN                                                                                                 \
-	100 /* that ended in the same second: a storm of them is no reason to drop calls from a trace                  \
-	     */
+#define ATTEMPTS_DRAWN	    100 /* that ended in one second: a storm drops no calls from the trace */
 
 struct attempt {
 	uint32_t tgid;
