@@ -48,8 +48,8 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->halves = halves_new(&p->lost, &halves_sink);
 	p->profile = profile_new(&p->lost, cfg->max_events);
 	p->functions = functions_new();
-	p->dns = dns_new(&p->lost, &dns_sink);
 	p->attempts = attempts_new(&attempts_sink);
+	p->dns = dns_new(&p->lost, &dns_sink, p->attempts);
 	p->counters = counters_new(cfg->max_events);
 	if ((cfg->db && !p->sqlite) || (cfg->http && !p->operations) || !p->profile || !p->functions || !p->dns ||
 	    !p->attempts || !p->counters || !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs ||

@@ -123,12 +123,13 @@ static void on_socket_evidence(void *ctx, const struct rec_conn_sock *r)
 static void on_sock(void *ctx, const struct rec_sock *r)
 {
 	struct pipeline *p = ctx;
+	struct rec_sock whole = *r;
 
-	attempts_push_sock(p->attempts, r);
+	whole.begin_ns = attempts_push_sock(p->attempts, r);
 	halves_push_sock(p->halves, r);
 	dns_push_sock(p->dns, r);
-	conns_push_sock(p->conns, r);
-	wires_push_sock(p->wires, r);
+	conns_push_sock(p->conns, &whole);
+	wires_push_sock(p->wires, &whole);
 }
 
 /* The old program's connections end before the process gets its new name. */

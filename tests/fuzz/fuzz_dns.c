@@ -17,6 +17,13 @@ static void on_lookup(void *ctx, const struct dns_lookup *l)
 		abort();
 }
 
+static void on_attempt(void *ctx, const struct attempt *a)
+{
+	(void)ctx;
+	if (a->end_ns < a->begin_ns || a->unfinished)
+		abort();
+}
+
 static void parse(const uint8_t *bytes, size_t len)
 {
 	struct dns_message m;
@@ -30,11 +37,12 @@ static void parse(const uint8_t *bytes, size_t len)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
 	struct lost lost = {0};
-	struct dns *t = dns_new(&lost, &(struct dns_sink){NULL, on_lookup});
+	struct attempts *attempts = attempts_new(&(struct attempts_sink){NULL, on_attempt});
+	struct dns *t = dns_new(&lost, &(struct dns_sink){NULL, on_lookup}, attempts);
 	uint64_t now_ns = 1000000000;
 
 	parse(bytes, len);
-	while (t && len > 3) {
+	while (t && attempts && len > 3) {
 		size_t n = bytes[0] < len - 3 ? bytes[0] : len - 3;
 		struct rec_dns r = {.proc = {.tgid = bytes[1] % 2u},
 				    .ts_ns = now_ns,
@@ -47,6 +55,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 
 		now_ns += bytes[2] * 1000000ull;
 		dns_push(t, &r);
+		if (bytes[1] & 0x40)
+			attempts_push_sock(attempts, &(struct rec_sock){.ts_ns = now_ns,
+									.begin_ns = now_ns - bytes[0] * 1000000ull,
+									.tgid = r.proc.tgid,
+									.remote = to,
+									.what = SOCK_CONNECT_FAILED});
 		s = dns_find(t, r.proc.tgid, &to, now_ns);
 		if (s.connect_begin_ns > now_ns || (s.dns_end_ns != UNKNOWN_NS && s.dns_begin_ns > s.dns_end_ns))
 			abort();
@@ -56,5 +70,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	if (t)
 		dns_finish(t);
 	dns_free(t);
+	attempts_free(attempts);
 	return 0;
 }

@@ -26,8 +26,8 @@ static struct attempts *open_table(struct tlog *log)
 	return t;
 }
 
-static void push(struct attempts *t, enum sock_what what, uint64_t cookie, uint16_t port, uint64_t begin_ms,
-		 uint64_t ms, int error)
+static uint64_t push(struct attempts *t, enum sock_what what, uint64_t cookie, uint16_t port, uint64_t begin_ms,
+		     uint64_t ms, int error)
 {
 	struct rec_sock r = {
 		.ts_ns = ms * MS,
@@ -39,7 +39,7 @@ static void push(struct attempts *t, enum sock_what what, uint64_t cookie, uint1
 		.error = error,
 	};
 
-	attempts_push_sock(t, &r);
+	return attempts_push_sock(t, &r) / MS;
 }
 
 static void assert_told(struct tlog *log, const char *golden)
@@ -82,9 +82,57 @@ static void next_address(void **state)
 	push(t, SOCK_CONNECT_FAILED, 2, 443, 25, 45, EHOSTUNREACH); /* beside it */
 	push(t, SOCK_CONNECT_FAILED, 3, 80, 25, 30, ECONNREFUSED);  /* another port */
 	push(t, SOCK_CONNECT_FAILED, 4, 443, 1, 5, ETIMEDOUT);	    /* long before */
-	push(t, SOCK_CONNECTED, 5, 443, 30, 50, 0);
+	assert_int_equal(push(t, SOCK_CONNECTED, 5, 443, 30, 50, 0), 10);
 	attempts_finish(t, 60 * MS);
 	assert_told(&log, "7 :80 25-30 error 111\n7 :443 1-5 error 110\n");
+	attempts_free(t);
+}
+
+/* Several that failed one after the other are the way of the one that was made next, however long they took, and of no
+ * second one. */
+static void one_after_the_other(void **state)
+{
+	struct tlog log = {0};
+	struct attempts *t = open_table(&log);
+
+	(void)state;
+	push(t, SOCK_CONNECT_FAILED, 1, 443, 10, 30, ECONNREFUSED);
+	push(t, SOCK_CONNECT_FAILED, 2, 443, 31, 331, 0); /* the program's patience was short */
+	push(t, SOCK_CONNECT_FAILED, 3, 80, 331, 332, ECONNREFUSED);
+	assert_int_equal(push(t, SOCK_CONNECTED, 4, 443, 335, 350, 0), 10);
+	assert_int_equal(push(t, SOCK_CONNECTED, 5, 443, 336, 351, 0), 336);
+	push(t, SOCK_CONNECT_FAILED, 6, 443, 362, 370, ECONNREFUSED);
+	assert_int_equal(push(t, SOCK_CONNECTED, 7, 443, 381, 390, 0), 381); /* much later */
+	assert_int_equal(push(t, SOCK_CONNECTED, 8, 443, 399, 398, 0), 399);
+	attempts_finish(t, 400 * MS);
+	assert_told(&log, "7 :80 331-332 error 111\n7 :443 362-370 error 111\n");
+	attempts_free(t);
+}
+
+static bool is_first(const void *ctx, const struct sock_addr *remote)
+{
+	return remote->ip[3] == *(const uint8_t *)ctx;
+}
+
+/* What was told, or was another's way, is still known. */
+static void first_of(void **state)
+{
+	struct tlog log = {0};
+	struct attempts *t = open_table(&log);
+	uint8_t mine = 0, other = 1;
+
+	(void)state;
+	push(t, SOCK_CONNECT_FAILED, 1, 443, 10, 30, ECONNREFUSED);
+	push(t, SOCK_CONNECT_FAILED, 2, 443, 20, 40, 0);
+	push(t, SOCK_CONNECT_FAILED, 3, 80, 11, 12, ECONNREFUSED);
+	push(t, SOCK_CONNECTING, 4, 443, 0, 15, 0);
+	attempts_tick(t, 2000 * MS);
+	assert_told(&log, "7 :443 10-30 error 111\n7 :80 11-12 error 111\n");
+	assert_int_equal(attempts_first(t, 7, 443, 5 * MS, 50 * MS, is_first, &mine), 10 * MS);
+	assert_int_equal(attempts_first(t, 7, 443, 11 * MS, 50 * MS, is_first, &mine), 20 * MS);
+	assert_int_equal(attempts_first(t, 7, 443, 11 * MS, 20 * MS, is_first, &mine), 20 * MS);
+	assert_int_equal(attempts_first(t, 7, 443, 5 * MS, 50 * MS, is_first, &other), 50 * MS);
+	assert_int_equal(attempts_first(t, 8, 443, 5 * MS, 50 * MS, is_first, &mine), 50 * MS);
 	attempts_free(t);
 }
 
@@ -151,8 +199,9 @@ static void storm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(failed), cmocka_unit_test(next_address), cmocka_unit_test(goes_on),
-		cmocka_unit_test(many),	  cmocka_unit_test(storm),
+		cmocka_unit_test(failed),   cmocka_unit_test(next_address), cmocka_unit_test(one_after_the_other),
+		cmocka_unit_test(first_of), cmocka_unit_test(goes_on),	    cmocka_unit_test(many),
+		cmocka_unit_test(storm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

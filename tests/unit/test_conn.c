@@ -971,16 +971,25 @@ static void set_up(void **state)
 	close_world(&w);
 }
 
-static void connect_of(struct world *w, uint64_t cookie, enum sock_what what, uint32_t tgid, uint16_t port,
-		       uint64_t begin_ms, uint64_t ms)
+static void connected(void **state)
 {
-	conns_push_sock(w->t, &(struct rec_sock){.ts_ns = ms * MS,
-						 .begin_ns = begin_ms * MS,
-						 .cookie = cookie,
-						 .tgid = tgid,
-						 .remote = {.family = AF_INET, .port = port},
-						 .what = what,
-						 .srtt_us = 800});
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	conns_push_sock(w.t, &(struct rec_sock){.ts_ns = 60 * MS,
+						.begin_ns = 10 * MS,
+						.cookie = 7,
+						.tid = 43,
+						.what = SOCK_CONNECTED,
+						.srtt_us = 800});
+	open_conn(&w, 1, true, 60);
+	inside(&w, 1, 7, 60);
+	assert_int_equal(w.last->setup.connect_begin_ns, 10 * MS);
+	assert_int_equal(w.last->setup.connect_end_ns, 60 * MS);
+	assert_int_equal(w.last->setup.tid, 43);
+	assert_int_equal(w.last->rtt_min_us, 800);
+	close_world(&w);
 }
 
 /* To connect through a proxy takes until it answers, the last time. What it answers to nobody knows began is nothing.
@@ -1001,36 +1010,6 @@ static void through_a_proxy(void **state)
 		assert_int_equal(w.last->setup.connect_begin_ns, cookie == 7 ? 10 * MS : UNKNOWN_NS);
 		assert_int_equal(w.last->setup.connect_end_ns, cookie == 7 ? 300 * MS : UNKNOWN_NS);
 	}
-	close_world(&w);
-}
-
-/* Addresses that failed one after the other, right before one that did not, are part of its connecting: of the same
- * process and port, and once. */
-static void failed_addresses(void **state)
-{
-	struct world w;
-
-	(void)state;
-	open_world(&w);
-	connect_of(&w, 1, SOCK_CONNECT_FAILED, 42, 443, 10, 30);
-	connect_of(&w, 2, SOCK_CONNECT_FAILED, 42, 443, 31, 50);
-	connect_of(&w, 3, SOCK_CONNECT_FAILED, 42, 80, 50, 55);	 /* another port */
-	connect_of(&w, 4, SOCK_CONNECT_FAILED, 43, 443, 50, 55); /* another process */
-	connect_of(&w, 7, SOCK_CONNECTED, 42, 443, 51, 60);
-	connect_of(&w, 8, SOCK_CONNECTED, 42, 443, 52, 61);
-	connect_of(&w, 5, SOCK_CONNECT_FAILED, 42, 443, 62, 70);
-	connect_of(&w, 9, SOCK_CONNECTED, 42, 443, 81, 90); /* much later */
-	open_conn(&w, 1, true, 60);
-	inside(&w, 1, 7, 60);
-	assert_int_equal(w.last->setup.connect_begin_ns, 10 * MS);
-	assert_int_equal(w.last->setup.connect_end_ns, 60 * MS);
-	assert_int_equal(w.last->rtt_min_us, 800);
-	open_conn(&w, 2, true, 61);
-	inside(&w, 2, 8, 61);
-	assert_int_equal(w.last->setup.connect_begin_ns, 52 * MS);
-	open_conn(&w, 3, true, 91);
-	inside(&w, 3, 9, 91);
-	assert_int_equal(w.last->setup.connect_begin_ns, 81 * MS);
 	close_world(&w);
 }
 
@@ -1492,7 +1471,7 @@ int main(void)
 		cmocka_unit_test(hole_while_the_other_way_goes_on),
 		cmocka_unit_test(set_up),
 		cmocka_unit_test(through_a_proxy),
-		cmocka_unit_test(failed_addresses),
+		cmocka_unit_test(connected),
 		cmocka_unit_test(plain),
 		cmocka_unit_test(delays),
 		cmocka_unit_test(resumed),

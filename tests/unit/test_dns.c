@@ -200,6 +200,7 @@ static void many_addresses(void **state)
 struct world {
 	struct tlog log;
 	struct lost lost;
+	struct attempts *attempts;
 	struct dns *t;
 };
 
@@ -213,16 +214,25 @@ static void on_lookup(void *ctx, const struct dns_lookup *l)
 	tlog_printf(log, " %u queries %zu addresses\n", l->queries, l->addr_count);
 }
 
+static void on_attempt(void *ctx, const struct attempt *a)
+{
+	(void)ctx;
+	(void)a;
+}
+
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	w->t = dns_new(&w->lost, &(struct dns_sink){w, on_lookup});
+	w->attempts = attempts_new(&(struct attempts_sink){w, on_attempt});
+	assert_non_null(w->attempts);
+	w->t = dns_new(&w->lost, &(struct dns_sink){w, on_lookup}, w->attempts);
 	assert_non_null(w->t);
 }
 
 static void close_world(struct world *w)
 {
 	dns_free(w->t);
+	attempts_free(w->attempts);
 	tlog_free(&w->log);
 }
 
@@ -265,11 +275,11 @@ static struct sock_addr address(const char *ip)
 
 static void failed(struct world *w, uint32_t tgid, const char *ip, uint64_t begin_ms, uint64_t ms)
 {
-	dns_push_sock(w->t, &(struct rec_sock){.ts_ns = ms * MS,
-					       .begin_ns = begin_ms * MS,
-					       .tgid = tgid,
-					       .remote = address(ip),
-					       .what = SOCK_CONNECT_FAILED});
+	attempts_push_sock(w->attempts, &(struct rec_sock){.ts_ns = ms * MS,
+							   .begin_ns = begin_ms * MS,
+							   .tgid = tgid,
+							   .remote = address(ip),
+							   .what = SOCK_CONNECT_FAILED});
 }
 
 static void find(struct world *w, const char *ip, uint64_t ms)
@@ -470,7 +480,7 @@ static void attempts_before(void **state)
 	failed(&w, 10, "10.9.9.9", 300, 420); /* of another name */
 	failed(&w, 99, "fd00::1", 121, 421);  /* another process's */
 	find(&w, "10.0.0.1", 500);
-	for (unsigned i = 0; i < 2 * DNS_FAILED_MAX; i++)
+	for (unsigned i = 0; i < 2 * ATTEMPTS_MAX; i++)
 		failed(&w, 10, "127.0.0.3", 2000 + i, 2000 + i);
 	find(&w, "10.0.0.1", 130); /* forgotten by now */
 	assert_log(&w.log, "dns 100-120 connect 121\ndns 100-120 connect 130\n");
@@ -512,7 +522,7 @@ static void without_memory(void **state)
 
 	(void)state;
 	fail_nth(1);
-	assert_null(dns_new(&w.lost, NULL));
+	assert_null(dns_new(&w.lost, NULL, NULL));
 	fail_nth(0);
 	open_world(&w);
 	fail_nth(1);

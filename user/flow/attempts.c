@@ -6,6 +6,8 @@
 
 struct entry {
 	uint64_t cookie;
+	bool settled; /* told, or another connection's, or never to be */
+	bool joined;  /* a connection that was made began with it */
 	struct attempt a;
 };
 
@@ -41,7 +43,7 @@ static void tell(struct attempts *t, size_t i)
 {
 	struct attempt a = t->entries[i].a;
 
-	take_out(t, i);
+	t->entries[i].settled = true;
 	if (a.end_ns / 1000000000 != t->second)
 		t->told = 0;
 	t->second = a.end_ns / 1000000000;
@@ -49,21 +51,32 @@ static void tell(struct attempts *t, size_t i)
 	t->sink.on_attempt(t->sink.ctx, &a);
 }
 
+static void make_room(struct attempts *t)
+{
+	size_t i = 0;
+
+	while (i < t->count && !t->entries[i].settled)
+		i++;
+	if (i == t->count)
+		i = 0;
+	if (!t->entries[i].settled && !t->entries[i].a.unfinished)
+		tell(t, i);
+	take_out(t, i);
+}
+
 static void add(struct attempts *t, const struct rec_sock *r, bool goes_on)
 {
-	if (t->count == ATTEMPTS_MAX) {
-		if (t->entries[0].a.unfinished)
-			take_out(t, 0);
-		else
-			tell(t, 0);
-	}
-	t->entries[t->count++] = (struct entry){.cookie = r->cookie,
-						.a = {.tgid = r->tgid,
-						      .remote = r->remote,
-						      .begin_ns = goes_on ? r->ts_ns : r->begin_ns,
-						      .end_ns = r->ts_ns,
-						      .error = r->error,
-						      .unfinished = goes_on}};
+	if (t->count == ATTEMPTS_MAX)
+		make_room(t);
+	t->entries[t->count++] =
+		(struct entry){.cookie = r->cookie,
+			       .settled = !goes_on && !r->error && r->ts_ns - r->begin_ns < ATTEMPT_GIVEN_UP_NS,
+			       .a = {.tgid = r->tgid,
+				     .remote = r->remote,
+				     .begin_ns = goes_on ? r->ts_ns : r->begin_ns,
+				     .end_ns = r->ts_ns,
+				     .error = r->error,
+				     .unfinished = goes_on}};
 }
 
 /* It does not go on any more. */
@@ -76,19 +89,45 @@ static void forget(struct attempts *t, uint64_t cookie)
 		}
 }
 
-/* A connection was made: those that failed right before it, or beside it, were on its way. */
-static void join(struct attempts *t, const struct rec_sock *r)
+static bool is_of(const struct entry *e, uint32_t tgid, uint16_t port)
 {
-	for (size_t i = t->count; i > 0; i--) {
-		const struct attempt *a = &t->entries[i - 1].a;
-
-		if (!a->unfinished && a->tgid == r->tgid && a->remote.port == r->remote.port &&
-		    a->end_ns + ATTEMPT_NEXT_NS >= r->begin_ns)
-			take_out(t, i - 1);
-	}
+	return !e->a.unfinished && e->a.tgid == tgid && e->a.remote.port == port;
 }
 
-void attempts_push_sock(struct attempts *t, const struct rec_sock *r)
+/* A connection was made: those that failed one after the other right before it, or beside it, were on its way. When the
+ * first of the former began; each is the way of one. */
+static uint64_t join(struct attempts *t, const struct rec_sock *r)
+{
+	uint64_t begin_ns = r->begin_ns;
+
+	for (size_t i = t->count; i > 0; i--) { /* the latest first */
+		struct entry *e = &t->entries[i - 1];
+
+		if (e->joined || !is_of(e, r->tgid, r->remote.port) || e->a.end_ns + ATTEMPT_NEXT_NS < begin_ns)
+			continue;
+		e->settled = true;
+		if (e->a.end_ns > begin_ns)
+			continue;
+		e->joined = true;
+		begin_ns = e->a.begin_ns;
+	}
+	return begin_ns;
+}
+
+uint64_t attempts_first(const struct attempts *t, uint32_t tgid, uint16_t port, uint64_t since_ns, uint64_t before_ns,
+			bool (*is_one)(const void *ctx, const struct sock_addr *remote), const void *ctx)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		const struct attempt *a = &t->entries[i].a;
+
+		if (is_of(&t->entries[i], tgid, port) && a->begin_ns >= since_ns && a->begin_ns < before_ns &&
+		    is_one(ctx, &a->remote))
+			before_ns = a->begin_ns;
+	}
+	return before_ns;
+}
+
+uint64_t attempts_push_sock(struct attempts *t, const struct rec_sock *r)
 {
 	bool timed = r->begin_ns && r->begin_ns <= r->ts_ns;
 
@@ -99,40 +138,37 @@ void attempts_push_sock(struct attempts *t, const struct rec_sock *r)
 	case SOCK_CONNECTED:
 		forget(t, r->cookie);
 		if (timed)
-			join(t, r);
+			return join(t, r);
 		break;
 	case SOCK_CONNECT_FAILED:
 		forget(t, r->cookie);
-		if (timed && (r->error || r->ts_ns - r->begin_ns >= ATTEMPT_GIVEN_UP_NS))
+		if (timed)
 			add(t, r, false);
 		break;
 	default:
 		break;
 	}
+	return r->begin_ns;
 }
 
 void attempts_tick(struct attempts *t, uint64_t now_ns)
 {
-	for (size_t i = 0; i < t->count;) {
-		const struct attempt *a = &t->entries[i].a;
+	for (size_t i = 0; i < t->count; i++) {
+		const struct entry *e = &t->entries[i];
 
-		if (!a->unfinished && a->end_ns + ATTEMPT_SETTLE_NS <= now_ns)
+		if (!e->settled && !e->a.unfinished && e->a.end_ns + ATTEMPT_SETTLE_NS <= now_ns)
 			tell(t, i);
-		else
-			i++;
 	}
 }
 
 void attempts_finish(struct attempts *t, uint64_t now_ns)
 {
-	while (t->count) {
-		struct attempt *a = &t->entries[0].a;
+	for (size_t i = 0; i < t->count; i++) {
+		struct entry *e = &t->entries[i];
 
-		if (a->unfinished && a->begin_ns + ATTEMPT_GIVEN_UP_NS > now_ns) {
-			take_out(t, 0);
+		if (e->settled || (e->a.unfinished && e->a.begin_ns + ATTEMPT_GIVEN_UP_NS > now_ns))
 			continue;
-		}
-		a->end_ns = a->unfinished ? now_ns : a->end_ns;
-		tell(t, 0);
+		e->a.end_ns = e->a.unfinished ? now_ns : e->a.end_ns;
+		tell(t, i);
 	}
 }

@@ -4,14 +4,17 @@
 
 /*
  * TCP connections that a program tried to make in vain. One that another connection of the process to the same port
- * came right after, or went on beside, is that one's (programs try the addresses of a name), and is told with it. One
- * that the program left within ATTEMPT_GIVEN_UP_NS is not told either: it took another way.
+ * came right after, or went on beside, is that one's (programs try the addresses of a name), and is told with it: the
+ * first one right before it is when it began. One that the program left within ATTEMPT_GIVEN_UP_NS is not told either:
+ * it took another way.
  */
 
 #include "base/lost.h"
 #include "record.h"
 
-#define ATTEMPTS_MAX	    256		  /* that wait; past it the oldest goes: told, if it has failed */
+#define ATTEMPTS_MAX                                                                                                   \
+	256 /* remembered; past it the oldest that was told goes, or the oldest: told, if it has failed                \
+	     */
 #define ATTEMPT_NEXT_NS	    10000000ull	  /* the next address is tried so soon */
 #define ATTEMPT_SETTLE_NS   1000000000ull /* so long after it failed it is known whether one follows */
 #define ATTEMPT_GIVEN_UP_NS 1000000000ull
@@ -36,7 +39,13 @@ struct attempts;
 
 struct attempts *attempts_new(const struct attempts_sink *sink); /* NULL: ENOMEM */
 void attempts_free(struct attempts *t);				 /* NULL is fine */
-void attempts_push_sock(struct attempts *t, const struct rec_sock *r);
+/* When it began: what is said of a connection that was made (SOCK_CONNECTED) with the attempts right before it; else
+ * what the record says. */
+uint64_t attempts_push_sock(struct attempts *t, const struct rec_sock *r);
+/* The first of the process to this port that began from `since_ns` on, before `before_ns`, and ended, at an address
+ * that `is_one` says yes to: when it began; before_ns: there is none. */
+uint64_t attempts_first(const struct attempts *t, uint32_t tgid, uint16_t port, uint64_t since_ns, uint64_t before_ns,
+			bool (*is_one)(const void *ctx, const struct sock_addr *remote), const void *ctx);
 void attempts_tick(struct attempts *t, uint64_t now_ns);
 void attempts_finish(struct attempts *t, uint64_t now_ns); /* what has waited for long then is told, too */
 

@@ -43,11 +43,9 @@
  * read on while its request is waited for (less than HTTP1_PARK_BYTES and a read, or it would be nobody's); and after
  * STREAM_HOLD_NS.
  */
-#define CONN_AHEAD_BYTES     32768
-#define CONN_DELAYS_MAX	     64		 /* newest delays of each kind that are kept of a socket */
-#define CONN_FAILED_MAX	     32		 /* latest failed connects that a next one may go on from */
-#define CONN_NEXT_ADDRESS_NS 10000000ull /* so soon after it */
-#define CONN_CHECK_NS	     10000000ull /* how often, in event time, waiting things are looked at */
+#define CONN_AHEAD_BYTES 32768
+#define CONN_DELAYS_MAX	 64	     /* newest delays of each kind that are kept of a socket */
+#define CONN_CHECK_NS	 10000000ull /* how often, in event time, waiting things are looked at */
 
 enum conn_end {
 	CONN_END_UNKNOWN,  /* object freed, nobody knows who closed */

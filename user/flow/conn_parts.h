@@ -111,12 +111,6 @@ struct entry {
 	UT_hash_handle hh_obj; /* the newest generation of an object */
 };
 
-struct failed_connect {
-	uint32_t tgid;
-	uint16_t port;
-	uint64_t begin_ns, end_ns;
-};
-
 struct conns {
 	struct lost *lost;
 	struct conn_sink sink;
@@ -127,8 +121,6 @@ struct conns {
 	struct sock *socks, *sock_lru;
 	struct ended *ended;
 	uint64_t last_id, now_ns, check_ns;
-	struct failed_connect failed[CONN_FAILED_MAX]; /* a ring; begin_ns 0: none */
-	unsigned failed_count;
 };
 
 /* conn.c */

@@ -291,32 +291,6 @@ static void add_delay(struct conns *t, struct conn_delays *d, const struct rec_s
 	d->at[d->count++] = (struct interval){r->begin_ns, r->ts_ns};
 }
 
-static void note_failed(struct conns *t, const struct rec_sock *r)
-{
-	if (r->begin_ns && r->begin_ns <= r->ts_ns)
-		t->failed[t->failed_count++ % CONN_FAILED_MAX] =
-			(struct failed_connect){r->tgid, r->remote.port, r->begin_ns, r->ts_ns};
-}
-
-/* A program that connects right after an attempt of its own failed tries the next address of the same name. When the
- * first of them began; each failure is taken once. */
-static uint64_t first_attempt(struct conns *t, const struct rec_sock *r)
-{
-	uint64_t begin_ns = r->begin_ns;
-
-	for (unsigned i = 0; i < CONN_FAILED_MAX; i++) { /* the latest first */
-		struct failed_connect *f = &t->failed[(t->failed_count - 1 - i) % CONN_FAILED_MAX];
-
-		if (!f->begin_ns || f->tgid != r->tgid || f->port != r->remote.port)
-			continue;
-		if (f->end_ns > begin_ns || begin_ns - f->end_ns > CONN_NEXT_ADDRESS_NS)
-			continue;
-		begin_ns = f->begin_ns;
-		f->begin_ns = 0;
-	}
-	return begin_ns;
-}
-
 static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 {
 	if (r->remote.family) {
@@ -332,7 +306,7 @@ static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 	switch (r->what) {
 	case SOCK_CONNECTED:
 		if (r->begin_ns && r->begin_ns <= r->ts_ns) {
-			s->connect_begin_ns = first_attempt(t, r);
+			s->connect_begin_ns = r->begin_ns;
 			s->connect_end_ns = r->ts_ns;
 			s->connect_tid = r->tid;
 		}
@@ -347,8 +321,6 @@ static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 		first_to_close(s, CONN_END_REMOTE, r->ts_ns);
 		break;
 	case SOCK_CONNECT_FAILED:
-		note_failed(t, r);
-		/* fall through */
 	case SOCK_CLOSED:
 		if (s->closed_ns == UNKNOWN_NS)
 			s->closed_ns = r->ts_ns;

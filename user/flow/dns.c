@@ -33,23 +33,15 @@ struct lookup {
 	struct lookup *prev, *next;
 };
 
-/* An attempt at a connection that failed. */
-struct attempt {
-	uint32_t tgid;
-	struct sock_addr remote;
-	uint64_t begin_ns, end_ns;
-};
-
 struct dns {
 	struct lost *lost;
 	struct dns_sink sink;
 	struct lookup *lookups; /* oldest first */
 	unsigned count;
-	struct attempt failed[DNS_FAILED_MAX]; /* a ring */
-	unsigned failed_count;		       /* ever */
+	const struct attempts *attempts;
 };
 
-struct dns *dns_new(struct lost *lost, const struct dns_sink *sink)
+struct dns *dns_new(struct lost *lost, const struct dns_sink *sink, const struct attempts *attempts)
 {
 	struct dns *t = calloc(1, sizeof(*t));
 
@@ -58,6 +50,7 @@ struct dns *dns_new(struct lost *lost, const struct dns_sink *sink)
 		return NULL;
 	}
 	t->lost = lost;
+	t->attempts = attempts;
 	if (sink)
 		t->sink = *sink;
 	return t;
@@ -230,8 +223,10 @@ static bool same_ip(const struct sock_addr *a, const struct sock_addr *b)
 	return a->family == b->family && !memcmp(a->ip, b->ip, sizeof(a->ip));
 }
 
-static bool has_address(const struct lookup *l, const struct sock_addr *a)
+static bool has_address(const void *lookup, const struct sock_addr *a)
 {
+	const struct lookup *l = lookup;
+
 	for (size_t i = 0; i < l->addr_count; i++)
 		if (same_ip(&l->addrs[i], a))
 			return true;
@@ -314,9 +309,6 @@ void dns_push_sock(struct dns *t, const struct rec_sock *r)
 		goes_on(t, r);
 	if (r->cookie && (r->what == SOCK_CLOSE_LOCAL || r->what == SOCK_CLOSE_REMOTE || r->what == SOCK_CLOSED))
 		has_gone_on(t, r);
-	if (r->what != SOCK_CONNECT_FAILED || !r->remote.family || !r->begin_ns || r->begin_ns > r->ts_ns)
-		return;
-	t->failed[t->failed_count++ % DNS_FAILED_MAX] = (struct attempt){r->tgid, r->remote, r->begin_ns, r->ts_ns};
 }
 
 /* The newest look-up of the process that gave this address before then. */
@@ -355,23 +347,6 @@ static uint64_t answered_by(const struct lookup *l, uint64_t at_ns)
 	return last_ns;
 }
 
-/* Of the attempts at addresses of the look-up, this one the last. */
-static uint64_t first_attempt(const struct dns *t, const struct lookup *l, uint32_t tgid, uint16_t port,
-			      uint64_t begin_ns)
-{
-	unsigned kept = t->failed_count < DNS_FAILED_MAX ? t->failed_count : DNS_FAILED_MAX;
-	uint64_t first_ns = begin_ns;
-
-	for (unsigned i = 0; i < kept; i++) {
-		const struct attempt *a = &t->failed[i];
-
-		if (a->tgid == tgid && a->remote.port == port && a->begin_ns >= l->begin_ns && a->begin_ns < first_ns &&
-		    has_address(l, &a->remote))
-			first_ns = a->begin_ns;
-	}
-	return first_ns;
-}
-
 struct dns_setup dns_find(struct dns *t, uint32_t tgid, const struct sock_addr *remote, uint64_t connect_begin_ns)
 {
 	struct dns_setup s = {UNKNOWN_NS, UNKNOWN_NS, connect_begin_ns};
@@ -380,7 +355,8 @@ struct dns_setup dns_find(struct dns *t, uint32_t tgid, const struct sock_addr *
 
 	if (!l)
 		return s;
-	s.connect_begin_ns = first_attempt(t, l, tgid, remote->port, connect_begin_ns);
+	s.connect_begin_ns =
+		attempts_first(t->attempts, tgid, remote->port, l->begin_ns, connect_begin_ns, has_address, l);
 	end_ns = answered_by(l, s.connect_begin_ns);
 	if (end_ns == UNKNOWN_NS || s.connect_begin_ns - end_ns > DNS_AGE_NS)
 		return s;

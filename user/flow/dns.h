@@ -19,13 +19,13 @@
  * socket.
  */
 
+#include "attempts.h"
 #include "base/lost.h"
 #include "dns_message.h"
 #include "record.h"
 
 #define DNS_LOOKUPS_MAX 512	    /* remembered; past it the oldest one is told and forgotten */
 #define DNS_QUERIES_MAX 16	    /* of one look-up; later ones only count as asked */
-#define DNS_FAILED_MAX	256	    /* the newest attempts that failed */
 #define DNS_AGE_NS	50000000ull /* an answer that old was not waited for */
 #define DNS_NEXT_NS	10000000ull /* what follows so soon belongs to what came before */
 #define DNS_TELL_NS	10000000000ull
@@ -53,10 +53,11 @@ struct dns_sink {
 
 struct dns;
 
-struct dns *dns_new(struct lost *lost, const struct dns_sink *sink); /* NULL: ENOMEM */
+/* NULL: ENOMEM. `lost` and `attempts` are borrowed. */
+struct dns *dns_new(struct lost *lost, const struct dns_sink *sink, const struct attempts *attempts);
 void dns_free(struct dns *t);
 void dns_push(struct dns *t, const struct rec_dns *r);	     /* what is no question and no answer is ignored */
-void dns_push_sock(struct dns *t, const struct rec_sock *r); /* attempts that fail; TCP to a name server */
+void dns_push_sock(struct dns *t, const struct rec_sock *r); /* TCP to a name server */
 /* Of a connection of this process to `remote`, whose own attempt began then. */
 struct dns_setup dns_find(struct dns *t, uint32_t tgid, const struct sock_addr *remote, uint64_t connect_begin_ns);
 /* The name that this address was given for, "": none. Valid until the next record. */
