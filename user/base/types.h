@@ -39,6 +39,11 @@ static inline bool proc_key_same_process(const struct proc_key *a, const struct 
 /* Direction as the traced program sees it. */
 enum dir { DIR_TX = 0, DIR_RX = 1 };
 
+static inline enum dir dir_other(enum dir dir)
+{
+	return dir == DIR_TX ? DIR_RX : DIR_TX;
+}
+
 /* When bytes moved. A request starts at entry, a response counts at return. CLOCK_BOOTTIME. */
 struct stamp {
 	uint64_t entry_ns; /* the call that moved them began */

@@ -458,7 +458,7 @@ static bool already_told(struct conns *t, const struct rec_data *r)
 /* r is of a connection whose other direction may wait for what will not come. */
 static void keep_up(struct entry *e, const struct rec_data *r)
 {
-	enum dir other = r->dir == DIR_TX ? DIR_RX : DIR_TX;
+	enum dir other = dir_other(r->dir);
 
 	if (!misses(e, other)) {
 		e->ahead[r->dir] = 0;

@@ -420,7 +420,7 @@ static void note_failure(struct mcp *t, struct mcp_call *c, const struct mcp_mes
 
 static void on_response(struct mcp *t, const struct mcp_place *at, const struct mcp_message *m)
 {
-	struct mcp_request *r = find_asked(t, at, at->dir == DIR_TX ? DIR_RX : DIR_TX, &m->id);
+	struct mcp_request *r = find_asked(t, at, dir_other(at->dir), &m->id);
 
 	if (!r) {
 		if (m->peer[0] && m->protocol_version[0]) /* of an initialize that was not seen */
@@ -446,7 +446,7 @@ static void on_progress(struct mcp *t, const struct mcp_place *at, const struct 
 
 	if (!m->token.type)
 		return;
-	r = find_asked(t, at, at->dir == DIR_TX ? DIR_RX : DIR_TX, &m->token);
+	r = find_asked(t, at, dir_other(at->dir), &m->token);
 	if (r && !memcmp(&r->token, &m->token, sizeof(r->token)))
 		r->call.progress++;
 }

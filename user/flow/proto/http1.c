@@ -190,7 +190,7 @@ static void on_response_raw(void *ctx, const uint8_t *ptr, size_t len, const str
 	struct http1 *h = ctx;
 
 	if (h->upgrade && h->raw)
-		h->raw(h->raw_ctx, h->client_dir == DIR_TX ? DIR_RX : DIR_TX, ptr, len, at);
+		h->raw(h->raw_ctx, dir_other(h->client_dir), ptr, len, at);
 }
 
 /* --- requests ---------------------------------------------------------------------------------------------------- */
@@ -607,10 +607,10 @@ int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, co
 
 	if (h->finished || h->err || !len)
 		return h->err;
-	if (h->upgrade && h->raw_gap)
-		h->raw_gap(h->raw_ctx, dir, len, why, at);
-	if (h->upgrade)
+	if (h->upgrade) {
+		http1_raw_gap(h, dir, len, why, at);
 		return 0;
+	}
 	if (dir == h->client_dir)
 		return failed(h, gap_request(h, len, why, at));
 	if (h->response.state == MESSAGE_WAIT && !queue_takes_gap(&h->park))

@@ -62,22 +62,16 @@ int http1_early_add_gap(struct http1 *h, uint64_t len, enum http_gap why, const 
 	return 0;
 }
 
-static void tell_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at)
-{
-	if (h->raw_gap)
-		h->raw_gap(h->raw_ctx, h->client_dir, len, why, at);
-}
-
 void http1_early_tell(struct http1 *h, const struct stamp *at)
 {
 	/* else what came behind the request was taken for another one, or lost */
 	if (h->early_lost || h->request.state != MESSAGE_START)
-		tell_gap(h, UINT64_MAX, HTTP_GAP_LOST, at);
+		http1_raw_gap(h, h->client_dir, UINT64_MAX, HTTP_GAP_LOST, at);
 	while (!queue_is_empty(&h->early)) {
 		struct queue_run run = *queue_front(&h->early);
 
 		if (run.gap) {
-			tell_gap(h, run.gap, run.why, &run.at);
+			http1_raw_gap(h, h->client_dir, run.gap, run.why, &run.at);
 			queue_drop_gap(&h->early);
 			continue;
 		}

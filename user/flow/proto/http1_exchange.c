@@ -207,6 +207,12 @@ static void upgraded(struct http1 *h, struct exchange *x, bool websocket)
 	message_stop(&h->request);
 }
 
+void http1_raw_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)
+{
+	if (h->raw_gap)
+		h->raw_gap(h->raw_ctx, dir, len, why, at);
+}
+
 void http1_upgrade_unseen(struct http1 *h, struct exchange *x, const struct stamp *at)
 {
 	const struct http_head none = {.protocol = "http/1.1"};
@@ -217,8 +223,8 @@ void http1_upgrade_unseen(struct http1 *h, struct exchange *x, const struct stam
 	while (h->list)
 		http1_exchange_lose(h, h->list);
 	http1_early_tell(h, at);
-	if (h->raw_gap) /* behind the 101 there may have been more */
-		h->raw_gap(h->raw_ctx, h->client_dir == DIR_TX ? DIR_RX : DIR_TX, UINT64_MAX, HTTP_GAP_LOST, at);
+	/* Behind the 101 there may have been more. */
+	http1_raw_gap(h, dir_other(h->client_dir), UINT64_MAX, HTTP_GAP_LOST, at);
 	http1_stop(h);
 }
 

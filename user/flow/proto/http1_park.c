@@ -12,8 +12,8 @@ static void tell_gap(struct http1 *h, const struct queue_run *run)
 {
 	if (!h->upgrade)
 		message_gap(&h->response, run->gap, run->why, &run->at);
-	else if (h->raw_gap)
-		h->raw_gap(h->raw_ctx, h->client_dir == DIR_TX ? DIR_RX : DIR_TX, run->gap, run->why, &run->at);
+	else
+		http1_raw_gap(h, dir_other(h->client_dir), run->gap, run->why, &run->at);
 }
 
 /* Feeds parked bytes on, until a head waits again. */

@@ -112,6 +112,8 @@ void http1_say_doubtful(struct http1 *h, struct exchange *x, enum http_gap why, 
 void http1_weigh_rest(struct http1 *h, struct exchange *x);
 /* The requests come to this place without a hole, or they do not. */
 void http1_prove(struct http1 *h, bool whole, const struct stamp *at);
+/* Bytes of what follows an upgrade are missing. */
+void http1_raw_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
 /* The 101 to x is lost, and what follows it comes. */
 void http1_upgrade_unseen(struct http1 *h, struct exchange *x, const struct stamp *at);
 /* On a connection that was met in the middle: a message proves that this is HTTP, so what came before it was an

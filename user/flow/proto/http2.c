@@ -392,7 +392,7 @@ static void force(void *ctx)
 
 static bool waited_long(const struct http2 *h, uint64_t now_ns)
 {
-	const struct frames *f = &h->side[!h->client_dir].frames;
+	const struct frames *f = &h->side[dir_other(h->client_dir)].frames;
 	uint64_t since = f->frame.first.ts_ns;
 
 	return f->state == FRAMES_WAIT && now_ns > since && now_ns - since >= HTTP2_PARK_NS;
@@ -408,7 +408,7 @@ static void resume_forced(struct http2 *h)
 /* Bytes of one direction that are younger than the last ones of the other: those end a call of the program. */
 static void settle_other(struct http2 *h, enum dir dir, const struct stamp *at)
 {
-	struct frames *other = &h->side[!dir].frames;
+	struct frames *other = &h->side[dir_other(dir)].frames;
 
 	if (other->state == FRAMES_SEARCH && at->ts_ns >= other->last.ts_ns)
 		frames_settle(other);
@@ -456,7 +456,7 @@ int http2_gap(struct http2 *h, enum dir dir, uint64_t len, enum http_gap why, co
 void http2_warm(const struct http2 *h, struct warm *w)
 {
 	warm_add(w, h, offsetof(struct http2, side));
-	warm_add(w, &h->side[!h->client_dir], sizeof(h->side[0]));
+	warm_add(w, &h->side[dir_other(h->client_dir)], sizeof(h->side[0]));
 	warm_add(w, &h->streams, sizeof(*h) - offsetof(struct http2, streams));
 	if (h->streams)
 		warm_add(w, h->streams, sizeof(*h->streams));

@@ -99,7 +99,7 @@ static inline enum http_side http2_side_of(const struct http2_side *s)
 
 static inline struct http2_side *http2_server_side(struct http2 *h)
 {
-	return &h->side[!h->client_dir];
+	return &h->side[dir_other(h->client_dir)];
 }
 
 /* The frame's stream may still get its request: it waits. */
