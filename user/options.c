@@ -499,6 +499,8 @@ static void check_outputs(struct options *o, struct argp_state *state)
 		argp_error(state, "--record keeps what was on the wire, credentials too: it needs --content");
 	if (same(o->record, "-"))
 		argp_error(state, "--record wants a file");
+	if (same(o->output, "-") && o->write_interval_s > 0)
+		argp_error(state, "--write-interval wants a file (-o FILE): what was written to standard output stays");
 }
 
 static const struct argp_child *children_of(enum command command);

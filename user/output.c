@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/writefd.h"
 #include "flow/writer.h"
 #include "privilege.h"
 #include "view/views.h"
@@ -104,7 +105,8 @@ void output_free(struct output *out)
 
 static void failed(struct output *out, const char *path, int err)
 {
-	log_error("cannot write %s: %s", strcmp(path, "-") ? path : "standard output", strerror(-err));
+	log_error("cannot write %s: %s", strcmp(path, "-") ? path : "standard output",
+		  err == -EINTR ? "nobody read it, and a second signal came" : strerror(-err));
 	if (!out->err)
 		out->err = err;
 }
@@ -126,8 +128,7 @@ static void write_record(struct output *out, int err)
 /* A terminal that went away is nobody's problem: the trace is what was asked for. */
 static void show_line(const struct output *out)
 {
-	if (write(STDERR_FILENO, out->line.ptr, out->line.len) < 0)
-		return;
+	writefd_all(STDERR_FILENO, out->line.ptr, out->line.len);
 }
 
 static bool is_live(const struct output *out)
@@ -273,8 +274,7 @@ int output_finish(struct output *out, struct pipeline *p, uint64_t now_ns)
 	buf_clear(&out->line);
 	if (!put_verdict(out, p, now_ns) &&
 	    !summary_render(out->summary, &out->line, pipeline_lost(p), pipeline_coverage(p),
-			    now_ns > start_ns ? now_ns - start_ns : 0) &&
-	    write(STDERR_FILENO, out->line.ptr, out->line.len) < 0)
-		return out->err;
+			    now_ns > start_ns ? now_ns - start_ns : 0))
+		show_line(out);
 	return out->err;
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/writefd.h"
 #include "keeper.h"
 #include "privilege.h"
 #include "session_parts.h"
@@ -342,8 +343,8 @@ static bool in_a_hurry(const struct session *s)
 	sigset_t pending, stop;
 
 	session_stop_signals(&stop);
-	return s->signalled && !sigpending(&pending) && !sigandset(&pending, &pending, &stop) &&
-	       !sigisemptyset(&pending);
+	return s->hurried || (s->signalled && !sigpending(&pending) && !sigandset(&pending, &pending, &stop) &&
+			      !sigisemptyset(&pending));
 }
 
 static void absorb(int signal)
@@ -428,6 +429,7 @@ static void release(struct session *s)
 	targets_free(s->targets);
 	if (s->filter_ready)
 		target_filter_release(&s->filter);
+	writefd_on_wait(NULL, NULL);
 }
 
 static int exit_status(const struct session *s, int err)

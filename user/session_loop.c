@@ -2,6 +2,10 @@
 #include "session_parts.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/writefd.h"
 
 #define DRAIN_NS    10000000ull /* the ring is drained this often: a per-record wake-up would charge the traced thread */
 #define TICK_NS	    100000000ull /* event time for stages when no record comes */
@@ -159,16 +163,38 @@ static void on_duration(void *ctx)
 	loop_stop(((struct session *)ctx)->loop);
 }
 
+static void stop_by_signal(struct session *s)
+{
+	s->hurried = s->signalled;
+	s->signalled = true;
+	loop_stop(s->loop);
+}
+
 static void on_signal(void *ctx, int signal)
 {
 	struct session *s = ctx;
 
-	if (signal == SIGUSR1) {
+	if (signal == SIGPIPE)
+		return;
+	if (signal != SIGUSR1)
+		stop_by_signal(s);
+	else if (strcmp(s->trace_path, "-"))
 		on_write(s);
-	} else if (signal != SIGPIPE) {
-		s->signalled = true;
-		loop_stop(s->loop);
-	}
+	else
+		log_warn("standard output gets one trace, at the end: SIGUSR1 writes a file (-o FILE)");
+}
+
+/* Somebody does not read what we write: the loop, which would be told of signals, does not go on. */
+static bool is_hurried(void *ctx)
+{
+	static const struct timespec at_once;
+	struct session *s = ctx;
+	sigset_t stop;
+
+	session_stop_signals(&stop);
+	while (sigtimedwait(&stop, NULL, &at_once) > 0)
+		stop_by_signal(s);
+	return s->hurried;
 }
 
 void session_stop_signals(sigset_t *set)
@@ -188,6 +214,7 @@ int session_add_sources(struct session *s)
 	sigaddset(&set, SIGUSR1);
 	sigaddset(&set, SIGPIPE);
 	err = loop_add_signals(s->loop, &set, on_signal, s);
+	writefd_on_wait(is_hurried, s);
 	if (!err)
 		err = loop_add_fd(s->loop, probes_fd(s->probes), on_drain, s);
 	if (!err && s->mapwatch)

@@ -56,6 +56,7 @@ struct session {
 	struct spawn cmd;
 	bool cmd_running, cmd_ended;
 	bool signalled; /* to stop */
+	bool hurried;	/* once more */
 	int cmd_status;
 	uint64_t cmd_ended_ns;
 	bool maps_lost;	 /* mappings were missed: all targets' files have to be looked at again */

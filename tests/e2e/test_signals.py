@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Signals, outputs that cannot be written, targets that are not there, missing privileges: the exit status, one clear line,
 and the previous output file intact."""
+import fcntl
 import json
 import os
+import select
 import shutil
 import signal
 import stat
@@ -135,6 +137,55 @@ def usr1():
     assert perfbpf.end() == 0
     final = check_trace(perfbpf)
     assert len(e2e.call_slices(final)) == 50 > len(e2e.call_slices(snapshot)) - 1
+
+
+@case
+def one_trace_on_standard_output():
+    """SIGUSR1 writes no trace in front of the one that standard output gets at the end"""
+    target = idle_target()
+    perfbpf = Perfbpf("-o", "-", "-p", target.pid, output=False, stdout=subprocess.PIPE)
+    perfbpf.child.send_signal(signal.SIGUSR1)
+    e2e.until(lambda: "SIGUSR1" in perfbpf.err(), what="that is said")
+    perfbpf.child.send_signal(signal.SIGINT)
+    out, _ = perfbpf.child.communicate(timeout=e2e.HANGS_S)
+    assert perfbpf.end() == 0 and json.loads(out)["traceEvents"], out
+
+
+@cases([("calls", "-c", "stdout"), ("the trace", "-o", "stdout"), ("live lines", None, "stderr")])
+def nobody_reads(option, stream):
+    """a pipe that nobody reads keeps no second signal from ending it"""
+    server = Server()
+    client = Client([CLIENT, "--port", str(server.port), "--cacert", server.cert, "-n", "100", "--wait", "--quiet"])
+    read_end, write_end = os.pipe()
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+    path = os.path.join(e2e.directory(), "trace.json")
+    argv = [PERFBPF, "-p", str(client.pid), *(() if option == "-o" else ("-o", path)), *((option, "-") if option else ())]
+    child = e2e.start(argv, **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: write_end})
+    os.close(write_end)
+    if stream == "stderr":
+        assert b"tracing" in os.read(read_end, 4096)
+    else:
+        time.sleep(e2e.patience(1.5))
+    client.go()
+    assert client.finish() == 0, "the traced program is not held up"
+
+    def stuck():
+        with open(f"/proc/{child.pid}/status", encoding="ascii") as f:
+            return "State:\tS" in f.read() and select.select([read_end], [], [], 0)[0]
+
+    e2e.until(stuck, what="it has something to say")
+    time.sleep(0.5)
+    assert child.poll() is None, "it waits for its reader"
+    child.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert child.poll() is None, "it still waits: the reader may be slow"
+    child.send_signal(signal.SIGINT)
+    status = child.wait(e2e.patience(5))
+    assert status == (0 if stream == "stderr" else 1), status
+    if option != "-o":
+        with open(path, encoding="utf-8") as f:
+            assert json.load(f)["metadata"]["call_count"] > 0
+    os.close(read_end)
 
 
 @case
@@ -363,6 +414,7 @@ def bad_usage():
         ["--ring-bytes", "1000", "-p", "1"],
         ["--ring-bytes", "-4096", "-p", "1"],
         ["-o", "-", "-c", "-", "-p", "1"],
+        ["-o", "-", "--write-interval", "1", "-p", "1"],
         ["--record", "x.cap", "-p", "1"],
         ["-n", "(", "-o", "/tmp/perfbpf-e2e-none.json"],
         ["-n", ""],

@@ -2,7 +2,11 @@
 #include "harness.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/quantile.h"
@@ -11,6 +15,7 @@
 #include "base/log.h"
 #include "base/lost.h"
 #include "base/warm.h"
+#include "base/writefd.h"
 
 static void buffer_grows_to_its_cap(void **state)
 {
@@ -324,6 +329,66 @@ static void tables_stop_growing(void **state)
 	HASH_CLEAR(hh, table);
 }
 
+/* --- a pipe that nobody reads ------------------------------------------------------------------------------------- */
+
+struct waiting {
+	int asked, until; /* until: asked so often, no more is waited */
+	int read_from;	  /* >= 0: then somebody reads at last */
+	size_t got;
+};
+
+static bool waits(void *ctx)
+{
+	struct waiting *w = ctx;
+	char room[1 << 16];
+	ssize_t n;
+
+	w->asked++;
+	if (w->read_from >= 0) {
+		n = read(w->read_from, room, sizeof(room));
+		assert_true(n > 0);
+		w->got += (size_t)n;
+	}
+	return w->until && w->asked >= w->until;
+}
+
+static void nobody_reads(void **state)
+{
+	static const char bytes[3 << 16]; /* more than a pipe holds */
+	struct waiting w = {.until = 2, .read_from = -1};
+	int ends[2], held;
+
+	(void)state;
+	for (int flags = 0;; flags = O_NONBLOCK) {
+		assert_int_equal(pipe2(ends, flags), 0);
+		w = (struct waiting){.until = 2, .read_from = -1};
+		writefd_on_wait(waits, &w);
+		assert_int_equal(writefd_all(ends[1], bytes, sizeof(bytes)), -EINTR);
+		assert_int_equal(w.asked, 2);
+		assert_int_equal(writefd_all(ends[1], bytes, 1), -EINTR);
+		assert_int_equal(w.asked, 2);
+		assert_int_equal(ioctl(ends[0], FIONREAD, &held), 0);
+		assert_int_equal(held, 1 << 16); /* what there was room for is there */
+		/* Who reads late gets all. */
+		w = (struct waiting){.read_from = ends[0]};
+		writefd_on_wait(waits, &w);
+		assert_int_equal(writefd_all(ends[1], bytes, sizeof(bytes)), 0);
+		assert_int_equal(ioctl(ends[0], FIONREAD, &held), 0);
+		assert_int_equal(w.got + (size_t)held, sizeof(bytes) + (1 << 16));
+		/* One that went away is no reason to wait. */
+		close(ends[0]);
+		signal(SIGPIPE, SIG_IGN);
+		w = (struct waiting){.until = 1, .read_from = -1};
+		assert_int_equal(writefd_all(ends[1], bytes, 1), -EPIPE);
+		assert_int_equal(w.asked, 0);
+		close(ends[1]);
+		writefd_on_wait(NULL, NULL);
+		if (flags)
+			break;
+	}
+	assert_int_equal(writefd_all(-1, bytes, 1), -EBADF);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -340,6 +405,7 @@ int main(void)
 		cmocka_unit_test(every_loss_has_a_name),
 		cmocka_unit_test(places_to_be_warm),
 		cmocka_unit_test(tables_stop_growing),
+		cmocka_unit_test(nobody_reads),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

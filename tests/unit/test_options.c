@@ -203,6 +203,7 @@ static void usage_errors(void **state)
 		"perfbpf -p 1 --max-events 0",
 		"perfbpf -p 1 -d inf",
 		"perfbpf -p 1 -o - -c -",
+		"perfbpf -p 1 -o - --write-interval 1",
 		"perfbpf -p 1 --record f",
 		"perfbpf -p 1 --record - --content",
 		"perfbpf -p 1 --cpu=0",

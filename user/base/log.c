@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "utf8.h"
+#include "writefd.h"
 
 static enum log_level level = LOG_INFO;
 
@@ -31,8 +32,7 @@ static void line(const char *prefix, const char *fmt, va_list ap)
 	if (len > sizeof(text) - 2)
 		len = sizeof(text) - 2;
 	text[len++] = '\n';
-	if (write(STDERR_FILENO, text, len) < 0)
-		return;
+	writefd_all(STDERR_FILENO, text, len);
 }
 
 #define DEFINE(name, min, prefix)                                                                                      \

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/writefd.h"
 
 #define WRITER_BUFFER 65536
 
@@ -280,31 +280,11 @@ int writer_open(struct writer *w, const char *path, uid_t uid, gid_t gid, const 
 
 /* --- bytes ------------------------------------------------------------------------------------------------------- */
 
-static int write_all(int fd, const char *ptr, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, ptr, len);
-
-		if (n > 0) {
-			ptr += n;
-			len -= (size_t)n;
-		} else if (n < 0 && errno == EAGAIN) {
-			struct pollfd p = {.fd = fd, .events = POLLOUT}; /* a pipe that its owner made non-blocking */
-
-			if (poll(&p, 1, -1) < 0 && errno != EINTR)
-				return -errno;
-		} else if (n < 0 && errno != EINTR) {
-			return -errno;
-		}
-	}
-	return 0;
-}
-
 /* All of it or, in a file, nothing: who reads one that grows is to find whole lines, also when the disk is full. */
 static int put(struct writer *w, const char *ptr, size_t len)
 {
 	off_t at = w->fd == STDOUT_FILENO ? -1 : lseek(w->fd, 0, SEEK_CUR);
-	int err = write_all(w->fd, ptr, len);
+	int err = writefd_all(w->fd, ptr, len);
 
 	if (err && at >= 0)
 		(void)!ftruncate(w->fd, at);
