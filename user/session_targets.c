@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/err.h"
@@ -47,8 +48,11 @@ static int add_process(struct session *s, const struct proc_stat *p)
 static void on_tree(void *ctx, const struct proc_stat *p)
 {
 	struct add_ctx *a = ctx;
-	int err = add_process(a->s, p);
+	int err;
 
+	if (p->ppid == getpid()) /* a part of us (keeper.h), where who started us is a target */
+		return;
+	err = add_process(a->s, p);
 	a->count += !err;
 	if (!err && a->names && target_names_add(a->names, p))
 		a->err = -ENOMEM;

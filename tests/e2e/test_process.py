@@ -97,4 +97,14 @@ def ends():
     assert max(seen) > 0.7 or e2e.PATIENCE > 1, seen  # a busy parent may hear of it late
 
 
+@case
+def who_started_us():
+    """perfbpf that traces the shell which started it: no process of its own is among the targets"""
+    shell = 'program=$1; shift; "$program" -p $$ "$@"; true'
+    perfbpf = Perfbpf("-d", "0.5", prefix=("sh", "-c", shell, "sh"))
+    assert perfbpf.end() == 0 and "tracing 1 process," in perfbpf.err(), perfbpf.err()
+    names = [e["args"]["name"] for e in perfbpf.trace()["traceEvents"] if e["name"] == "process_name"]
+    assert len(names) == 1 and "perfbpf" not in names, names
+
+
 e2e.run_cases()
