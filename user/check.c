@@ -243,7 +243,10 @@ int check_run(const struct options *o)
 		printf("TLS libraries of this system:\n");
 		target_system_tls(command_path, &c);
 	}
-	fflush(stdout);
+	if (fflush(stdout) && errno != EPIPE) { /* a reader that went away has what it wanted */
+		log_error("cannot write standard output: %s", strerror(errno));
+		return 1;
+	}
 	if (!kernel || err || (c.good == 0 && (o->pid_count || o->name || o->argv)))
 		return 1;
 	return c.bad ? 3 : 0;

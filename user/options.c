@@ -203,6 +203,9 @@ static error_t parse_target(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'n':
 		check_name(arg, state);
+		if (o->name)
+			argp_error(state,
+				   "-n is there twice: one expression can mean several names, as 'claude|codex'");
 		o->name = arg;
 		return 0;
 	case 'a':

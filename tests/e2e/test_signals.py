@@ -448,6 +448,9 @@ def check_command():
     assert done.returncode == 1, (done.returncode, done.stdout)
     done = subprocess.run([PERFBPF, "check"], capture_output=True, text=True, timeout=e2e.HANGS_S, check=False)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([PERFBPF, "check"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=e2e.HANGS_S, check=False)
+    assert done.returncode == 1 and "cannot write standard output" in done.stderr, (done.returncode, done.stderr)
 
 
 e2e.run_cases()

@@ -187,6 +187,7 @@ static void usage_errors(void **state)
 		"perfbpf -a -p 1",
 		"perfbpf -p 1 -n x",
 		"perfbpf -n (",
+		"perfbpf -n claude -n codex",
 		"perfbpf -n [",
 		"perfbpf -p 1 -- true",
 		"perfbpf --",
