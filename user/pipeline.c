@@ -33,7 +33,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 		return NULL;
 	p->cfg = *cfg;
 	p->agents = agents_new(&p->lost, &agents_sink);
-	p->spans = spans_new(cfg->max_events, &p->lost);
+	p->spans = spans_new(cfg->max_events, cfg->no_trace ? &p->unwritten : &p->lost);
 	p->coverage = coverage_new(&p->lost);
 	p->procs = procs_new(&p->lost, &proc_sink);
 	p->exchanges = exchanges_new(&exchange_cfg, &p->lost, &exchange_sink);

@@ -24,6 +24,7 @@
 struct pipeline_config {
 	uint64_t stale_ns, sweep_ns;
 	uint64_t max_events;
+	bool no_trace; /* none will be written: spans that are dropped are no loss */
 	bool content;
 	bool db;	   /* database commands are read */
 	bool http;	   /* every HTTP exchange is told */

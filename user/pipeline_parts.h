@@ -43,6 +43,7 @@ struct pipeline {
 	struct pipeline_config cfg;
 	char axes[TRACE_AXES_MAX][32]; /* texts of the trace that is written */
 	struct lost lost;
+	struct lost unwritten; /* of spans, where no trace is written */
 	struct record record;
 	struct procs *procs;
 	struct halves *halves;

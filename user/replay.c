@@ -26,6 +26,7 @@ static int run(const struct options *o, FILE *f, const struct output_config *cfg
 		.stale_ns = (uint64_t)(o->stale_s * 1e9),
 		.sweep_ns = (uint64_t)(o->sweep_s * 1e9),
 		.max_events = o->max_events,
+		.no_trace = !o->output,
 		.content = o->content,
 		.db = o->db,
 		.http = o->http,

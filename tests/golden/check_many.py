@@ -44,6 +44,8 @@ def main():
             seconds = time.monotonic() - started
             err.seek(0)
             text = err.read()
+        strict = [f"{build}/perfbpf", "replay", one, "--strict", "--max-events", "1"]
+        few, none = (subprocess.run([*strict, *more], capture_output=True, text=True, check=False) for more in (["-o", trace + "1"], []))
         size = os.path.getsize(many)
         with open(trace, encoding="utf-8") as f:
             doc = json.load(f)
@@ -62,6 +64,10 @@ def main():
         ("the events kept are at most the cap", len([e for e in doc["traceEvents"] if e["ph"] in "Xi"]) <= 100001, ""),
         ("nothing else is lost", not any(v for k, v in meta["lost"].items() if k not in ("spans_dropped", "events_dropped")), meta),
         (f"anonymous memory {peak / 1024:.1f} MiB is under 64 MiB", 0 < peak < LIMIT_KIB, peak),
+    ]
+    checks += [
+        ("what a trace has no room for is a loss", few.returncode == 3 and "--max-events" in few.stderr, few.stderr),
+        ("where no trace is written there is none", none.returncode == 0 and "nothing lost" in none.stderr, none.stderr),
     ]
     print(f"# {size / 1e6:.0f} MB of capture in {seconds:.2f} s")
     for name, good, why in checks:
