@@ -528,7 +528,7 @@ static void flow_count_coverage(struct flow *f)
 				   kind == COVERAGE_UNDECODED ? proto_undecoded(f->proto) : NULL);
 }
 
-/* A set-up that no call paid for is drawn by itself. */
+/* A set-up that no call paid for is drawn by itself; one that was not completed is told by the wire. */
 static void flow_push_setup(struct flow *f)
 {
 	const struct proc *proc = procs_get(f->p->procs, &f->conn->key);
@@ -547,7 +547,8 @@ static void flow_push_setup(struct flow *f)
 	struct span span;
 	int err;
 
-	if (f->setup_paid || (f->p->cfg.callers_only && !(proc && proc->caller)))
+	if (f->setup_paid || wires_greeted(f->p->wires, f->conn->cookie) ||
+	    (f->p->cfg.callers_only && !(proc && proc->caller)))
 		return;
 	err = span_from_setup(&span, &setup);
 	if (!err)

@@ -300,6 +300,33 @@ static void on_wire_conn(void *ctx, const struct wire_conn *c)
 			   c->served ? NULL : why_undecoded(why, sizeof(why), c, proc));
 }
 
+static enum attempt_what attempt_of(const struct wire_handshake *h)
+{
+	if (h->unanswered)
+		return ATTEMPT_TLS_UNANSWERED;
+	return h->closer == WIRE_CLOSER_LOCAL	 ? ATTEMPT_TLS_LOCAL
+	       : h->closer == WIRE_CLOSER_REMOTE ? ATTEMPT_TLS_REMOTE
+						 : ATTEMPT_TLS;
+}
+
+static void on_wire_handshake(void *ctx, const struct wire_handshake *h)
+{
+	struct pipeline *p = ctx;
+	bool connected = h->connect_begin_ns != UNKNOWN_NS && h->connect_begin_ns <= h->begin_ns;
+	const struct attempt attempt = {
+		.tgid = h->conn.proc.tgid,
+		.remote = h->conn.remote,
+		.what = attempt_of(h),
+		.host = *h->conn.host ? h->conn.host : NULL,
+		.begin_ns = connected ? h->connect_begin_ns : h->begin_ns,
+		.tls_begin_ns = h->begin_ns,
+		.end_ns = h->end_ns,
+		.unfinished = h->unfinished,
+	};
+
+	attempts_push_tls(p->attempts, &attempt);
+}
+
 static void on_wire_silent(void *ctx, const struct wire_conn *c)
 {
 	struct pipeline *p = ctx;
@@ -351,7 +378,7 @@ static void on_attempt(void *ctx, const struct attempt *a)
 	const struct proc *proc = procs_newest(p->procs, a->tgid);
 	struct span_attempt attempt = {
 		.shown_pid = proc ? proc->shown_pid : a->tgid,
-		.host = dns_name(p->dns, a->tgid, &a->remote, a->begin_ns),
+		.host = a->host ? a->host : dns_name(p->dns, a->tgid, &a->remote, a->begin_ns),
 		.attempt = a,
 	};
 	struct span span;
@@ -386,8 +413,11 @@ struct operations_sink pipeline_operations_sink(struct pipeline *p)
 
 struct wire_sink pipeline_wire_sink(struct pipeline *p)
 {
-	return (struct wire_sink){
-		.ctx = p, .on_turn = on_wire_turn, .on_conn = on_wire_conn, .on_silent = on_wire_silent};
+	return (struct wire_sink){.ctx = p,
+				  .on_turn = on_wire_turn,
+				  .on_conn = on_wire_conn,
+				  .on_handshake = on_wire_handshake,
+				  .on_silent = on_wire_silent};
 }
 
 struct dns_sink pipeline_dns_sink(struct pipeline *p)

@@ -405,4 +405,56 @@ def lost_answer():
     assert near(args["parts_ms"]["network"], args["network_delay_ms"] + 80), args
 
 
+GREETER = """
+import socket, ssl, sys
+context = ssl.create_default_context()
+context.minimum_version = ssl.TLSVersion.TLSv1_3
+connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+connection.settimeout(1.2)
+try:
+    context.wrap_socket(connection, server_hostname="api.test")
+except OSError as e:
+    print(e)
+"""
+
+
+def greeted_in_vain(who, command, env=None):
+    """The slices of connections that were not made, of a program that cannot complete its TLS; it is in no other table."""
+    perfbpf = Perfbpf(command=command, env={**os.environ, **(env or {})}, stdout=subprocess.DEVNULL)
+    perfbpf.end()
+    check_nothing_lost(perfbpf)
+    trace = check_trace(perfbpf)
+    assert not call_slices(trace)
+    slices = [s for s in trace["traceEvents"] if s.get("name") == "connection not made"]
+    assert slices and f"{len(slices)} connection{'s' * (len(slices) > 1)} not made\n" in perfbpf.err(), (who, slices, perfbpf.err())
+    assert not [s for s in trace["traceEvents"] if s.get("name") == "connection"], who
+    assert "no TLS or HTTP connection was seen" not in perfbpf.err(), perfbpf.err()
+    return slices
+
+
+@cases([(name, name) for name in ("session", "go", "bun")])
+def untrusted(name):
+    """A certificate that the client does not trust: its connections are told as not made, with TLS as the reason"""
+    server = Server()
+    server.cert = Server().cert  # another one's
+    calls = [request("anthropic", "untrusted")]
+    if name == "go":
+        argv, env = [e2e.go_program("client-stripped"), e2e.write_config(port=server.port, ca=server.cert, calls=calls)], {}
+    else:
+        argv, env = e2e.client_command(name, server, calls)
+    for told in greeted_in_vain(name, argv, env):
+        assert told["args"]["error"] == "TLS not completed by the client", told
+        assert told["args"]["peer"].endswith(f":{server.port}"), told
+
+
+@case
+def refused_and_unanswered():
+    """TLS that the server refuses, or never answers"""
+    (told,) = greeted_in_vain("refused", [PYTHON, "-c", GREETER, str(Server("--tls12").port)])
+    assert told["args"]["error"] == "TLS not completed by the server" and told["args"]["host"] == "api.test", told
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        (told,) = greeted_in_vain("unanswered", [PYTHON, "-c", GREETER, str(silent.getsockname()[1])])
+    assert told["args"]["error"] == "TLS not answered" and abs(told["dur"] - 1.2e6) < 1e5, told
+
+
 e2e.run_cases()

@@ -10,8 +10,10 @@
 
 static void on_attempt(void *ctx, const struct attempt *a)
 {
-	tlog_printf(ctx, "%u :%u %llu-%llu error %d%s\n", a->tgid, a->remote.port,
-		    (unsigned long long)(a->begin_ns / MS), (unsigned long long)(a->end_ns / MS), a->error,
+	const char *error = attempt_error(a);
+
+	tlog_printf(ctx, "%u :%u %llu-%llu %s%s\n", a->tgid, a->remote.port, (unsigned long long)(a->begin_ns / MS),
+		    (unsigned long long)(a->end_ns / MS), error ? error : "-",
 		    a->unfinished ? " unfinished"
 		    : a->drawn	  ? ""
 				  : " not drawn");
@@ -60,14 +62,14 @@ static void failed(void **state)
 	attempts_tick(t, 1019 * MS);
 	assert_told(&log, "");
 	attempts_tick(t, 1020 * MS);
-	assert_told(&log, "7 :443 10-20 error 111\n");
+	assert_told(&log, "7 :443 10-20 ECONNREFUSED\n");
 	/* the program's patience: long, it failed; short, it took another way */
 	push(t, SOCK_CONNECTING, 2, 443, 0, 2000, 0);
 	push(t, SOCK_CONNECT_FAILED, 2, 443, 2000, 3000, 0);
 	push(t, SOCK_CONNECTING, 3, 443, 0, 3000, 0);
 	push(t, SOCK_CONNECT_FAILED, 3, 443, 3000, 3999, 0);
 	attempts_finish(t, 4000 * MS);
-	assert_told(&log, "7 :443 2000-3000 error 0\n");
+	assert_told(&log, "7 :443 2000-3000 -\n");
 	attempts_free(t);
 }
 
@@ -84,7 +86,7 @@ static void next_address(void **state)
 	push(t, SOCK_CONNECT_FAILED, 4, 443, 1, 5, ETIMEDOUT);	    /* long before */
 	assert_int_equal(push(t, SOCK_CONNECTED, 5, 443, 30, 50, 0), 10);
 	attempts_finish(t, 60 * MS);
-	assert_told(&log, "7 :80 25-30 error 111\n7 :443 1-5 error 110\n");
+	assert_told(&log, "7 :80 25-30 ECONNREFUSED\n7 :443 1-5 ETIMEDOUT\n");
 	attempts_free(t);
 }
 
@@ -105,7 +107,7 @@ static void one_after_the_other(void **state)
 	assert_int_equal(push(t, SOCK_CONNECTED, 7, 443, 381, 390, 0), 381); /* much later */
 	assert_int_equal(push(t, SOCK_CONNECTED, 8, 443, 399, 398, 0), 399);
 	attempts_finish(t, 400 * MS);
-	assert_told(&log, "7 :80 331-332 error 111\n7 :443 362-370 error 111\n");
+	assert_told(&log, "7 :80 331-332 ECONNREFUSED\n7 :443 362-370 ECONNREFUSED\n");
 	attempts_free(t);
 }
 
@@ -127,7 +129,7 @@ static void first_of(void **state)
 	push(t, SOCK_CONNECT_FAILED, 3, 80, 11, 12, ECONNREFUSED);
 	push(t, SOCK_CONNECTING, 4, 443, 0, 15, 0);
 	attempts_tick(t, 2000 * MS);
-	assert_told(&log, "7 :443 10-30 error 111\n7 :80 11-12 error 111\n");
+	assert_told(&log, "7 :443 10-30 ECONNREFUSED\n7 :80 11-12 ECONNREFUSED\n");
 	assert_int_equal(attempts_first(t, 7, 443, 5 * MS, 50 * MS, is_first, &mine), 10 * MS);
 	assert_int_equal(attempts_first(t, 7, 443, 11 * MS, 50 * MS, is_first, &mine), 20 * MS);
 	assert_int_equal(attempts_first(t, 7, 443, 11 * MS, 20 * MS, is_first, &mine), 20 * MS);
@@ -150,7 +152,7 @@ static void goes_on(void **state)
 	attempts_tick(t, 5000 * MS);
 	assert_told(&log, "");
 	attempts_finish(t, 5000 * MS);
-	assert_told(&log, "7 :443 100-5000 error 0 unfinished\n");
+	assert_told(&log, "7 :443 100-5000 - unfinished\n");
 	attempts_free(t);
 }
 
@@ -170,7 +172,30 @@ static void many(void **state)
 	for (uint64_t i = 1; i < ATTEMPTS_MAX; i++)
 		push(t, SOCK_CONNECTED, 10 + i, 443, 0, 2002, 0);
 	attempts_finish(t, 2003 * MS);
-	assert_told(&log, "7 :443 1-2000 error 110\n");
+	assert_told(&log, "7 :443 1-2000 ETIMEDOUT\n");
+	attempts_free(t);
+}
+
+/* Told at once, and why: who ended it. */
+static void of_tls(void **state)
+{
+	static const enum attempt_what all[] = {ATTEMPT_TLS_UNANSWERED, ATTEMPT_TLS_LOCAL, ATTEMPT_TLS_REMOTE,
+						ATTEMPT_TLS};
+	struct tlog log = {0};
+	struct attempts *t = open_table(&log);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		attempts_push_tls(t, &(struct attempt){
+					     .tgid = 7,
+					     .remote = {.port = 443},
+					     .what = all[i],
+					     .begin_ns = 1 * MS,
+					     .tls_begin_ns = 2 * MS,
+					     .end_ns = 3 * MS,
+				     });
+	assert_told(&log, "7 :443 1-3 TLS not answered\n7 :443 1-3 TLS not completed by the client\n"
+			  "7 :443 1-3 TLS not completed by the server\n7 :443 1-3 TLS not completed\n");
 	attempts_free(t);
 }
 
@@ -201,7 +226,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(failed),   cmocka_unit_test(next_address), cmocka_unit_test(one_after_the_other),
 		cmocka_unit_test(first_of), cmocka_unit_test(goes_on),	    cmocka_unit_test(many),
-		cmocka_unit_test(storm),
+		cmocka_unit_test(of_tls),   cmocka_unit_test(storm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

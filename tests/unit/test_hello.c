@@ -176,7 +176,10 @@ static void cut_anywhere(void **state)
 
 		assert_true(!got.len || sv_eq(got, SV(SESSION)));
 		assert_int_equal(got.len, cut < 5 + 4 + 34 + 1 + 32 ? 0 : 32);
+		assert_int_equal(hello_record_bytes((struct sv){(const char *)guard_copy(&g, client.bytes, cut), cut}),
+				 cut < 6 ? 0 : client.len);
 	}
+	assert_int_equal(hello_record_bytes(sv(&server)), 0);
 	for (size_t cut = 0; cut <= server.len; cut++)
 		assert_int_equal(
 			hello_resumed((struct sv){(const char *)guard_copy(&g, server.bytes, cut), cut}, SV(SESSION)),

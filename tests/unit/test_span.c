@@ -400,6 +400,29 @@ static void lookup_spans(void **state)
 	span_release(&s);
 }
 
+static void attempt_spans(void **state)
+{
+	struct attempt a = {
+		.tgid = 42, .begin_ns = 20, .end_ns = 90, .tls_begin_ns = UNKNOWN_NS, .error = ECONNREFUSED};
+	struct span_attempt told = {.shown_pid = 42, .host = "a.b", .attempt = &a};
+	struct span s;
+
+	(void)state;
+	assert_int_equal(span_from_attempt(&s, &told), 0);
+	assert_string_equal(s.name, "connection not made");
+	assert_int_equal(s.phase_count, 0);
+	assert_string_equal(s.args, "{\"host\":\"a.b\",\"error\":\"ECONNREFUSED\"}");
+	span_release(&s);
+	a.what = ATTEMPT_TLS_LOCAL;
+	a.tls_begin_ns = 40;
+	assert_int_equal(span_from_attempt(&s, &told), 0);
+	assert_string_equal(s.args, "{\"host\":\"a.b\",\"error\":\"TLS not completed by the client\"}");
+	assert_int_equal(s.phase_count, 2);
+	assert_true(s.phases[0].begin_ns == 20 && s.phases[0].end_ns == 40 && s.phases[1].end_ns == 89);
+	assert_string_equal(s.phases[1].name, "tls");
+	span_release(&s);
+}
+
 /* Strings are only read. */
 static struct mcp_call mcp_call(void)
 {
@@ -858,6 +881,7 @@ int main(void)
 		cmocka_unit_test(reset_of_a_call),
 		cmocka_unit_test(setup_spans),
 		cmocka_unit_test(lookup_spans),
+		cmocka_unit_test(attempt_spans),
 		cmocka_unit_test(mcp_spans),
 		cmocka_unit_test(database_commands),
 		cmocka_unit_test(http_exchanges),

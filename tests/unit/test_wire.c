@@ -60,6 +60,17 @@ static void on_conn(void *ctx, const struct wire_conn *c)
 	tlog_printf(&w->log, " %llu turns%s\n", (unsigned long long)c->turns, c->served ? ", served" : "");
 }
 
+static void on_handshake(void *ctx, const struct wire_handshake *h)
+{
+	static const char *const closers[] = {"", " local", " remote"};
+	struct world *w = ctx;
+
+	tlog_printf(&w->log, "handshake %u [%s] %llu %llu-%llu%s%s%s\n", h->conn.proc.tgid, h->conn.host,
+		    (unsigned long long)since(h->connect_begin_ns), (unsigned long long)since(h->begin_ns),
+		    (unsigned long long)since(h->end_ns), closers[h->closer], h->unanswered ? " unanswered" : "",
+		    h->unfinished ? " unfinished" : "");
+}
+
 static void on_silent(void *ctx, const struct wire_conn *c)
 {
 	struct world *w = ctx;
@@ -70,7 +81,7 @@ static void on_silent(void *ctx, const struct wire_conn *c)
 
 static void open_world(struct world *w)
 {
-	struct wire_sink sink = {w, on_turn, on_conn, on_silent};
+	struct wire_sink sink = {w, on_turn, on_conn, on_handshake, on_silent};
 
 	*w = (struct world){0};
 	w->t = wires_new(&w->lost, &sink);
@@ -574,7 +585,7 @@ static void without_memory(void **state)
 
 	(void)state;
 	for (unsigned n = 1;; n++) {
-		struct wire_sink sink = {&w, on_turn, on_conn, on_silent};
+		struct wire_sink sink = {&w, on_turn, on_conn, on_handshake, on_silent};
 
 		w = (struct world){0};
 		fail_nth(n);
@@ -596,6 +607,93 @@ static void without_memory(void **state)
 		fail_nth(n); /* forget the hit */
 		fail_nth(0);
 	}
+}
+
+/* --- handshakes -------------------------------------------------------------------------------------------------- */
+
+/* The greeting, and so many bytes behind it; answered with so many. */
+static void push_handshake(struct world *w, unsigned sent, unsigned received, bool closed)
+{
+	uint8_t bytes[512];
+	size_t hello = greeting(bytes, "api.example.com");
+	struct rec_wire r = turn_of(1, HANDSHAKE, 10, 20, 21);
+
+	r.turn_bytes[DIR_TX] = r.bytes[DIR_TX] = hello + sent;
+	r.turn_bytes[DIR_RX] = r.bytes[DIR_RX] = received;
+	r.ended = false;
+	r.closed = closed;
+	wires_push(w->t, &r);
+}
+
+static void handshakes(void **state)
+{
+	static const struct {
+		unsigned sent, received;
+		enum sock_what closer; /* 0: it goes on */
+		bool plain, hello;
+		unsigned end_ms;
+		const char *golden;
+	} all[] = {
+		{30, 854, SOCK_CLOSE_LOCAL, false, true, 100, "handshake 42 [api.example.com] 2 10-25 local\n"},
+		{0, 843, SOCK_RESET_SENT, false, true, 100, "handshake 42 [api.example.com] 2 10-25 local\n"},
+		{0, 7, SOCK_CLOSE_REMOTE, false, true, 100, "handshake 42 [api.example.com] 2 10-25 remote\n"},
+		{0, 0, SOCK_RESET_RECEIVED, false, true, 100,
+		 "handshake 42 [api.example.com] 2 10-25 remote unanswered\n"},
+		{6, 500, SOCK_CLOSED, false, true, 100, "handshake 42 [api.example.com] 2 10-21\n"},
+		{7, 500, SOCK_CLOSE_REMOTE, false, true, 100, "handshake 42 [api.example.com] 2 10-25 local\n"},
+		{7, 7, SOCK_CLOSE_LOCAL, false, true, 100, "handshake 42 [api.example.com] 2 10-25 remote\n"},
+		{31, 854, SOCK_CLOSE_LOCAL, false, true, 100, ""}, /* a Finished, at least */
+		{30, 854, SOCK_CLOSE_LOCAL, true, true, 100, ""},
+		{30, 854, SOCK_CLOSE_LOCAL, false, false, 100, ""},
+		{0, 0, 0, false, true, 1009, ""},
+		{0, 0, 0, false, true, 1010, "handshake 42 [api.example.com] 2 10-1010 unanswered unfinished\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct world w;
+
+		open_world(&w);
+		push_sock(&w, SOCK_CONNECTED, 2, 8);
+		if (all[i].hello)
+			push_hello(&w, "api.example.com");
+		push_handshake(&w, all[i].sent, all[i].received, false);
+		assert_int_equal(wires_greeted(w.t, 9),
+				 all[i].golden[0] || (!all[i].closer && all[i].hello) || all[i].plain);
+		assert_false(wires_greeted(w.t, 0) || wires_greeted(w.t, 10));
+		if (all[i].plain)
+			wires_push_plain(w.t, PID, 9, T0 + 22 * MS, T0 + 23 * MS);
+		if (all[i].closer) {
+			push_sock(&w, all[i].closer, 0, 25);
+			if (all[i].closer != SOCK_CLOSED)
+				push_sock(&w, SOCK_CLOSE_REMOTE, 0, 26);
+			push_sock(&w, SOCK_CLOSED, 0, 27);
+			push_handshake(&w, all[i].sent, all[i].received, true);
+		}
+		wires_finish(w.t, T0 + all[i].end_ms * MS);
+		assert_string_equal(w.log.text ? w.log.text : "", all[i].golden);
+		close_world(&w);
+	}
+}
+
+/* One that is told by an address alone, and whose last word comes behind the end of its socket. */
+static void handshake_without_a_name(void **state)
+{
+	struct world w;
+	uint8_t bytes[512];
+	struct rec_hello h = {.ts_ns = T0 + 10 * MS, .cookie = 9, .tgid = PID, .bytes = {(const char *)bytes, 0}};
+
+	(void)state;
+	open_world(&w);
+	push_sock(&w, SOCK_CONNECTED, 2, 8);
+	h.bytes.len = greeting(bytes, "api.example.com") - 30; /* of the record that long */
+	wires_push_hello(w.t, &h);
+	push_sock(&w, SOCK_CLOSE_LOCAL, 0, 25);
+	push_sock(&w, SOCK_CLOSED, 0, 25);
+	push_handshake(&w, 7, 500, true);
+	wires_tick(w.t, T0 + 2 * SEC);
+	assert_string_equal(w.log.text, "handshake 42 [] 2 10-25 local\n");
+	close_world(&w);
 }
 
 /* --- the greeting ------------------------------------------------------------------------------------------------ */
@@ -654,6 +752,8 @@ int main(void)
 		cmocka_unit_test(a_process_that_is_gone_is_not_silent),
 		cmocka_unit_test(many_turns_and_connections),
 		cmocka_unit_test(without_memory),
+		cmocka_unit_test(handshakes),
+		cmocka_unit_test(handshake_without_a_name),
 		cmocka_unit_test(host_of_a_greeting),
 	};
 

@@ -19,6 +19,20 @@ struct attempts {
 	unsigned told;
 };
 
+const char *attempt_error(const struct attempt *a)
+{
+	static const char *const of_tls[] = {
+		[ATTEMPT_TLS_UNANSWERED] = "TLS not answered",
+		[ATTEMPT_TLS_LOCAL] = "TLS not completed by the client",
+		[ATTEMPT_TLS_REMOTE] = "TLS not completed by the server",
+		[ATTEMPT_TLS] = "TLS not completed",
+	};
+
+	if (a->what != ATTEMPT_TCP)
+		return of_tls[a->what];
+	return a->error ? strerrorname_np(a->error) : NULL;
+}
+
 struct attempts *attempts_new(const struct attempts_sink *sink)
 {
 	struct attempts *t = calloc(1, sizeof(*t));
@@ -39,16 +53,21 @@ static void take_out(struct attempts *t, size_t i)
 	memmove(&t->entries[i], &t->entries[i + 1], (t->count - i) * sizeof(t->entries[0]));
 }
 
+static void tell_one(struct attempts *t, const struct attempt *a)
+{
+	struct attempt told = *a;
+
+	if (a->end_ns / 1000000000 != t->second)
+		t->told = 0;
+	t->second = a->end_ns / 1000000000;
+	told.drawn = t->told++ < ATTEMPTS_DRAWN;
+	t->sink.on_attempt(t->sink.ctx, &told);
+}
+
 static void tell(struct attempts *t, size_t i)
 {
-	struct attempt a = t->entries[i].a;
-
 	t->entries[i].settled = true;
-	if (a.end_ns / 1000000000 != t->second)
-		t->told = 0;
-	t->second = a.end_ns / 1000000000;
-	a.drawn = t->told++ < ATTEMPTS_DRAWN;
-	t->sink.on_attempt(t->sink.ctx, &a);
+	tell_one(t, &t->entries[i].a);
 }
 
 static void make_room(struct attempts *t)
@@ -149,6 +168,11 @@ uint64_t attempts_push_sock(struct attempts *t, const struct rec_sock *r)
 		break;
 	}
 	return r->begin_ns;
+}
+
+void attempts_push_tls(struct attempts *t, const struct attempt *a)
+{
+	tell_one(t, a);
 }
 
 void attempts_tick(struct attempts *t, uint64_t now_ns)

@@ -7,6 +7,8 @@
  * came right after, or went on beside, is that one's (programs try the addresses of a name), and is told with it: the
  * first one right before it is when it began. One that the program left within ATTEMPT_GIVEN_UP_NS is not told either:
  * it took another way.
+ *
+ * TLS that was begun on a connection and not completed is in vain too: what the wire tells of that is passed on.
  */
 
 #include "base/lost.h"
@@ -20,18 +22,33 @@
 #define ATTEMPT_GIVEN_UP_NS 1000000000ull
 #define ATTEMPTS_DRAWN	    100 /* that ended in one second: a storm drops no calls from the trace */
 
+enum attempt_what {
+	ATTEMPT_TCP,
+	/* TCP was made, and TLS not: */
+	ATTEMPT_TLS_UNANSWERED, /* the greeting has no answer */
+	ATTEMPT_TLS_LOCAL,	/* the client ended it: it does not trust the certificate, more often than not */
+	ATTEMPT_TLS_REMOTE,	/* the server did */
+	ATTEMPT_TLS,		/* who did is not known */
+};
+
 struct attempt {
 	uint32_t tgid;
 	struct sock_addr remote;
+	enum attempt_what what;
+	const char *host; /* as it was greeted, borrowed; NULL: not known */
 	uint64_t begin_ns, end_ns;
-	int error;	 /* errno of the kernel; 0: the program left it, or it goes on */
-	bool unfinished; /* at the end it went on */
-	bool drawn;	 /* false: to be counted alone, see ATTEMPTS_DRAWN */
+	uint64_t tls_begin_ns; /* of TLS: the greeting; what came before it, if anything, is the connect */
+	int error;	       /* errno of the kernel; 0: the program left it, or it goes on */
+	bool unfinished;       /* at the end it went on */
+	bool drawn;	       /* false: to be counted alone, see ATTEMPTS_DRAWN */
 };
+
+/* Why it was not made, in a few words; NULL: the program left it, or it goes on. */
+const char *attempt_error(const struct attempt *a);
 
 struct attempts_sink {
 	void *ctx;
-	/* ATTEMPT_SETTLE_NS after it failed, or at the end. */
+	/* ATTEMPT_SETTLE_NS after it failed, or at the end; of TLS at once. */
 	void (*on_attempt)(void *ctx, const struct attempt *a);
 };
 
@@ -42,6 +59,8 @@ void attempts_free(struct attempts *t);				 /* NULL is fine */
 /* When it began: what is said of a connection that was made (SOCK_CONNECTED) with the attempts right before it; else
  * what the record says. */
 uint64_t attempts_push_sock(struct attempts *t, const struct rec_sock *r);
+/* Of TLS: it is told. */
+void attempts_push_tls(struct attempts *t, const struct attempt *a);
 /* The first of the process to this port that began from `since_ns` on, before `before_ns`, and ended, at an address
  * that `is_one` says yes to: when it began; before_ns: there is none. */
 uint64_t attempts_first(const struct attempts *t, uint32_t tgid, uint16_t port, uint64_t since_ns, uint64_t before_ns,

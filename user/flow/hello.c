@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "hello.h"
 
-#include <stdint.h>
 #include <string.h>
 
 #define RECORD_HANDSHAKE   0x16
+#define RECORD_HEADER	   5
 #define CLIENT_HELLO	   1
 #define SERVER_HELLO	   2
 #define EXT_SERVER_NAME	   0
@@ -94,6 +94,18 @@ struct sv hello_host(struct sv bytes)
 			return SV_NONE;
 	}
 	return host;
+}
+
+uint32_t hello_record_bytes(struct sv bytes)
+{
+	struct sv s = bytes;
+	uint32_t len;
+
+	if (number(&s, 1) != RECORD_HANDSHAKE)
+		return 0;
+	skip(&s, 2);
+	len = number(&s, 2);
+	return number(&s, 1) == CLIENT_HELLO ? RECORD_HEADER + len : 0;
 }
 
 struct sv hello_session(struct sv bytes)

@@ -7,6 +7,8 @@
  * server's (ServerHello, section 4.1.3).
  */
 
+#include <stdint.h>
+
 #include "base/sv.h"
 
 #define WIRE_HOST_MAX 253 /* of a DNS name */
@@ -15,6 +17,9 @@
  * a name, behind the cut or the first record; or the name may be that of a front (encrypted_client_hello, RFC 9849):
  * some clients send that extension, filled with anything, to hosts that know nothing of it, and the two look alike. */
 struct sv hello_host(struct sv bytes);
+
+/* How long the first record is that a client greets with, header and all. 0: no ClientHello, or cut before it says. */
+uint32_t hello_record_bytes(struct sv bytes);
 
 /* The session that a client would go on with, or an arbitrary text in its place (TLS 1.3). Borrowed, HELLO_SESSION_MAX
  * bytes at most. Absent: no ClientHello, or not whole. */

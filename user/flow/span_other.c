@@ -235,7 +235,6 @@ int span_from_lookup(struct span *out, const struct span_lookup *l)
 
 static int attempt_args(struct span *out, const struct span_attempt *a)
 {
-	const char *error = a->attempt->error ? strerrorname_np(a->attempt->error) : NULL;
 	struct buf text;
 	struct json j;
 
@@ -244,7 +243,7 @@ static int attempt_args(struct span *out, const struct span_attempt *a)
 	json_object(&j, NULL);
 	span_put_text(&j, "host", a->host, 256);
 	span_put_peer(&j, &a->attempt->remote);
-	span_put_text(&j, "error", error, 32);
+	span_put_text(&j, "error", attempt_error(a->attempt), 64);
 	span_put_true(&j, "unfinished", a->attempt->unfinished);
 	json_end_object(&j);
 	return span_take_args(out, &j, &text);
@@ -259,9 +258,15 @@ int span_from_attempt(struct span *out, const struct span_attempt *a)
 	out->end_ns = a->attempt->end_ns;
 	out->name = strdup("connection not made");
 	err = out->name ? attempt_args(out, a) : -ENOMEM;
-	if (err)
+	if (err) {
 		span_release(out);
-	return err;
+		return err;
+	}
+	if (known(a->attempt->tls_begin_ns)) {
+		span_add_phase(out, "connect", a->attempt->begin_ns, a->attempt->tls_begin_ns);
+		span_add_phase(out, "tls", a->attempt->tls_begin_ns, a->attempt->end_ns);
+	}
+	return 0;
 }
 
 static int unread_args(struct span *out, const struct span_unread *t)

@@ -59,6 +59,9 @@ struct entry {
 	uint64_t closed_ns;
 	bool watched; /* it is in wires.watched */
 	struct entry *watch_prev, *watch_next;
+	uint32_t hello_bytes; /* of the greeting, on the wire; 0: not seen */
+	enum wire_closer closer;
+	uint64_t closer_ns;	   /* UNKNOWN_NS */
 	uint64_t sock_closed_ns;   /* its socket was; the kernel's last word should follow. 0: not */
 	struct entry *prev, *next; /* longest silent first */
 };
@@ -169,7 +172,7 @@ static struct entry *get(struct wires *t, uint64_t cookie)
 	if (!e)
 		goto no_memory;
 	e->cookie = cookie;
-	e->connect_begin_ns = e->connect_end_ns = e->first_plain_ns = e->last_plain_ns = UNKNOWN_NS;
+	e->connect_begin_ns = e->connect_end_ns = e->first_plain_ns = e->last_plain_ns = e->closer_ns = UNKNOWN_NS;
 	HASH_ADD(hh, t->entries, cookie, sizeof(e->cookie), e);
 	if (!e->hh.tbl) {
 		free(e);
@@ -365,6 +368,61 @@ static void keep_turn(struct wires *t, struct entry *e, const struct rec_wire *r
 	};
 }
 
+/* --- handshakes -------------------------------------------------------------------------------------------------- */
+
+static bool is_begun(const struct entry *e)
+{
+	return e->hello_bytes && e->now.turn == 1 && e->now.hello && !e->now.server && !known(e->first_plain_ns) &&
+	       e->now.bytes[DIR_TX] <= e->hello_bytes + WIRE_ALERT_BYTES;
+}
+
+/* An alert, if there was one, is its end; else who closed first. */
+static enum wire_closer closer_of(const struct entry *e)
+{
+	if (e->now.bytes[DIR_RX] == WIRE_ALERT_PLAIN_BYTES)
+		return WIRE_CLOSER_REMOTE;
+	if (e->now.bytes[DIR_TX] >= e->hello_bytes + WIRE_ALERT_PLAIN_BYTES)
+		return WIRE_CLOSER_LOCAL;
+	return e->closer;
+}
+
+static void tell_handshake(struct wires *t, const struct entry *e)
+{
+	struct wire_handshake h = {
+		.conn = describe(t, e, &e->now.proc, e->now.ts_ns),
+		.connect_begin_ns = e->connect_begin_ns,
+		.begin_ns = e->now.began_ns,
+		.closer = closer_of(e),
+		.unanswered = !e->now.bytes[DIR_RX],
+		.unfinished = !e->closed,
+	};
+
+	if (e->sock_closed_ns && !e->closed)
+		return; /* the last word is lost: more may have been sent */
+	h.end_ns = !e->closed ? t->now_ns : known(e->closer_ns) ? e->closer_ns : e->now.ts_ns;
+	if (h.end_ns < h.begin_ns || (h.unfinished && h.end_ns - h.begin_ns < WIRE_HANDSHAKE_NS))
+		return;
+	if (t->sink.on_handshake)
+		t->sink.on_handshake(t->sink.ctx, &h);
+}
+
+static void note_closer(struct entry *e, const struct rec_sock *r)
+{
+	bool local = r->what == SOCK_CLOSE_LOCAL || r->what == SOCK_RESET_SENT;
+
+	if (known(e->closer_ns) && e->closer_ns <= r->ts_ns)
+		return;
+	e->closer = local ? WIRE_CLOSER_LOCAL : WIRE_CLOSER_REMOTE;
+	e->closer_ns = r->ts_ns;
+}
+
+bool wires_greeted(struct wires *t, uint64_t cookie)
+{
+	const struct entry *e = cookie ? find(t, cookie) : NULL;
+
+	return e && is_begun(e);
+}
+
 /* The turn that is not over may go on: it is kept only when the connection ends. */
 static void end(struct wires *t, struct entry *e)
 {
@@ -374,6 +432,8 @@ static void end(struct wires *t, struct entry *e)
 		keep_turn(t, e, &e->now);
 	while (e->turn_count)
 		decide(t, e);
+	if (is_begun(e))
+		tell_handshake(t, e);
 	c = describe(t, e, &e->now.proc, e->latest_end_ns);
 	if (t->sink.on_conn && !known(e->first_plain_ns) &&
 	    (c.turns || (c.served && !is_unsure(t, e, e->now.began_ns))))
@@ -423,7 +483,11 @@ void wires_push_hello(struct wires *t, const struct rec_hello *r)
 	if (r->dir == DIR_RX)
 		return;
 	e = get(t, r->cookie);
-	if (!e || e->host || !host.len)
+	if (!e)
+		return;
+	if (!e->hello_bytes)
+		e->hello_bytes = hello_record_bytes(r->bytes);
+	if (e->host || !host.len)
 		return;
 	e->host = strndup(host.ptr, host.len);
 	if (!e->host)
@@ -466,6 +530,11 @@ void wires_push_sock(struct wires *t, const struct rec_sock *r)
 		e = find(t, r->cookie);
 		if (e && e->connect_end_ns != UNKNOWN_NS && r->ts_ns > e->connect_end_ns)
 			e->connect_end_ns = r->ts_ns;
+	} else if (r->what == SOCK_CLOSE_LOCAL || r->what == SOCK_CLOSE_REMOTE || r->what == SOCK_RESET_SENT ||
+		   r->what == SOCK_RESET_RECEIVED) {
+		e = find(t, r->cookie);
+		if (e)
+			note_closer(e, r);
 	} else if (r->what == SOCK_RETRANSMIT) {
 		e = find(t, r->cookie);
 		if (e)
@@ -473,7 +542,7 @@ void wires_push_sock(struct wires *t, const struct rec_sock *r)
 	} else if (r->what == SOCK_CLOSED) {
 		e = find(t, r->cookie);
 		/* One without TLS; of one with it the kernel has a last word, if that is not lost. */
-		if (e && !e->now.turn && !e->host) {
+		if (e && !e->now.turn && !e->hello_bytes) {
 			entry_free(t, e);
 		} else if (e) {
 			e->sock_closed_ns = r->ts_ns;

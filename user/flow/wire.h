@@ -16,6 +16,10 @@
  * it. Handshakes are no turns (their first record says what it is). A connection that was open before is one of a
  * client only if its remote port is one of TLS (443, 8443): nothing else tells who asks whom.
  *
+ * A handshake is one that a client of ours began and did not complete where the connection ended, or goes on for
+ * WIRE_HANDSHAKE_NS at the end, and behind its greeting nothing but an alert went out: of TLS 1.3 its Finished is
+ * longer than WIRE_ALERT_BYTES, and before that there are keys to exchange.
+ *
  * Watchdog: a connection of a client that had a whole turn and no plaintext WIRE_SILENT_NS after, or that had plaintext
  * and then WIRE_SILENT_BYTES without, is told once a process and state of its files.
  */
@@ -34,6 +38,10 @@
 #define WIRE_SILENT_BYTES  65536
 #define WIRE_LINGER_NS	   5000000000ull  /* after the process, or the socket, ended: last words come later */
 #define WIRE_ORPHAN_NS	   60000000000ull /* after the process ended: a silent connection of it is over too */
+#define WIRE_HANDSHAKE_NS  1000000000ull
+/* change_cipher_spec and an encrypted alert of TLS 1.3: 6 bytes, and 5 + 2 + 1 + 16 (RFC 8446 sections 5.2, 6, D.4) */
+#define WIRE_ALERT_BYTES       30
+#define WIRE_ALERT_PLAIN_BYTES 7 /* before there are keys; alone it is the first word of who does not want to */
 
 enum wire_why {
 	WIRE_NO_FUNCTIONS,  /* none of the process's files has TLS functions that we know */
@@ -42,6 +50,8 @@ enum wire_why {
 	WIRE_NOT_RUN_AGAIN, /* ... nor after they were probed a second time */
 	WIRE_LATE,	    /* the functions were probed after the connection began */
 };
+
+enum wire_closer { WIRE_CLOSER_UNKNOWN, WIRE_CLOSER_LOCAL, WIRE_CLOSER_REMOTE };
 
 struct wire_conn {
 	struct proc_key proc;
@@ -69,12 +79,24 @@ struct wire_turn {
 	unsigned retransmits;
 };
 
+/* A handshake that was not completed. */
+struct wire_handshake {
+	struct wire_conn conn;
+	uint64_t connect_begin_ns; /* UNKNOWN_NS */
+	uint64_t begin_ns, end_ns; /* the greeting; who ended the connection, or now */
+	enum wire_closer closer;   /* of the handshake */
+	bool unanswered;
+	bool unfinished; /* it goes on */
+};
+
 struct wire_sink {
 	void *ctx;
 	/* Called when it is certain that a turn was not read. Pointers are borrowed. */
 	void (*on_turn)(void *ctx, const struct wire_turn *t);
 	/* Called when a connection ends that was served, or had undecoded turns and no plaintext at all. */
 	void (*on_conn)(void *ctx, const struct wire_conn *c);
+	/* Called when a connection ends, or all do. */
+	void (*on_handshake)(void *ctx, const struct wire_handshake *h);
 	/* Called when plaintext should come and does not. */
 	void (*on_silent)(void *ctx, const struct wire_conn *c);
 };
@@ -95,6 +117,8 @@ void wires_push_exit(struct wires *t, const struct rec_exit *r);
 void wires_push_plain(struct wires *t, uint32_t tgid, uint64_t cookie, uint64_t first_ns, uint64_t ts_ns);
 /* Adds what wires_push_plain() of that socket looks at. */
 void wires_warm(const struct wires *t, uint64_t cookie, struct warm *w);
+/* It was greeted on that socket, and on_handshake follows as far as is known now. */
+bool wires_greeted(struct wires *t, uint64_t cookie);
 /* From now on its plaintext is not copied: silence means nothing. */
 void wires_ignore(struct wires *t, uint64_t cookie, bool on);
 void wires_tick(struct wires *t, uint64_t now_ns);
