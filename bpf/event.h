@@ -466,8 +466,8 @@ struct ev_gone {
 	__u64 cpu_ns; /* as in ev_exit */
 };
 
-/* Counters of the kernel side, per CPU, index = id: append-only, a capture holds them in this order. X(ID, which of
- * base/lost.h it is shown as; LOST_COUNT: as none): only user space looks at the second. */
+/* Counters of the kernel side, per CPU, index = id (but one): append-only, a capture holds them in this order. X(ID,
+ * which of base/lost.h it is shown as; LOST_COUNT: as none): only user space looks at the second. */
 #define EV_STATS(X)                                                                                                    \
 	X(ST_RING_RECORDS, LOST_RING_RECORDS)	 /* records that found no room in the ring */                          \
 	X(ST_RING_BYTES, LOST_RING_BYTES)	 /* plaintext bytes in them */                                         \
@@ -478,7 +478,8 @@ struct ev_gone {
 	X(ST_UNSEEN, LOST_UNSEEN_BYTES)		 /* bytes moved where no probe looks (sendfile and the like) */        \
 	X(ST_SAMPLES, LOST_SAMPLES)		 /* samples that found no room in the ring, or no end */               \
 	X(ST_OVERLOAD, LOST_OVERLOAD)		 /* plaintext that was not copied: more came than was drained */       \
-	X(ST_IGNORED_BYTES, LOST_COUNT)		 /* no loss: bytes on the wire of connections ignored for good */
+	X(ST_IGNORED_BYTES, LOST_COUNT)		 /* no loss: bytes on the wire of connections ignored for good */      \
+	X(ST_UNTRACED, LOST_TARGETS)		 /* counted in user space: targets, functions that are not traced */
 
 enum ev_stat {
 #define X(id, lost) id,

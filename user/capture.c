@@ -46,11 +46,12 @@ void capture_make_proc(const struct proc_stat *p, const struct proc_key *key, ui
 	fn(ctx, &r, len);
 }
 
-void capture_make_lost(const uint64_t *stats, uint64_t now_ns, capture_fn fn, void *ctx)
+void capture_make_lost(const uint64_t *stats, uint64_t untraced, uint64_t now_ns, capture_fn fn, void *ctx)
 {
 	struct ev_lost ev = {.h = {.size = sizeof(ev), .kind = EV_LOST, .ts_ns = now_ns}};
 
 	memcpy(ev.stats, stats, sizeof(ev.stats));
+	ev.stats[ST_UNTRACED] = untraced;
 	fn(ctx, &ev, sizeof(ev));
 }
 

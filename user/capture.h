@@ -22,8 +22,8 @@ typedef void (*capture_fn)(void *ctx, const void *record, size_t len);
 /* EV_PROC: a process as /proc describes it, with the identity that the kernel gave. */
 void capture_make_proc(const struct proc_stat *p, const struct proc_key *key, uint64_t now_ns, capture_fn fn,
 		       void *ctx);
-/* EV_LOST: ST_COUNT sums. */
-void capture_make_lost(const uint64_t *stats, uint64_t now_ns, capture_fn fn, void *ctx);
+/* EV_LOST: ST_COUNT sums; untraced: targets and functions that are not traced, which the kernel does not know. */
+void capture_make_lost(const uint64_t *stats, uint64_t untraced, uint64_t now_ns, capture_fn fn, void *ctx);
 /* EV_TICK: so that a replay closes and evicts at the same times. */
 void capture_make_tick(uint64_t now_ns, capture_fn fn, void *ctx);
 

@@ -146,11 +146,6 @@ const struct coverage *pipeline_coverage(const struct pipeline *p)
 	return p->coverage;
 }
 
-void pipeline_count_lost(struct pipeline *p, enum lost_id id, uint64_t n)
-{
-	p->lost.n[id] += n;
-}
-
 struct callers {
 	void (*fn)(void *ctx, const struct proc_key *k);
 	void *ctx;

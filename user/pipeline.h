@@ -67,8 +67,6 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns);
 void pipeline_finish(struct pipeline *p, uint64_t now_ns); /* closes what is open, in order */
 const struct lost *pipeline_lost(const struct pipeline *p);
 const struct coverage *pipeline_coverage(const struct pipeline *p);
-/* A loss that is seen outside of the stages. */
-void pipeline_count_lost(struct pipeline *p, enum lost_id id, uint64_t n);
 /* Processes that made calls and run. */
 void pipeline_each_caller(struct pipeline *p, void (*fn)(void *ctx, const struct proc_key *k), void *ctx);
 unsigned pipeline_open_calls(const struct pipeline *p);

@@ -377,10 +377,10 @@ static int finish(struct session *s)
 	if (!in_a_hurry(s))
 		probes_detach(s->probes);
 	probes_consume(s->probes);
-	session_push_stats(s);
 	now_ns = clock_boot_ns();
 	if (s->named)
 		s->untraced += named_finish(s->named, now_ns);
+	session_push_stats(s);
 	if (s->meant)
 		meant_finish(s->meant);
 	if (s->symbols)
@@ -389,7 +389,6 @@ static int finish(struct session *s)
 	now_ns = clock_boot_ns();
 	capture_make_tick(now_ns, session_keep, s); /* a replay ends then, too */
 	pipeline_finish(s->pipeline, now_ns);
-	pipeline_count_lost(s->pipeline, LOST_TARGETS, s->untraced + probes_alloc_refused(s->probes));
 	session_write(s);
 	let_signals_end(s); /* the trace is whole */
 	err = output_finish(s->output, s->pipeline, now_ns);

@@ -100,7 +100,7 @@ void session_push_stats(struct session *s)
 	if (!stats)
 		return;
 	probes_stats(s->probes, stats);
-	capture_make_lost(stats, clock_boot_ns(), session_on_record, s);
+	capture_make_lost(stats, s->untraced + probes_alloc_refused(s->probes), clock_boot_ns(), session_on_record, s);
 	free(stats);
 	if (s->tap_lost.n[LOST_RING_RECORDS] != s->lost_records && !s->o->all)
 		probes_each_target(s->probes, adopt, s);

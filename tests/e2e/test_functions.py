@@ -128,12 +128,13 @@ def of_go():
 def replayed():
     """by its path; a capture shows the same"""
     capture = os.path.join(directory(), "x.cap")
-    _, perfbpf = run(PLAIN, "threads", functions=[f"{PLAIN}:work"], options=("--record", capture, "--content"))
+    _, perfbpf = run(PLAIN, "threads", functions=[f"{PLAIN}:work", "no.such.file:f"], options=("--record", capture, "--content"))
     again = os.path.join(directory(), "again.json")
-    subprocess.run([PERFBPF, "replay", capture, "-o", again], check=True, capture_output=True, timeout=e2e.HANGS_S)
+    done = subprocess.run([PERFBPF, "replay", capture, "-o", again, "--strict"], check=False, capture_output=True, timeout=e2e.HANGS_S)
     with open(again, encoding="utf-8") as f:
         trace = json.load(f)
     assert trace["metadata"]["functions"] == perfbpf.trace()["metadata"]["functions"]
+    assert done.returncode == 3 and trace["metadata"]["lost"]["untraced_targets"] == 1 == perfbpf.lost()["untraced_targets"], done.stderr
     found = sorted((e["ts"], e["dur"]) for e in trace["traceEvents"] if e.get("cat") == "function")
     assert found == sorted((e["ts"], e["dur"]) for e in spans(perfbpf, "work")) and len(found) == 40
 

@@ -81,6 +81,7 @@ static void test_numbers(void **state)
 	assert_int_equal(ST_RING_RECORDS, 0);
 	assert_int_equal(ST_UNSEEN, 6);
 	assert_int_equal(ST_IGNORED_BYTES, 9);
+	assert_int_equal(ST_UNTRACED, 10);
 }
 
 static void test_cookie(void **state)

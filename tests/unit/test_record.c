@@ -530,7 +530,7 @@ static void every_kind(void **state)
 /* The kernel's counters are sums: told twice they are not twice as many. */
 static void counters_are_absolute(void **state)
 {
-	struct ev_lost l = {.stats = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100}};
+	struct ev_lost l = {.stats = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110}};
 	struct packet p = packet(EV_LOST, 0, &l, sizeof(l), NULL, 0), shorter = p;
 	struct ev_head h;
 	struct world w;
@@ -543,6 +543,7 @@ static void counters_are_absolute(void **state)
 	assert_int_equal(w.lost.ignored_bytes, 101);
 	assert_int_equal(w.lost.n[LOST_RING_RECORDS], 10);
 	assert_int_equal(w.lost.n[LOST_UNSEEN_BYTES], 70);
+	assert_int_equal(w.lost.n[LOST_TARGETS], 110);
 	memcpy(&h, shorter.bytes, sizeof(h)); /* of a version with one counter only */
 	h.size = sizeof(h) + 8;
 	memcpy(shorter.bytes, &h, sizeof(h));

@@ -4,8 +4,8 @@
 
 /*
  * Loss is data: every way in which bytes or spans can be missing has one counter here, is named once, and ends in
- * metadata.lost and in the summary. EV_STATS in bpf/event.h says which of them the kernel counts. A line may be put
- * anywhere: whoever reads goes by name.
+ * metadata.lost and in the summary. EV_STATS in bpf/event.h says which of them the kernel counts, and a capture holds.
+ * A line may be put anywhere: whoever reads goes by name.
  */
 
 #include <stdint.h>
