@@ -277,6 +277,9 @@ static void add_function(struct options *o, const char *arg, struct argp_state *
 	o->functions = more;
 	if (func_spec_parse(&more[o->function_count], arg))
 		argp_error(state, "-f wants BINARY:SYMBOL, not '%s'", arg);
+	for (unsigned i = 0; i < o->function_count; i++)
+		if (!strcmp(more[i].text, arg))
+			return;
 	if (o->function_count == RECORD_FUNCS_MAX)
 		argp_error(state, "at most %d functions can be traced", RECORD_FUNCS_MAX);
 	o->function_count++;

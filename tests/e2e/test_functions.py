@@ -115,6 +115,15 @@ def refused():
 
 
 @case
+def two_names():
+    """a function that is asked for by two names is told once, and nothing is lost"""
+    _, perfbpf = run(PLAIN, "threads", functions=[*named(PLAIN, "work"), f"{PLAIN}:work", *named(PLAIN, "work")])
+    assert len(spans(perfbpf, "work")) == 40 and perfbpf.lost() == {"untraced_targets": 1}, perfbpf.lost()
+    assert f"it is the function of -f {named(PLAIN, 'work')[0]}" in perfbpf.err(), perfbpf.err()
+    assert [f["calls"] for f in perfbpf.trace()["metadata"]["functions"]] == [40, 0]
+
+
+@case
 def of_go():
     """functions of Go programs are refused"""
     if not os.path.exists(GO):

@@ -128,7 +128,7 @@ static void other_commands(void **state)
 	parse(&o, room, "perfbpf -p 1 --db");
 	assert_true(o.db);
 	options_release(&o);
-	parse(&o, room, "perfbpf -p 1 -f libc.so.6:malloc --func=/bin/x:a::b");
+	parse(&o, room, "perfbpf -p 1 -f libc.so.6:malloc --func=/bin/x:a::b -f libc.so.6:malloc");
 	assert_int_equal(o.function_count, 2);
 	assert_string_equal(o.functions[0].binary, "libc.so.6");
 	assert_string_equal(o.functions[1].symbol, "a::b");

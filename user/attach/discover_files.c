@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fdname.h"
 #include "base/log.h"
+#include "bpf/limits.h"
 #include "sqlitefind.h"
 
 #define DISCOVER_FILES_MAX   16384 /* remembered; past it the oldest without probes is forgotten, and looked at again */
@@ -225,17 +226,51 @@ static bool is_slow(const struct tls_find *found)
 	return false;
 }
 
-static void probe_function(struct discover *d, unsigned number, const char *path, const char *shown,
-			   const struct elf *elf, struct verdict *v)
+struct entries { /* of functions of one file that are probed */
+	struct entry {
+		uint64_t off;
+		const char *text; /* as it was asked for */
+	} all[LIMIT_FUNCS];
+	unsigned count;
+};
+
+/* Two names of one function: its calls cannot be told twice, each would look like one that the other one made. */
+static const struct entry *entry_at(const struct entries *e, uint64_t off)
 {
-	struct tls_find found;
-	int err = funcfind(elf, &d->functions[number], number, &found);
+	for (unsigned i = 0; i < e->count; i++)
+		if (e->all[i].off == off)
+			return &e->all[i];
+	return NULL;
+}
+
+/* 0 or -errno: why not. */
+static int attach_function(struct discover *d, unsigned number, const char *path, const char *shown,
+			   const struct elf *elf, struct tls_find *found, struct entries *probed)
+{
+	int err = funcfind(elf, &d->functions[number], number, found);
+	const struct entry *same = err ? NULL : entry_at(probed, found->funcs[0].site.off);
+
+	if (same) {
+		snprintf(found->reason, sizeof(found->reason), "it is the function of -f %.96s, and told as that",
+			 same->text);
+		return -EINVAL;
+	}
+	if (!err) {
+		*found->reason = '\0';
+		err = probes_attach_file(d->probes, path, shown, elf, found);
+	}
+	if (!err && probed->count < LIMIT_FUNCS)
+		probed->all[probed->count++] = (struct entry){found->funcs[0].site.off, d->functions[number].text};
+	return err;
+}
+
+static void probe_function(struct discover *d, unsigned number, const char *path, const char *shown,
+			   const struct elf *elf, struct entries *probed, struct verdict *v)
+{
+	struct tls_find found = {0};
+	int err = attach_function(d, number, path, shown, elf, &found, probed);
 	const char *why = err == -EINVAL && *found.reason ? found.reason : strerror(-err);
 
-	if (!err) {
-		err = probes_attach_file(d->probes, path, shown, elf, &found);
-		why = strerror(-err);
-	}
 	v->other |= !err;
 	d->on_function(d->function_ctx, number, shown, is_slow(&found), err ? why : NULL);
 }
@@ -243,6 +278,7 @@ static void probe_function(struct discover *d, unsigned number, const char *path
 /* Finds, attaches. */
 static struct verdict probe_elf(struct discover *d, const char *path, const char *shown, const struct elf *elf)
 {
+	struct entries probed = {0};
 	struct verdict v = {0};
 	struct tls_finds found;
 	char held[FDNAME_BYTES];
@@ -259,7 +295,7 @@ static struct verdict probe_elf(struct discover *d, const char *path, const char
 		probe_sqlite(d, held, shown, elf, &v);
 	for (unsigned i = 0; i < d->function_count && err != -EIO; i++)
 		if (func_spec_matches(&d->functions[i], elf, shown))
-			probe_function(d, i, held, shown, elf, &v);
+			probe_function(d, i, held, shown, elf, &probed, &v);
 	err = err == -EIO ? err : probes_alloc_file(d->probes, path, elf);
 	v.alloc = err < 0 ? 0 : err + 1;
 	return v;
