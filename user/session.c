@@ -60,12 +60,19 @@ static void choose_trace_path(struct session *s)
 				   s->cmd.pid > 0 ? s->cmd.pid : getpid());
 }
 
+static void look_at_word(void *ctx, const char *word)
+{
+	discover_package_ahead(((struct session *)ctx)->discover, word);
+}
+
 /* While the programs are loaded. Children of the processes are looked at later, as all else. */
 static void look_ahead(struct session *s)
 {
 	uint64_t began_ns = clock_boot_ns();
 
 	discover_ahead(s->discover, 0, s->o->argv ? s->o->argv[0] : NULL);
+	if (s->o->argv)
+		target_words(s->o->argv, look_at_word, s);
 	for (size_t i = 0; i < s->o->pid_count; i++)
 		discover_ahead(s->discover, s->o->pids[i], NULL);
 	log_verbose("files were looked through in %.1f ms, while the programs are loaded",

@@ -2,6 +2,8 @@
 #include "session_parts.h"
 
 #include <errno.h>
+#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,9 @@
 
 #include "base/array.h"
 #include "base/err.h"
+#include "privilege.h"
+
+#define HOME_MAX 8 /* versions of one agent at one place */
 
 struct add_ctx {
 	struct session *s;
@@ -156,6 +161,25 @@ static int add_pids(struct session *s)
 	return err;
 }
 
+/* Where installers put programs that sudo's PATH does not lead to. */
+static void look_at_home(struct session *s, const char *agent)
+{
+	static const char *const places[] = {".local/bin", ".opencode/bin", ".bun/bin", ".npm-global/bin",
+					     ".nvm/versions/node/*/bin"};
+	char pattern[PATH_MAX];
+	glob_t found;
+
+	for (size_t i = 0; *privilege_home() && i < ARRAY_SIZE(places); i++) {
+		if ((size_t)snprintf(pattern, sizeof(pattern), "%s/%s/%s", privilege_home(), places[i], agent) >=
+			    sizeof(pattern) ||
+		    glob(pattern, GLOB_NOSORT, NULL, &found))
+			continue;
+		for (size_t k = 0; k < found.gl_pathc && k < HOME_MAX; k++)
+			discover_package(s->discover, found.gl_pathv[k]);
+		globfree(&found);
+	}
+}
+
 /* Agents that are installed, and may be started any time: their programs are larger than their first call is far. They
  * wait for a quiet moment (discover_next()). */
 static void look_at_installed(struct session *s)
@@ -164,8 +188,10 @@ static void look_at_installed(struct session *s)
 
 	discover_haste(s->discover, true);
 	for (size_t i = 0; i < ARRAY_SIZE(agents); i++)
-		if (!s->o->name || target_filter_match_text(&s->filter, sv_of(agents[i]), sv_of(agents[i])))
+		if (!s->o->name || target_filter_match_text(&s->filter, sv_of(agents[i]), sv_of(agents[i]))) {
 			discover_package(s->discover, agents[i]);
+			look_at_home(s, agents[i]);
+		}
 	discover_haste(s->discover, false);
 }
 
@@ -242,6 +268,11 @@ static void on_cmd_end(void *ctx)
 	s->cmd_ended_ns = clock_boot_ns();
 }
 
+static void probe_word(void *ctx, const char *word)
+{
+	discover_package(((struct session *)ctx)->discover, word);
+}
+
 static int follow_command(struct session *s)
 {
 	struct discover_result r;
@@ -251,6 +282,7 @@ static int follow_command(struct session *s)
 	r = discover_command(s->discover, s->o->argv[0]);
 	session_count_untraced(s, &r);
 	discover_package(s->discover, s->o->argv[0]);
+	target_words(s->o->argv, probe_word, s);
 	r = discover_system(s->discover);
 	session_count_untraced(s, &r);
 	err = target_read(s->cmd.pid, &p);

@@ -3,6 +3,7 @@
 """Programs that carry their TLS library inside, without symbols: what the finder infers is right only if every call of a
 live program is there, exact and once."""
 import os
+import shlex
 import subprocess
 
 import e2e
@@ -37,13 +38,14 @@ def calls_of(name):
     ]
 
 
-@cases([(f"{name}, {how}", name, how) for name in ("bun", "bun-1.3", "bun-1.1") for how in ("before", "command")])
+@cases([(f"{name}, {how}", name, how) for name in ("bun", "bun-1.3", "bun-1.1") for how in ("before", "command", "by a shell")])
 def boringssl(name, how):
     """BoringSSL in a stripped program"""
     server = Server()
     calls = calls_of(name)
     argv, env = e2e.client_command(name, server, calls, wait=how == "before")
-    if how == "command":
+    if how != "before":
+        argv = ["sh", "-c", shlex.join(argv) + "; true"] if how == "by a shell" else argv
         perfbpf = Perfbpf(command=argv, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
     else:
         client = Client(argv, env)

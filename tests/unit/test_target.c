@@ -931,8 +931,10 @@ static void files_of_packages(void **state)
 	assert_false(has_line(&log, "agent"));
 	assert_int_equal(repeated_lines(&log), 0);
 
-	/* what is no script, and what no package has */
+	/* a program itself, if it is large; what no package has */
 	package(&log, dir, "m/node_modules/@s/agent-linux/a/b/program", 0);
+	assert_true(has_line(&log, "/m/node_modules/@s/agent-linux/a/b/program\n"));
+	package(&log, dir, "m/node_modules/@s/agent-linux/a/small", 0);
 	assert_null(log.text);
 	package(&log, dir, "m/alone", 0);
 	assert_null(log.text);
@@ -949,6 +951,56 @@ static void files_of_packages(void **state)
 		lines += *c == '\n';
 	assert_int_equal(lines, 8);
 	tlog_free(&log);
+	snprintf(text, sizeof(text), "rm -rf %s", dir);
+	assert_int_equal(system(text), 0);
+}
+
+static void on_word(void *ctx, const char *word)
+{
+	tlog_printf(ctx, "%s ", word);
+}
+
+static void words(void **state)
+{
+	static const struct {
+		const char *argv[8], *golden;
+	} all[] = {
+		{{"env"}, ""},
+		{{"timeout", "-k", "5", "20", "codex", "exec"}, "5 20 codex exec "},
+		{{"sh", "-c", "cd /x && exec \"/opt/a b/claude\" -p hi;codex"}, "cd /x exec /opt/a b/claude hi codex "},
+		{{"bash", "-lc", "codex"}, "codex "},
+		{{"tool", "--exec", "a b"}, "a b "}, /* one word */
+		{{"env", "run.py", "codex"}, "run.py import subprocess subprocess.run claude codex "},
+		{{"./start", "x"}, "/bin/sh codex x "},
+		{{"tool", "binary", "fifo", ".", "none"}, "binary fifo . none "},
+	};
+	char dir[] = "/tmp/perfbpf-words-XXXXXX", text[8 * TARGET_WORDS_MAX] = "#!/bin/sh\n";
+	char *argv[] = {(char *)"sh", (char *)"many", NULL};
+	struct tlog log = {0};
+	unsigned count = 0;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(chdir(dir), 0);
+	write_file("run.py", "import subprocess\nsubprocess.run(['claude', '-p'])\n", 0644);
+	write_file("start", "#!/bin/sh\ncodex\n", 0755);
+	write_native(".", "binary", OUR_MACHINE, 4096, 0755);
+	assert_int_equal(mkfifo("fifo", 0600), 0);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		target_words((char *const *)all[i].argv, on_word, &log);
+		assert_string_equal(log.text ? log.text : "", all[i].golden);
+		tlog_free(&log);
+		log = (struct tlog){0};
+	}
+	for (unsigned i = 0; i < 2 * TARGET_WORDS_MAX; i++)
+		strcat(text, "a\n");
+	write_file("many", text, 0644);
+	target_words(argv, on_word, &log);
+	for (const char *c = log.text; *c; c++)
+		count += *c == ' ';
+	assert_int_equal(count, TARGET_WORDS_MAX);
+	tlog_free(&log);
+	assert_int_equal(chdir("/"), 0);
 	snprintf(text, sizeof(text), "rm -rf %s", dir);
 	assert_int_equal(system(text), 0);
 }
@@ -1010,6 +1062,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_program_that_becomes_shorter),
 		cmocka_unit_test(run_paths),
 		cmocka_unit_test(files_of_packages),
+		cmocka_unit_test(words),
 		cmocka_unit_test(tls_libraries_of_the_system),
 		cmocka_unit_test(no_memory),
 	};

@@ -335,3 +335,11 @@ void discover_ahead(struct discover *d, pid_t pid, const char *program)
 	if (!pid)
 		target_system_tls(on_path_ahead, &w);
 }
+
+void discover_package_ahead(struct discover *d, const char *program)
+{
+	struct walk w = {.d = d};
+
+	if (d->ahead)
+		target_files_of_package(program, on_path_ahead, &w);
+}

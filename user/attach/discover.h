@@ -46,6 +46,8 @@ void discover_functions(struct discover *d, const struct func_spec *specs, unsig
 /* Looks through files that will be asked for, so that nothing but their probes is left to be done: what the process
  * maps, or (0) the system's TLS libraries and those of a program (NULL: none). The probes need not be ready yet. */
 void discover_ahead(struct discover *d, pid_t pid, const char *program);
+/* What discover_package() will ask for; after discover_ahead(). */
+void discover_package_ahead(struct discover *d, const char *program);
 
 void discover_haste(struct discover *d, bool on);
 /* Looks through one of the files that wait. False: there is none. */

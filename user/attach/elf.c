@@ -353,9 +353,7 @@ static int read_bytes(void *ctx)
 	return elf_from_bytes(b->e, b->bytes, b->size);
 }
 
-/* A regular file, and never anything else, wherever the name leads to by now: a FIFO that is opened wakes who waits at
- * its other end, and a device may begin to do something. The descriptor, or -errno. */
-static int open_regular(const char *path, struct stat *st)
+int elf_open_regular(const char *path, struct stat *st)
 {
 	int place = open(path, O_PATH | O_CLOEXEC), fd;
 	char held[FDNAME_BYTES];
@@ -390,7 +388,7 @@ int elf_map(struct elf *e, const char *path)
 	int fd, err;
 
 	*e = (struct elf){.fd = -1};
-	fd = open_regular(path, &st);
+	fd = elf_open_regular(path, &st);
 	if (fd < 0)
 		return fd;
 	err = look_at_magic(fd);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/sv.h"
 
@@ -48,6 +49,10 @@ struct elf {
 	struct elf_strings eh_frame_hdr; /* PT_GNU_EH_FRAME; not checked to be in the file */
 	struct sv interp, rpath;
 };
+
+/* A regular file, and never anything else, wherever the name leads to by now: a FIFO that is opened wakes who waits at
+ * its other end, and a device may begin to do something. The descriptor, or -errno (-EINVAL: another kind of file). */
+int elf_open_regular(const char *path, struct stat *st);
 
 /* Opens O_RDONLY|O_CLOEXEC (through /proc/PID/map_files, root or exe as the caller likes). 0; -ENOEXEC (no ELF we
  * read), -EFBIG, -EINVAL (not a regular file), -EIO (it becomes shorter now),

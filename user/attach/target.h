@@ -120,12 +120,17 @@ void target_names_solve(struct target_names *n);
  * Absolute paths, each file once. Nothing is executed. 0 or -errno (-ENOENT: no such program in PATH, -EACCES: only
  * ones that cannot be executed). What cannot be found beyond the program is left out. */
 int target_files_of_command(const char *program, void (*fn)(void *ctx, const char *path), void *ctx);
+/* What of a command line may name the programs that the command starts (it is env, timeout, a shell …): its arguments,
+ * the words of what follows a -c, and those of scripts: the command itself, or one that is an argument. Options are
+ * left out. The text is valid in fn. */
+#define TARGET_WORDS_MAX 256
+void target_words(char *const argv[], void (*fn)(void *ctx, const char *word), void *ctx);
 /* As execvp() finds it, into out. 0 or -errno: -ENOENT, -EACCES (only ones that cannot be executed), -ENAMETOOLONG. */
 int target_find_program(const char *program, char *out, size_t size);
-/* Of a script that belongs to a package of npm, the native programs and addons of that package and of those that are
- * named after it (NAME-linux-x64): what such a script starts or loads, sooner than a file of hundreds of megabytes can
- * be looked through. At most 8, those
- * that are named as the package first, and nothing outside of node_modules. 0, -ENOMEM, or as target_find_program(). */
+/* What makes its first call sooner than a file of hundreds of megabytes can be looked through: a native program itself;
+ * of a script that belongs to a package of npm, the native programs and addons of that package and of those that are
+ * named after it (NAME-linux-x64), which such a script starts or loads: at most 8, those that are named as the package
+ * first, and nothing outside of node_modules. None below 1 MiB. 0, -ENOMEM, or as target_find_program(). */
 int target_files_of_package(const char *program, void (*fn)(void *ctx, const char *path), void *ctx);
 /* TLS libraries that ld.so.cache knows (libssl.so.*, libgnutls.so.*), and SQLite (libsqlite3.so.*). */
 void target_system_tls(void (*fn)(void *ctx, const char *path), void *ctx);

@@ -160,10 +160,18 @@ int target_files_of_package(const char *program, void (*fn)(void *ctx, const cha
 	char path[PATH_MAX], whole[PATH_MAX], *name, *scope;
 	int err = target_find_program(program, path, sizeof(path));
 	struct package *p;
+	struct stat st;
 
 	if (err)
 		return err;
-	if (!is_script(path) || !realpath(path, whole) || !find_package(whole, &name, &scope))
+	if (!realpath(path, whole))
+		return 0;
+	if (!is_script(path)) {
+		if (!stat(whole, &st) && is_native(AT_FDCWD, whole, &st))
+			fn(ctx, whole);
+		return 0;
+	}
+	if (!find_package(whole, &name, &scope))
 		return 0;
 	p = calloc(1, sizeof(*p));
 	if (!p)
