@@ -300,6 +300,14 @@ static void on_wire_conn(void *ctx, const struct wire_conn *c)
 			   c->served ? NULL : why_undecoded(why, sizeof(why), c, proc));
 }
 
+static void on_wire_missed(void *ctx, const struct wire_conn *c)
+{
+	struct pipeline *p = ctx;
+
+	if (is_shown(p, c, pipeline_proc(p, &c->proc)))
+		p->lost.n[LOST_LATE]++;
+}
+
 static enum attempt_what attempt_of(const struct wire_handshake *h)
 {
 	if (h->unanswered)
@@ -416,6 +424,7 @@ struct wire_sink pipeline_wire_sink(struct pipeline *p)
 	return (struct wire_sink){.ctx = p,
 				  .on_turn = on_wire_turn,
 				  .on_conn = on_wire_conn,
+				  .on_missed = on_wire_missed,
 				  .on_handshake = on_wire_handshake,
 				  .on_silent = on_wire_silent};
 }

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -451,6 +452,40 @@ for i in range(3):
     if not i:
         sys.stdin.readline()
 """
+
+
+WAITING = """
+import http.client, ssl, sys
+c = http.client.HTTPSConnection("127.0.0.1", int(sys.argv[1]), context=ssl._create_unverified_context())
+for i in range(2):
+    c.request("POST", f"/waiting{i}/v1/messages?tokens=2&head_delay_ms={0 if i else 2000}", '{"model":"m","messages":[]}')
+    if not i:
+        print("asked", flush=True)
+    c.getresponse().read()
+    sys.stdin.readline()
+"""
+
+
+@case
+def waited_for_at_the_start():
+    """an answer that a program waits for in a read when tracing begins is counted: that read is not heard"""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if probe.connect_ex(("127.0.0.1", 8443)) == 0:
+            raise Skip("port 8443 is another one's")
+    server = Server("--http1", "--port", "8443")
+    client = Client([PYTHON, "-c", WAITING, str(server.port)], waits=False)
+    assert client.child.stdout.readline() == "asked\n"
+    perfbpf = Perfbpf("-p", client.pid)
+    assert not server.truth(), "it was answered before"
+    e2e.until(server.truth, 10, "the answer")
+    time.sleep(0.2)
+    client.go()
+    client.go()
+    assert client.finish() == 0, client.lines
+    assert perfbpf.end() == 0, perfbpf.err() or "?"
+    assert [e2e.key_of(c["path"]) for c in perfbpf.calls()] == ["/waiting1/v1/messages"], perfbpf.err()
+    assert perfbpf.lost() == {"late_attach": 1}, (perfbpf.lost(), perfbpf.err())
 
 
 @case

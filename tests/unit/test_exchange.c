@@ -888,6 +888,12 @@ static void test_mid_attach(void **state)
 	resp(&r, 5, "more", 80);
 	resp_end(&r, 5, 100, 80);
 	assert_log(&r.log, "");
+	assert_int_equal(r.lost.n[LOST_LATE], 1); /* the first: only its end was seen, and that says nothing */
+	r.http.on_request(r.http.ctx, 6, NULL, &AT(90));
+	resp(&r, 6, "\"n\":1}", 90);
+	r.http.on_abort(r.http.ctx, 6, HTTP_ABORT_LOSS, 6, 90 * MS);
+	assert_log(&r.log, "");
+	assert_int_equal(r.lost.n[LOST_LATE], 2);
 	rig_close(&r);
 }
 

@@ -60,6 +60,11 @@ static void on_conn(void *ctx, const struct wire_conn *c)
 	tlog_printf(&w->log, " %llu turns%s\n", (unsigned long long)c->turns, c->served ? ", served" : "");
 }
 
+static void on_missed(void *ctx, const struct wire_conn *c)
+{
+	tlog_printf(&((struct world *)ctx)->log, "missed %u\n", c->proc.tgid);
+}
+
 static void on_handshake(void *ctx, const struct wire_handshake *h)
 {
 	static const char *const closers[] = {"", " local", " remote"};
@@ -81,7 +86,7 @@ static void on_silent(void *ctx, const struct wire_conn *c)
 
 static void open_world(struct world *w)
 {
-	struct wire_sink sink = {w, on_turn, on_conn, on_handshake, on_silent};
+	struct wire_sink sink = {w, on_turn, on_conn, on_missed, on_handshake, on_silent};
 
 	*w = (struct world){0};
 	w->t = wires_new(&w->lost, &sink);
@@ -585,7 +590,7 @@ static void without_memory(void **state)
 
 	(void)state;
 	for (unsigned n = 1;; n++) {
-		struct wire_sink sink = {&w, on_turn, on_conn, on_handshake, on_silent};
+		struct wire_sink sink = {&w, on_turn, on_conn, on_missed, on_handshake, on_silent};
 
 		w = (struct world){0};
 		fail_nth(n);
@@ -606,6 +611,48 @@ static void without_memory(void **state)
 			break;
 		fail_nth(n); /* forget the hit */
 		fail_nth(0);
+	}
+}
+
+/* --- what was asked for before ----------------------------------------------------------------------------------- */
+
+static void asked_before(void **state)
+{
+	static const struct {
+		uint16_t port;
+		unsigned bytes, plain_ms; /* 0: none comes */
+		bool probed, tx;
+		const char *golden;
+	} all[] = {
+		{443, 400, 0, true, false, "missed 42\n"},
+		{443, 400, 26, true, false, "missed 42\n"}, /* of the next one */
+		{443, 400, 25, true, false, ""},
+		{443, 127, 0, true, false, ""},
+		{4433, 400, 0, true, false, ""}, /* who asks whom is not known */
+		{443, 400, 0, false, false, ""}, /* nobody would have seen it later either */
+		{443, 400, 0, true, true, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct rec_wire r = turn_of(1, 0, 10, 20, 20);
+		struct world w;
+
+		open_world(&w);
+		r.hello = false;
+		r.remote.port = all[i].port;
+		r.turn_bytes[DIR_RX] = all[i].bytes;
+		if (!all[i].tx)
+			r.tx_begin_ns = r.tx_end_ns = UNKNOWN_NS;
+		push_files(&w, all[i].probed, false, false, "");
+		wires_push(w.t, &r);
+		if (all[i].plain_ms)
+			wires_push_plain(w.t, PID, 9, T0 + all[i].plain_ms * MS, T0 + all[i].plain_ms * MS);
+		if (all[i].tx)
+			wires_push_plain(w.t, PID, 9, T0 + 12 * MS, T0 + 13 * MS);
+		wires_finish(w.t, T0 + SEC);
+		assert_string_equal(w.log.text ? w.log.text : "", all[i].golden);
+		close_world(&w);
 	}
 }
 
@@ -752,6 +799,7 @@ int main(void)
 		cmocka_unit_test(a_process_that_is_gone_is_not_silent),
 		cmocka_unit_test(many_turns_and_connections),
 		cmocka_unit_test(without_memory),
+		cmocka_unit_test(asked_before),
 		cmocka_unit_test(handshakes),
 		cmocka_unit_test(handshake_without_a_name),
 		cmocka_unit_test(host_of_a_greeting),

@@ -59,7 +59,8 @@ struct entry {
 	uint64_t closed_ns;
 	bool watched; /* it is in wires.watched */
 	struct entry *watch_prev, *watch_next;
-	uint32_t hello_bytes; /* of the greeting, on the wire; 0: not seen */
+	uint64_t answer_end_ns; /* of one that was asked for before anything was seen; UNKNOWN_NS: none */
+	uint32_t hello_bytes;	/* of the greeting, on the wire; 0: not seen */
 	enum wire_closer closer;
 	uint64_t closer_ns;	   /* UNKNOWN_NS */
 	uint64_t sock_closed_ns;   /* its socket was; the kernel's last word should follow. 0: not */
@@ -172,7 +173,8 @@ static struct entry *get(struct wires *t, uint64_t cookie)
 	if (!e)
 		goto no_memory;
 	e->cookie = cookie;
-	e->connect_begin_ns = e->connect_end_ns = e->first_plain_ns = e->last_plain_ns = e->closer_ns = UNKNOWN_NS;
+	e->connect_begin_ns = e->connect_end_ns = e->first_plain_ns = e->last_plain_ns = e->closer_ns =
+		e->answer_end_ns = UNKNOWN_NS;
 	HASH_ADD(hh, t->entries, cookie, sizeof(e->cookie), e);
 	if (!e->hh.tbl) {
 		free(e);
@@ -368,6 +370,23 @@ static void keep_turn(struct wires *t, struct entry *e, const struct rec_wire *r
 	};
 }
 
+/* --- what was asked for before ----------------------------------------------------------------------------------- */
+
+static void note_answer(struct entry *e, const struct rec_wire *r)
+{
+	if (r->turn == 1 && !r->hello && !known(r->tx_begin_ns) && known(r->rx_end_ns) &&
+	    r->turn_bytes[DIR_RX] >= WIRE_ANSWER_BYTES)
+		e->answer_end_ns = r->rx_end_ns;
+}
+
+static bool is_missed(struct wires *t, const struct entry *e)
+{
+	const struct process *p = process_find(t, e->now.proc.tgid);
+
+	return known(e->answer_end_ns) && is_client(e) && p && p->probed && !is_unsure(t, e, e->now.began_ns) &&
+	       !(known(e->first_plain_ns) && e->first_plain_ns <= e->answer_end_ns + WIRE_LATE_NS);
+}
+
 /* --- handshakes -------------------------------------------------------------------------------------------------- */
 
 static bool is_begun(const struct entry *e)
@@ -435,6 +454,8 @@ static void end(struct wires *t, struct entry *e)
 	if (is_begun(e))
 		tell_handshake(t, e);
 	c = describe(t, e, &e->now.proc, e->latest_end_ns);
+	if (t->sink.on_missed && is_missed(t, e))
+		t->sink.on_missed(t->sink.ctx, &c);
 	if (t->sink.on_conn && !known(e->first_plain_ns) &&
 	    (c.turns || (c.served && !is_unsure(t, e, e->now.began_ns))))
 		t->sink.on_conn(t->sink.ctx, &c);
@@ -464,6 +485,7 @@ void wires_push(struct wires *t, const struct rec_wire *r)
 		process_get(t, r->proc.tgid); /* that it ends has to be known */
 	e->now = *r;
 	e->moved = r->bytes[0] + r->bytes[1];
+	note_answer(e, r);
 	/* It is not told at each byte: what moved up to here was that plaintext's. */
 	if (known(e->last_plain_ns) && r->ts_ns <= e->last_plain_ns + WIRE_SETTLE_NS)
 		e->plain_bytes = e->moved;

@@ -16,6 +16,9 @@
  * it. Handshakes are no turns (their first record says what it is). A connection that was open before is one of a
  * client only if its remote port is one of TLS (443, 8443): nothing else tells who asks whom.
  *
+ * An answer of which only the end, or nothing but the wire, was seen, because it was asked for before tracing began:
+ * who waited in a read then is not heard when that returns. It is missed if no plaintext of it came.
+ *
  * A handshake is one that a client of ours began and did not complete where the connection ended, or goes on for
  * WIRE_HANDSHAKE_NS at the end, and behind its greeting nothing but an alert went out: of TLS 1.3 its Finished is
  * longer than WIRE_ALERT_BYTES, and before that there are keys to exchange.
@@ -39,6 +42,7 @@
 #define WIRE_LINGER_NS	   5000000000ull  /* after the process, or the socket, ended: last words come later */
 #define WIRE_ORPHAN_NS	   60000000000ull /* after the process ended: a silent connection of it is over too */
 #define WIRE_HANDSHAKE_NS  1000000000ull
+#define WIRE_ANSWER_BYTES  128 /* less than that is no answer: a ticket, a PING, an alert */
 /* change_cipher_spec and an encrypted alert of TLS 1.3: 6 bytes, and 5 + 2 + 1 + 16 (RFC 8446 sections 5.2, 6, D.4) */
 #define WIRE_ALERT_BYTES       30
 #define WIRE_ALERT_PLAIN_BYTES 7 /* before there are keys; alone it is the first word of who does not want to */
@@ -95,6 +99,8 @@ struct wire_sink {
 	void (*on_turn)(void *ctx, const struct wire_turn *t);
 	/* Called when a connection ends that was served, or had undecoded turns and no plaintext at all. */
 	void (*on_conn)(void *ctx, const struct wire_conn *c);
+	/* Called when a connection ends that had an answer which was missed. */
+	void (*on_missed)(void *ctx, const struct wire_conn *c);
 	/* Called when a connection ends, or all do. */
 	void (*on_handshake)(void *ctx, const struct wire_handshake *h);
 	/* Called when plaintext should come and does not. */

@@ -364,6 +364,8 @@ void pending_emit(struct pending *p, enum end_reason end, uint64_t end_ns)
 
 	if (!pending_is_call(p)) {
 		f->calls -= p->dialect != NULL;
+		/* Neither its request nor the head of its answer: what it was nobody knows. */
+		t->lost->n[LOST_LATE] += p->call.mid_attach && !p->dialect && !p->call.status;
 		return;
 	}
 	end = end_of_lost(p, end);
