@@ -460,3 +460,60 @@ int plain_list(struct bpf_iter__task_file *ctx)
 		bpf_seq_write(ctx->meta->seq, &plain->key.obj, sizeof(plain->key.obj));
 	return 0;
 }
+
+/* Two ticks of the clock at CONFIG_HZ=250: an answer that took longer than the way there and back does not come in the
+ * tick in which was asked. */
+#define SAME_TICK_RTT_US 8000u
+
+/* Data went out since the last came in, and has arrived. */
+static __always_inline bool is_asked(struct sock *sk, struct tcp_sock *tp)
+{
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
+	__s32 later = (__s32)(BPF_CORE_READ(tp, lsndtime) - BPF_CORE_READ(icsk, icsk_ack.lrcvtime));
+
+	return tp->snd_una == tp->write_seq && (later > 0 || (later == 0 && tp->srtt_us >> 3 > SAME_TICK_RTT_US));
+}
+
+/* When the last of it went out; of what was sent more than once, the last time. */
+static __always_inline __u64 last_sent_ns(struct tcp_sock *tp)
+{
+	if (BPF_CORE_READ(tp, rack.end_seq) == tp->snd_una)
+		return socket_clock_boot_ns(BPF_CORE_READ(tp, rack.mstamp));
+	return socket_clock_boot_ns(BPF_CORE_READ(tp, tcp_wstamp_ns) / 1000);
+}
+
+/* Read by probes_asked(): connections of targets over which something was asked, it seems, before anybody looked: a
+ * turn of which no more is known than when the last of it went out. */
+SEC("iter/task_file")
+int asked_list(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct ev_wire ev = {};
+	struct socket *socket;
+	struct tcp_sock *tp;
+	struct sock *sk;
+	__u64 sent_ns;
+
+	if (!task || !file || !target_of(task))
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	sk = socket->sk;
+	if (!sk || !is_tcp(sk) || sk->__sk_common.skc_state != TCP_ESTABLISHED)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || !is_asked(sk, tp))
+		return 0;
+	sent_ns = last_sent_ns(tp);
+	emit_head(&ev.h, sizeof(ev), EV_WIRE, 0, sent_ns, task->tgid, 0);
+	ev.cookie = bpf_get_socket_cookie(sk);
+	ev.start_ns = task->group_leader->start_boottime;
+	ev.exec_id = task->group_leader->self_exec_id;
+	ev.began_ns = ev.tx_begin_ns = ev.tx_end_ns = sent_ns;
+	ev.turn = 1;
+	addr_read(&ev.addr, sk);
+	bpf_seq_write(ctx->meta->seq, &ev, sizeof(ev));
+	return 0;
+}

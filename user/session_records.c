@@ -5,6 +5,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/sockaddr.h"
+#include "bpf/event.h"
 #include "bpf/limits.h"
 
 void session_keep(void *ctx, const void *record, size_t len)
@@ -283,4 +285,22 @@ void session_tap(struct session *s)
 		.ctx = s, .on_exec = tap_exec, .on_fork = tap_fork, .on_exit = tap_exit, .on_sample = tap_sample};
 
 	record_init(&s->tap, &s->tap_lost, &tap);
+}
+
+/* Who attaches to a program that hangs wants to know this first. On other ports nothing tells who asks whom. */
+void session_on_asked(void *ctx, const struct ev_wire *wire)
+{
+	struct sock_addr to = {.family = wire->addr.family, .port = wire->addr.rport};
+	char peer[SOCK_ADDR_TEXT_BYTES], name[64];
+	struct session *s = ctx;
+	struct proc_stat p;
+
+	session_on_record(s, wire, wire->h.size);
+	if (!s->ours || !wire_is_tls_port(to.port) || target_read((pid_t)wire->h.tgid, &p))
+		return;
+	memcpy(to.ip, wire->addr.raddr, sizeof(to.ip));
+	log_safe(name, sizeof(name), sv_of(p.comm));
+	log_info("pid %u (%s): %s has sent nothing since it was sent something %.1f s ago: an answer may be awaited",
+		 wire->h.tgid, name, sock_addr_text(peer, &to),
+		 (double)(clock_boot_ns() - wire->h.ts_ns) / (double)NS_PER_SEC);
 }

@@ -105,6 +105,7 @@ struct sock_common {
 	unsigned short skc_family;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	volatile unsigned char skc_state;
 };
 
 struct socket;
@@ -143,6 +144,11 @@ struct minmax {
 	struct minmax_sample s[3]; /* the first one counts */
 };
 
+struct tcp_rack {   /* of what the other side acknowledged (with SACK), the latest that was sent */
+	u64 mstamp; /* as tcp_mstamp, when it was */
+	u32 end_seq;
+};
+
 struct tcp_sock {
 	u32 srtt_us; /* smoothed round trip << 3 */
 	struct minmax rtt_min;
@@ -156,6 +162,15 @@ struct tcp_sock {
 	struct rb_root out_of_order_queue;
 	u64 bytes_received;
 	u64 bytes_acked;
+	u32 lsndtime;	   /* in jiffies, when data was sent last */
+	u64 tcp_wstamp_ns; /* CLOCK_MONOTONIC, the same: also where it was sent again */
+	struct tcp_rack rack;
+};
+
+struct inet_connection_sock {
+	struct {
+		u32 lrcvtime; /* in jiffies, when data came last */
+	} icsk_ack;
 };
 
 struct unix_sock {

@@ -473,6 +473,16 @@ def request(api, name, knobs="", stream=True, model=None, headers=None, prompt=C
     return {"path": path, "body": body, "headers": {"authorization": f"Bearer {CREDENTIALS['header']}", **(headers or {})}}
 
 
+def make_certificate(directory):
+    path = os.path.join(directory, "cert.pem")
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    argv += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", path, "-out", path + ".crt"]
+    subprocess.run(argv, check=True, capture_output=True)
+    with open(path, "a", encoding="utf-8") as out:
+        out.write(read_text(path + ".crt"))
+    return path
+
+
 def need_module(name):
     done = subprocess.run([PYTHON, "-c", f"import {name}"], capture_output=True, check=False)
     if done.returncode:

@@ -133,20 +133,10 @@ def unanswered():
     assert 150 <= span["dur"] / 1000 <= 1000 * e2e.patience(0.6), span
 
 
-def make_certificate(directory):
-    path = os.path.join(directory, "cert.pem")
-    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    argv += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", path, "-out", path + ".crt"]
-    subprocess.run(argv, check=True, capture_output=True)
-    with open(path, "a", encoding="utf-8") as out:
-        out.write(e2e.read_text(path + ".crt"))
-    return path
-
-
 def http_server(tls):
     directory = e2e.directory()
     argv = [PYTHON, os.path.join(CLIENTS, "mcp_http.py"), "server", directory]
-    cert = make_certificate(directory) if tls else None
+    cert = e2e.make_certificate(directory) if tls else None
     child = e2e.start(argv + ([cert] if tls else []), stdout=subprocess.PIPE, text=True)
     line = child.stdout.readline()
     assert line.startswith("listening "), line

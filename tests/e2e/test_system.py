@@ -8,7 +8,9 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
+import threading
 import time
 
 import e2e
@@ -455,10 +457,12 @@ for i in range(3):
 
 
 WAITING = """
-import http.client, ssl, sys
+import http.client, ssl, sys, time
 c = http.client.HTTPSConnection("127.0.0.1", int(sys.argv[1]), context=ssl._create_unverified_context())
+c.connect()
+time.sleep(0.05)  # the kernel knows the latest bytes of both directions to a tick
 for i in range(2):
-    c.request("POST", f"/waiting{i}/v1/messages?tokens=2&head_delay_ms={0 if i else 2000}", '{"model":"m","messages":[]}')
+    c.request("POST", f"/waiting{i}/v1/messages", '{"model":"m","messages":[]}')
     if not i:
         print("asked", flush=True)
     c.getresponse().read()
@@ -466,26 +470,49 @@ for i in range(2):
 """
 
 
+ANSWER = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 200\r\n\r\n{"usage":{"output_tokens":7}' + b" " * 171 + b"}"
+
+
+def one_write_server(certificate, waits):
+    """Its port: one TLS connection on 8443, each answer one record, after that many seconds."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    try:
+        listener = socket.create_server(("127.0.0.1", 8443))
+    except OSError as e:
+        raise Skip(f"port 8443: {e}") from None
+
+    def serve():
+        with listener, context.wrap_socket(listener.accept()[0], server_side=True) as connection:
+            for wait in waits:
+                connection.recv(65536)
+                time.sleep(wait)
+                connection.sendall(ANSWER)
+            connection.recv(1)
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
 @case
 def waited_for_at_the_start():
-    """an answer that a program waits for in a read when tracing begins is counted: that read is not heard"""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if probe.connect_ex(("127.0.0.1", 8443)) == 0:
-            raise Skip("port 8443 is another one's")
-    server = Server("--http1", "--port", "8443")
-    client = Client([PYTHON, "-c", WAITING, str(server.port)], waits=False)
+    """an answer that a program waits for in a read when tracing begins: that read is not heard, its wait is told all the same"""
+    one_write_server(e2e.make_certificate(e2e.directory()), [2, 0])
+    client = Client([PYTHON, "-c", WAITING, "8443"], waits=False)
     assert client.child.stdout.readline() == "asked\n"
+    asked = time.monotonic()
     perfbpf = Perfbpf("-p", client.pid)
-    assert not server.truth(), "it was answered before"
-    e2e.until(server.truth, 10, "the answer")
-    time.sleep(0.2)
+    assert time.monotonic() - asked < 1.9, "it was answered before"
+    time.sleep(2.3)
     client.go()
     client.go()
     assert client.finish() == 0, client.lines
     assert perfbpf.end() == 0, perfbpf.err() or "?"
     assert [e2e.key_of(c["path"]) for c in perfbpf.calls()] == ["/waiting1/v1/messages"], perfbpf.err()
     assert perfbpf.lost() == {"late_attach": 1}, (perfbpf.lost(), perfbpf.err())
+    assert re.search(rf"pid {client.pid} \(python.*\): 127.0.0.1:8443 has sent nothing since it was sent something [01]\.\d s ago",
+                     perfbpf.err()), perfbpf.err()
+    (turn,) = turns_of(check_trace(perfbpf))
+    assert 1900 < turn["args"]["first_byte_ms"] < 2100 and "sent_bytes" not in turn["args"], turn
 
 
 @case

@@ -656,6 +656,61 @@ static void asked_before(void **state)
 	}
 }
 
+/* What probes_asked() tells, and what follows. */
+static void asked_when(void **state)
+{
+	static const struct {
+		unsigned bytes, asked_ms, seen_ms; /* seen: a turn of which more is known, before; 0: none */
+		uint32_t tgid;
+		const char *golden;
+	} all[] = {
+		{400, 2, 0, PID,
+		 "turn 42 [] port 443 late probed 2 2 20 21 ms, 0/400 bytes, silent 0\n"
+		 "end 42 [] port 443 late probed 1 turns\n"},
+		{127, 2, 0, PID, ""},		  /* no answer */
+		{400, 21, 0, PID, "missed 42\n"}, /* it was not before that */
+		{400, 2, 0, PID + 1, "missed 42\n"},
+		{400, 2, 1, PID,
+		 "turn 42 [] port 443 late probed 1 2 20 21 ms, 300/2000 bytes, silent 18\n"
+		 "end 42 [] port 443 late probed 1 turns\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct rec_wire asked = turn_of(1, 0, all[i].asked_ms, 20, 21), r = turn_of(1, 0, 10, 20, 21);
+		struct rec_files f = {.ts_ns = T0, .tgid = PID, .probed_ns = T0 + SEC, .probed = true};
+		struct world w;
+
+		open_world(&w);
+		wires_push_files(w.t, &f);
+		asked.remote.port = r.remote.port = 443;
+		asked.hello = asked.ended = r.hello = r.ended = false;
+		if (all[i].seen_ms) {
+			struct rec_wire seen = turn_of(1, 0, all[i].seen_ms, 20, 21);
+
+			seen.remote.port = 443;
+			seen.hello = false;
+			wires_push(w.t, &seen);
+		}
+		asked.proc.tgid = all[i].tgid;
+		asked.tx_end_ns = asked.tx_begin_ns;
+		asked.rx_begin_ns = asked.rx_end_ns = UNKNOWN_NS;
+		asked.gap_ns = 0;
+		memset(asked.turn_bytes, 0, sizeof(asked.turn_bytes));
+		memset(asked.bytes, 0, sizeof(asked.bytes));
+		wires_push(w.t, &asked);
+		r.tx_begin_ns = r.tx_end_ns = UNKNOWN_NS;
+		r.gap_ns = 0;
+		r.turn_bytes[DIR_TX] = 0;
+		r.turn_bytes[DIR_RX] = all[i].bytes;
+		if (!all[i].seen_ms)
+			wires_push(w.t, &r);
+		wires_finish(w.t, T0 + SEC);
+		assert_string_equal(w.log.text ? w.log.text : "", all[i].golden);
+		close_world(&w);
+	}
+}
+
 /* --- handshakes -------------------------------------------------------------------------------------------------- */
 
 /* The greeting, and so many bytes behind it; answered with so many. */
@@ -800,6 +855,7 @@ int main(void)
 		cmocka_unit_test(many_turns_and_connections),
 		cmocka_unit_test(without_memory),
 		cmocka_unit_test(asked_before),
+		cmocka_unit_test(asked_when),
 		cmocka_unit_test(handshakes),
 		cmocka_unit_test(handshake_without_a_name),
 		cmocka_unit_test(host_of_a_greeting),

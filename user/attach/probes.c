@@ -79,6 +79,7 @@ static void prepare_tracepoints(struct probes *p)
 	bpf_program__set_autoload(skel->progs.sock_sent, f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_received, f->sock_length);
 	bpf_program__set_autoload(skel->progs.wire_list, f->sock_length);
+	bpf_program__set_autoload(skel->progs.asked_list, f->sock_length);
 	bpf_program__set_autoload(skel->progs.called_sweep, !f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_rtt, f->tcp_rtt && !f->sock_length);
 	bpf_program__set_autoload(skel->progs.sock_retransmit, f->tcp_retransmit);

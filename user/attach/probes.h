@@ -62,6 +62,7 @@ struct probes_features {
 };
 
 struct probes;
+struct ev_wire;
 
 /* How many page faults there are between two samples of --alloc. */
 uint32_t probes_fault_period(uint32_t alloc_bytes);
@@ -113,6 +114,9 @@ void probes_stop_function(struct probes *p, const char *stack);
 void probes_function_calls(const struct probes *p, unsigned number, uint64_t *calls, uint64_t *untold);
 /* A record of each TLS connection of a target that moved since the last time, given as by probes_consume(). */
 void probes_wires(struct probes *p);
+/* TCP connections that targets have open, on which data went out and none has come since: a record of each, borrowed.
+ * Who asked before the probes were set waits for an answer there, or has acknowledged one last (HTTP/2). */
+void probes_asked(struct probes *p, void (*fn)(void *ctx, const struct ev_wire *wire), void *ctx);
 
 /*
  * --alloc: files with allocators, and who maps them; see allocwatch.h. The number of a file, or -ENOENT (no allocator

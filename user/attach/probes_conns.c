@@ -66,6 +66,27 @@ void probes_wires(struct probes *p)
 	iterator_read(p->skel->progs.wire_list, &over, sizeof(struct ev_wire), push_wire, p);
 }
 
+struct asked {
+	void (*fn)(void *ctx, const struct ev_wire *wire);
+	void *ctx;
+};
+
+static bool tell_asked(void *ctx, const void *record)
+{
+	const struct asked *a = ctx;
+
+	a->fn(a->ctx, record);
+	return false;
+}
+
+void probes_asked(struct probes *p, void (*fn)(void *ctx, const struct ev_wire *wire), void *ctx)
+{
+	struct asked a = {fn, ctx};
+
+	if (p->features.sock_length)
+		iterator_read(p->skel->progs.asked_list, NULL, sizeof(struct ev_wire), tell_asked, &a);
+}
+
 /* --- what is over ------------------------------------------------------------------------------------------------ */
 
 static int compare_u64(const void *a, const void *b)

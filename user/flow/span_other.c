@@ -280,7 +280,8 @@ static int unread_args(struct span *out, const struct span_unread *t)
 	span_put_text(&j, "undecoded", t->undecoded, 160);
 	span_put_text(&j, "host", t->host, 256);
 	span_put_peer(&j, &t->peer);
-	json_uint(&j, "sent_bytes", t->bytes[DIR_TX]);
+	if (t->bytes[DIR_TX]) /* else it was sent before anybody looked */
+		json_uint(&j, "sent_bytes", t->bytes[DIR_TX]);
 	json_uint(&j, "received_bytes", t->bytes[DIR_RX]);
 	if (!t->merged) {
 		span_put_number(&j, "first_byte_ms", (double)(t->first_ns - t->send_end_ns) / 1e6, 3);

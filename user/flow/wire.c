@@ -238,9 +238,7 @@ static bool known(uint64_t ns)
 
 static bool is_client(const struct entry *e)
 {
-	uint16_t port = e->now.remote.port;
-
-	return e->now.turn && !e->now.server && (e->now.hello || port == 443 || port == 8443);
+	return e->now.turn && !e->now.server && (e->now.hello || wire_is_tls_port(e->now.remote.port));
 }
 
 /* end_ns: of what was not read. */
@@ -284,6 +282,9 @@ static bool is_unsure(struct wires *t, const struct entry *e, uint64_t since_ns)
 
 static bool is_turn(const struct rec_wire *r)
 {
+	/* Of what was sent before anything was seen nobody knows what it was: see WIRE_ANSWER_BYTES. */
+	if (!r->turn_bytes[DIR_TX] && r->turn_bytes[DIR_RX] < WIRE_ANSWER_BYTES)
+		return false;
 	return r->first_type != RECORD_HANDSHAKE && known(r->tx_begin_ns) && known(r->tx_end_ns) &&
 	       known(r->rx_begin_ns) && known(r->rx_end_ns) && r->tx_begin_ns <= r->tx_end_ns &&
 	       r->tx_end_ns <= r->rx_begin_ns && r->rx_begin_ns <= r->rx_end_ns;
@@ -470,8 +471,16 @@ static void advance(struct wires *t, uint64_t ts_ns)
 		t->now_ns = ts_ns;
 }
 
+/* It was asked for before anything was seen, and when is known (probes_asked()). */
+static bool is_answer_to_before(const struct rec_wire *asked, const struct rec_wire *r)
+{
+	return asked->turn == 1 && r->turn == 1 && known(asked->tx_end_ns) && !known(r->tx_begin_ns) &&
+	       known(r->rx_begin_ns) && asked->tx_end_ns <= r->rx_begin_ns && asked->proc.tgid == r->proc.tgid;
+}
+
 void wires_push(struct wires *t, const struct rec_wire *r)
 {
+	struct rec_wire whole;
 	struct entry *e;
 
 	advance(t, r->ts_ns);
@@ -479,8 +488,16 @@ void wires_push(struct wires *t, const struct rec_wire *r)
 	e = r->closed ? find(t, r->cookie) : get(t, r->cookie);
 	if (!e || e->closed || r->turn < e->now.turn)
 		return;
+	if (e->now.turn && !r->turn_bytes[DIR_TX] && !r->turn_bytes[DIR_RX])
+		return; /* what it stood at before says less than what was seen */
 	if (r->turn > e->now.turn && e->now.turn && is_turn(&e->now))
 		keep_turn(t, e, &e->now); /* its end was lost: as far as is known */
+	if (is_answer_to_before(&e->now, r)) {
+		whole = *r;
+		whole.tx_begin_ns = e->now.tx_begin_ns;
+		whole.tx_end_ns = e->now.tx_end_ns;
+		r = &whole;
+	}
 	if (!e->now.turn || e->now.proc.tgid != r->proc.tgid)
 		process_get(t, r->proc.tgid); /* that it ends has to be known */
 	e->now = *r;

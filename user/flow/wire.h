@@ -107,6 +107,12 @@ struct wire_sink {
 	void (*on_silent)(void *ctx, const struct wire_conn *c);
 };
 
+/* Nothing else tells of a connection that was open before who asks whom. */
+static inline bool wire_is_tls_port(uint16_t port)
+{
+	return port == 443 || port == 8443;
+}
+
 struct wires;
 
 struct wires *wires_new(struct lost *lost, const struct wire_sink *sink); /* NULL: ENOMEM */
