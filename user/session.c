@@ -310,7 +310,7 @@ static int trace(struct session *s)
 	if (!status)
 		announce(s);
 	if (!status && !s->o->all)
-		probes_asked(s->probes, session_on_asked, s);
+		session_tell_asked(s);
 	if (!status)
 		privilege_trace(probes_features(s->probes)->mode == PROBES_PERF, !s->o->no_sandbox);
 	tell_sampling(s);

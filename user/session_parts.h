@@ -80,8 +80,8 @@ void session_on_map(void *ctx, pid_t pid, const struct map_entry *m);
 void session_on_maps_lost(void *ctx);
 void session_on_interest(void *ctx, const struct conn_key *conn, uint32_t answers, enum interest_word word);
 void session_on_pass(void *ctx, const struct conn_key *conn, enum dir dir, uint64_t until);
-/* Of probes_asked(). */
-void session_on_asked(void *ctx, const struct ev_wire *wire);
+/* Who waits for an answer already, it seems. */
+void session_tell_asked(struct session *s);
 void session_on_silent(void *ctx, const struct wire_conn *c, const struct proc *p, const char *why);
 
 /* A record that is a target's: into the capture, then the pipeline. ctx: the session. */

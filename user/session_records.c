@@ -287,20 +287,37 @@ void session_tap(struct session *s)
 	record_init(&s->tap, &s->tap_lost, &tap);
 }
 
-/* Who attaches to a program that hangs wants to know this first. On other ports nothing tells who asks whom. */
-void session_on_asked(void *ctx, const struct ev_wire *wire)
+#define ASKED_TOLD_MAX 8
+
+struct asked {
+	struct session *s;
+	unsigned count;
+};
+
+static void on_asked(void *ctx, const struct ev_wire *wire)
 {
 	struct sock_addr to = {.family = wire->addr.family, .port = wire->addr.rport};
 	char peer[SOCK_ADDR_TEXT_BYTES], name[64];
-	struct session *s = ctx;
+	struct asked *a = ctx;
 	struct proc_stat p;
 
-	session_on_record(s, wire, wire->h.size);
-	if (!s->ours || !wire_is_tls_port(to.port) || target_read((pid_t)wire->h.tgid, &p))
+	session_on_record(a->s, wire, wire->h.size);
+	if (!a->s->ours || !wire_is_tls_port(to.port) || a->count++ >= ASKED_TOLD_MAX ||
+	    target_read((pid_t)wire->h.tgid, &p))
 		return;
 	memcpy(to.ip, wire->addr.raddr, sizeof(to.ip));
 	log_safe(name, sizeof(name), sv_of(p.comm));
 	log_info("pid %u (%s): %s has sent nothing since it was sent something %.1f s ago: an answer may be awaited",
 		 wire->h.tgid, name, sock_addr_text(peer, &to),
 		 (double)(clock_boot_ns() - wire->h.ts_ns) / (double)NS_PER_SEC);
+}
+
+/* Who attaches to a program that hangs wants to know this first. On other ports nothing tells who asks whom. */
+void session_tell_asked(struct session *s)
+{
+	struct asked a = {.s = s};
+
+	probes_asked(s->probes, on_asked, &a);
+	if (a.count > ASKED_TOLD_MAX)
+		log_info("… and %u more connections of that kind", a.count - ASKED_TOLD_MAX);
 }

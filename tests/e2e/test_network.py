@@ -428,7 +428,6 @@ def greeted_in_vain(who, command, env=None):
     slices = [s for s in trace["traceEvents"] if s.get("name") == "connection not made"]
     assert slices and f"{len(slices)} connection{'s' * (len(slices) > 1)} not made\n" in perfbpf.err(), (who, slices, perfbpf.err())
     assert not [s for s in trace["traceEvents"] if s.get("name") == "connection"], who
-    assert "no TLS or HTTP connection was seen" not in perfbpf.err(), perfbpf.err()
     return slices
 
 

@@ -453,7 +453,7 @@ static void an_empty_summary(void **state)
 			    "  decode tok/s   p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
 			    "  total          p50       -  p90       -  p95       -  p99       -  (0 calls)\n"
 			    "nothing lost\n"
-			    "coverage: no TLS or HTTP connection was seen\n");
+			    "coverage: no TLS or HTTP connection carried anything\n");
 	told_close(&t);
 }
 
@@ -630,7 +630,7 @@ static void percentiles_leave_out_what_failed(void **state)
 		"  ttft           p50   100ms  p90   180ms  p95   190ms  p99   198ms  (200 calls)\n"
 		"  decode tok/s   p50    1000  p90    1000  p95    1000  p99    1000  (200 calls)\n"
 		"  total          p50   1.00s  p90   1.00s  p95   1.00s  p99   1.00s  (200 calls)\n"
-		"nothing lost\ncoverage: no TLS or HTTP connection was seen\n");
+		"nothing lost\ncoverage: no TLS or HTTP connection carried anything\n");
 	told_close(&t);
 }
 

@@ -33,7 +33,6 @@ struct summary {
 	uint64_t mcp, mcp_failed, mcp_incomplete;
 	struct quantity tool_ms;
 	struct shape_table *db, *served, *called, *attempts, *lookups;
-	bool tried; /* connections that were not made */
 };
 
 struct summary *summary_new(void)
@@ -183,7 +182,6 @@ void summary_push_attempt(struct summary *s, const struct attempt *a, const char
 	char peer[SOCK_ADDR_TEXT_BYTES];
 	struct buf text;
 
-	s->tried = true;
 	buf_init(&text, 0); /* bounded by the length of names */
 	if (!buf_printf(&text, "%s %s%s%s",
 			error		? error
@@ -468,7 +466,6 @@ int summary_render(struct summary *s, struct buf *out, const struct lost *lost, 
 	if (err)
 		return err;
 	if (!table.err && !table.rows)
-		table.err = buf_puts(out, s->tried ? "coverage: no TLS or HTTP connection was made\n"
-						   : "coverage: no TLS or HTTP connection was seen\n");
+		table.err = buf_puts(out, "coverage: no TLS or HTTP connection carried anything\n");
 	return table.err;
 }
