@@ -104,6 +104,7 @@ UNIT_interest := user/flow/interest.c
 UNIT_counters := user/flow/counters.c
 UNIT_hello := user/flow/hello.c
 UNIT_attempts := user/flow/attempts.c
+UNIT_tunnels := user/flow/tunnels.c user/flow/attempts.c
 UNIT_dns := user/flow/attempts.c user/flow/dns.c user/flow/dns_message.c
 UNIT_shape := user/flow/db/shape.c user/flow/db/announce.c
 UNIT_db := $(wildcard user/flow/db/*.c)

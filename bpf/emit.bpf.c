@@ -115,6 +115,7 @@ ABI(ev_conn_sock);
 ABI(ev_sock);
 ABI(ev_wire);
 ABI(ev_hello);
+ABI(ev_tunnel);
 ABI(ev_dns);
 ABI(ev_exec);
 ABI(ev_fork);

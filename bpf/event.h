@@ -47,7 +47,8 @@ enum ev_kind {
 	EV_ALLOC_FREE = 28,   /* struct ev_alloc_free: what a sample of allocation told of was freed */
 	EV_ALLOC_WINDOW = 29, /* struct ev_alloc_window, made in user space: allocations of a process were looked at */
 	EV_GONE = 30,	      /* struct ev_gone: nothing is left of it, and its parent is told */
-	EV_KIND_MAX = 30,
+	EV_TUNNEL = 31,	      /* struct ev_tunnel: a proxy was asked for a tunnel (CONNECT), or answered */
+	EV_KIND_MAX = 31,
 };
 
 /* ev_head.flags; 32 was never set by any program */
@@ -231,6 +232,16 @@ struct ev_hello {
 	__u32 len;
 	__u32 dir; /* TX: a ClientHello; RX: a ServerHello, perhaps without the header of its record */
 	__u8 bytes[];
+};
+
+struct ev_tunnel {
+	struct ev_head h; /* tgid: owner as in ev_sock */
+	__u64 cookie;
+	__u64 begin_ns; /* connect(), 0 not seen */
+	struct ev_addr addr;
+	__u32 len;
+	__u32 dir;    /* TX: what the program says; RX: what the proxy does */
+	__u8 bytes[]; /* the first LIMIT_TUNNEL_BYTES of the call */
 };
 
 /* Counts since the exec; a later one replaces an earlier one. The reason of the latest refusal follows, without a NUL.
@@ -764,6 +775,7 @@ EV_ASSERT(sizeof(struct ev_conn_sock) == 112);
 EV_ASSERT(sizeof(struct ev_sock) == 88);
 EV_ASSERT(sizeof(struct ev_wire) == 176);
 EV_ASSERT(sizeof(struct ev_hello) == 40);
+EV_ASSERT(sizeof(struct ev_tunnel) == 88);
 EV_ASSERT(sizeof(struct ev_files) == 48);
 EV_ASSERT(sizeof(struct ev_exec) == 64);
 EV_ASSERT(sizeof(struct ev_cpu) == 48);

@@ -97,6 +97,10 @@
 
 /* Bytes kept of the greeting of a TLS connection (ClientHello): the name of the host is in it. */
 #define LIMIT_HELLO_BYTES 2048
+
+/* Bytes kept of what a proxy is asked for and answers: the line "CONNECT HOST:PORT HTTP/1.1" with the longest host, and
+ * the status line. */
+#define LIMIT_TUNNEL_BYTES 288
 /* A send of at most so many bytes, while an answer comes, is no request: acknowledgements of HTTP/2 (13 bytes a frame),
  * or the end of a TLS 1.3 handshake (80), each in a record. */
 #define LIMIT_WIRE_SMALL 100

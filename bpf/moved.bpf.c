@@ -94,6 +94,32 @@ int proxy_answered(struct sock_info *info, __u64 now)
 	return 0;
 }
 
+int tunnel_tell(const struct sock_info *info, const struct plain_move *m)
+{
+	struct ev_tunnel *r;
+	__u64 n;
+
+	if (!info || !m)
+		return 0;
+	n = m->len < m->part_len ? m->len : m->part_len;
+	r = emit_reserve(sizeof(*r) + LIMIT_TUNNEL_BYTES);
+	if (!r)
+		return 0;
+	asm volatile("" : "+r"(n));
+	if (n > LIMIT_TUNNEL_BYTES)
+		n = LIMIT_TUNNEL_BYTES;
+	if (bpf_probe_read_user(r->bytes, n, (const void *)m->buf))
+		n = 0;
+	emit_head(&r->h, (sizeof(*r) + n + 7) & ~7u, EV_TUNNEL, 0, m->now, info->tgid, info->connector);
+	r->cookie = info->cookie;
+	r->begin_ns = info->begin_ns;
+	r->addr = info->addr;
+	r->len = n;
+	r->dir = m->dir & 1;
+	emit_submit(r, sizeof(*r) + LIMIT_TUNNEL_BYTES);
+	return 0;
+}
+
 /* Where no probe sees the handshake: it was over when the last bytes moved before the first call. */
 static __noinline int handshake_before(struct conn_state *state, const struct conn_map_key *key,
 				       const struct sock_info *info)

@@ -65,6 +65,8 @@ int plain_inherit(struct plain *plain, struct sock_info *info, __u64 ts_ns);
 /* A socket that nobody knows yet what it carries was asked something, and answered: a proxy, which makes the way on.
  * What comes then begins there. */
 int proxy_answered(struct sock_info *info, __u64 now);
+/* What is said before there is a tunnel. */
+int tunnel_tell(const struct sock_info *info, const struct plain_move *m);
 
 /* m->dir. only: a constant; the one direction that there is, so that the verifier is spared the other's code, or -1. */
 static __always_inline __u32 moved_dir(const struct plain_move *m, int only)
@@ -178,6 +180,8 @@ static __always_inline void plain_decide(struct sock *sk, struct called *c, stru
 	if (m->tcp && m->found && (info->looks[EV_DIR_TX] || info->tls == TLS_TUNNEL) &&
 	    info->looks[EV_DIR_RX] != looks)
 		proxy_answered(info, m->now);
+	if (m->tcp && m->found && info->tls == TLS_TUNNEL && (m->dir == EV_DIR_TX || info->looks[EV_DIR_RX] != looks))
+		tunnel_tell(info, m);
 	if (info->plain != PLAIN_HTTP)
 		return;
 	if (c)

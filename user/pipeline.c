@@ -25,6 +25,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	const struct wire_sink wire_sink = pipeline_wire_sink(p);
 	const struct dns_sink dns_sink = pipeline_dns_sink(p);
 	const struct attempts_sink attempts_sink = pipeline_attempts_sink(p);
+	const struct tunnels_sink tunnels_sink = pipeline_tunnels_sink(p);
 	const struct proc_sink proc_sink = pipeline_proc_sink(p);
 	const struct agents_sink agents_sink = pipeline_agents_sink(p);
 	const struct db_sink db_sink = pipeline_db_sink(p);
@@ -49,11 +50,12 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->profile = profile_new(&p->lost, cfg->max_events);
 	p->functions = functions_new();
 	p->attempts = attempts_new(&attempts_sink);
+	p->tunnels = tunnels_new(&tunnels_sink);
 	p->dns = dns_new(&p->lost, &dns_sink, p->attempts);
 	p->counters = counters_new(cfg->max_events);
 	if ((cfg->db && !p->sqlite) || (cfg->http && !p->operations) || !p->profile || !p->functions || !p->dns ||
-	    !p->attempts || !p->counters || !p->wires || !p->agents || !p->spans || !p->coverage || !p->procs ||
-	    !p->exchanges || !p->beside || !p->mcp || !p->conns || !p->halves) {
+	    !p->attempts || !p->tunnels || !p->counters || !p->wires || !p->agents || !p->spans || !p->coverage ||
+	    !p->procs || !p->exchanges || !p->beside || !p->mcp || !p->conns || !p->halves) {
 		pipeline_free(p);
 		errno = ENOMEM;
 		return NULL;
@@ -81,6 +83,7 @@ void pipeline_free(struct pipeline *p)
 	sqlite_free(p->sqlite);
 	operations_free(p->operations);
 	dns_free(p->dns);
+	tunnels_free(p->tunnels);
 	attempts_free(p->attempts);
 	counters_free(p->counters);
 	procs_free(p->procs);
@@ -112,6 +115,7 @@ void pipeline_tick(struct pipeline *p, uint64_t now_ns)
 	conns_tick(p->conns, now_ns);
 	wires_tick(p->wires, now_ns);
 	dns_tick(p->dns, now_ns);
+	tunnels_tick(p->tunnels, now_ns);
 	attempts_tick(p->attempts, now_ns);
 	pipeline_count(p, COUNTER_LOST, 0, now_ns, lost_total(&p->lost));
 	pipeline_tick_flows(p, now_ns);
@@ -128,6 +132,7 @@ void pipeline_finish(struct pipeline *p, uint64_t now_ns)
 	halves_finish(p->halves);
 	conns_finish(p->conns, now_ns);
 	wires_finish(p->wires, now_ns);
+	tunnels_finish(p->tunnels, now_ns);
 	attempts_finish(p->attempts, now_ns);
 	dns_finish(p->dns);
 	exchanges_tick(p->exchanges, now_ns);

@@ -126,6 +126,7 @@ static void on_sock(void *ctx, const struct rec_sock *r)
 	struct rec_sock whole = *r;
 
 	whole.begin_ns = attempts_push_sock(p->attempts, r);
+	tunnels_push_sock(p->tunnels, r);
 	halves_push_sock(p->halves, r);
 	dns_push_sock(p->dns, r);
 	conns_push_sock(p->conns, &whole);
@@ -231,6 +232,11 @@ static void on_hello(void *ctx, const struct rec_hello *r)
 	wires_push_hello(p->wires, r);
 }
 
+static void on_tunnel(void *ctx, const struct rec_tunnel *r)
+{
+	tunnels_push(((struct pipeline *)ctx)->tunnels, r);
+}
+
 static void on_files(void *ctx, const struct rec_files *r)
 {
 	wires_push_files(((struct pipeline *)ctx)->wires, r);
@@ -315,6 +321,7 @@ struct record_sink pipeline_record_sink(struct pipeline *p)
 		.on_pos = on_pos,
 		.on_wire = on_wire,
 		.on_hello = on_hello,
+		.on_tunnel = on_tunnel,
 		.on_files = on_files,
 		.on_cpu = on_cpu,
 		.on_dns = on_dns,

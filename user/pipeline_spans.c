@@ -332,7 +332,7 @@ static void on_wire_handshake(void *ctx, const struct wire_handshake *h)
 		.unfinished = h->unfinished,
 	};
 
-	attempts_push_tls(p->attempts, &attempt);
+	attempts_push(p->attempts, &attempt);
 }
 
 static void on_wire_silent(void *ctx, const struct wire_conn *c)
@@ -399,6 +399,11 @@ static void on_attempt(void *ctx, const struct attempt *a)
 		pipeline_add_span(p, p->spans, span_from_attempt(&span, &attempt), &span);
 }
 
+static void on_tunnel(void *ctx, const struct attempt *a)
+{
+	attempts_push(((struct pipeline *)ctx)->attempts, a);
+}
+
 struct exchange_sink pipeline_exchange_sink(struct pipeline *p)
 {
 	return (struct exchange_sink){.ctx = p, .on_call = on_call, .on_main = on_main};
@@ -432,6 +437,11 @@ struct wire_sink pipeline_wire_sink(struct pipeline *p)
 struct dns_sink pipeline_dns_sink(struct pipeline *p)
 {
 	return (struct dns_sink){.ctx = p, .on_lookup = on_lookup};
+}
+
+struct tunnels_sink pipeline_tunnels_sink(struct pipeline *p)
+{
+	return (struct tunnels_sink){.ctx = p, .on_attempt = on_tunnel};
 }
 
 struct attempts_sink pipeline_attempts_sink(struct pipeline *p)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
 import threading
 import time
 
@@ -160,6 +161,53 @@ def tunneled_deno():
     first, second = sorted(perfbpf.calls(), key=lambda c: c["start_ms"])[:2]
     assert 300 <= (first["connect_ms"] or 0) <= 300 + LOOP_MS * e2e.crowd() and (first["tls_ms"] or 0) > 0, first
     assert second["connect_ms"] is None and second["tls_ms"] is None, second
+
+
+def useless_proxy(answer):
+    """The port of a proxy that says so to whoever asks for a tunnel, and closes; None: that says nothing."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    open_for_ever = []
+
+    def serve():
+        while True:
+            client, _ = listener.accept()
+            client.recv(65536)
+            if answer is None:
+                open_for_ever.append(client)
+                continue
+            client.sendall(answer)
+            client.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+ASKS_IN_VAIN = """
+import http.client, sys
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=1.5)
+connection.set_tunnel("api.test", 443, {"proxy-authorization": "Basic SECRETPROXY"})
+try:
+    connection.request("GET", "/")
+except OSError as e:
+    print(e)
+"""
+
+
+@cases([
+    ("refused", b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n", "proxy answered 407"),
+    ("closed", b"", "proxy closed without an answer"),
+    ("silent", None, "proxy did not answer"),
+])
+def no_tunnel(answer, error):
+    """a proxy that makes no tunnel: the connection is told as not made, with whom it was asked for and why"""
+    port = useless_proxy(answer)
+    perfbpf = Perfbpf(command=[PYTHON, "-c", ASKS_IN_VAIN, str(port)], stdout=subprocess.DEVNULL)
+    perfbpf.end()
+    e2e.check_nothing_lost(perfbpf)
+    (told,) = [s for s in e2e.check_trace(perfbpf)["traceEvents"] if s.get("name") == "connection not made"]
+    assert told["args"] == {"host": "api.test", "peer": f"127.0.0.1:{port}", "error": error}, told
+    assert answer is not None or 1.5e6 <= told["dur"] <= 1.7e6 * e2e.crowd(), told
+    assert f"{error} api.test 127.0.0.1:{port}" in perfbpf.err() and "SECRETPROXY" not in perfbpf.err(), perfbpf.err()
 
 
 @case

@@ -43,6 +43,12 @@ static void on_hello(void *ctx, const struct rec_hello *r)
 	read_all(r->bytes.ptr, r->bytes.len);
 }
 
+static void on_tunnel(void *ctx, const struct rec_tunnel *r)
+{
+	(void)ctx;
+	read_all(r->bytes.ptr, r->bytes.len);
+}
+
 static void on_files(void *ctx, const struct rec_files *r)
 {
 	(void)ctx;
@@ -64,6 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 		    &(struct record_sink){.on_data = on_data,
 					  .on_exec = on_exec,
 					  .on_hello = on_hello,
+					  .on_tunnel = on_tunnel,
 					  .on_files = on_files,
 					  .on_sqlite_text = on_sqlite_text});
 	while (len) {

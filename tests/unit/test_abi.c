@@ -72,6 +72,7 @@ static void test_numbers(void **state)
 	assert_int_equal(EV_ALLOC_FREE, 28);
 	assert_int_equal(EV_ALLOC_WINDOW, 29);
 	assert_int_equal(EV_GONE, 30);
+	assert_int_equal(EV_TUNNEL, 31);
 	assert_int_equal(EV_F_PLAIN, 64);
 	assert_int_equal(EV_F_IGNORED, 128);
 	assert_int_equal(EV_F_STDIO, 256);

@@ -10,7 +10,10 @@
 
 static void on_attempt(void *ctx, const struct attempt *a)
 {
-	const char *error = attempt_error(a);
+	char words[ATTEMPT_ERROR_BYTES];
+	const char *error = attempt_error(a, words);
+
+	assert_true(a->what != ATTEMPT_TCP || a->tls_begin_ns == UNKNOWN_NS);
 
 	tlog_printf(ctx, "%u :%u %llu-%llu %s%s\n", a->tgid, a->remote.port, (unsigned long long)(a->begin_ns / MS),
 		    (unsigned long long)(a->end_ns / MS), error ? error : "-",
@@ -186,14 +189,14 @@ static void of_tls(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		attempts_push_tls(t, &(struct attempt){
-					     .tgid = 7,
-					     .remote = {.port = 443},
-					     .what = all[i],
-					     .begin_ns = 1 * MS,
-					     .tls_begin_ns = 2 * MS,
-					     .end_ns = 3 * MS,
-				     });
+		attempts_push(t, &(struct attempt){
+					 .tgid = 7,
+					 .remote = {.port = 443},
+					 .what = all[i],
+					 .begin_ns = 1 * MS,
+					 .tls_begin_ns = 2 * MS,
+					 .end_ns = 3 * MS,
+				 });
 	assert_told(&log, "7 :443 1-3 TLS not answered\n7 :443 1-3 TLS not completed by the client\n"
 			  "7 :443 1-3 TLS not completed by the server\n7 :443 1-3 TLS not completed\n");
 	attempts_free(t);

@@ -162,6 +162,14 @@ static void on_hello(void *ctx, const struct rec_hello *r)
 	PRINT("%s", "\n");
 }
 
+static void on_tunnel(void *ctx, const struct rec_tunnel *r)
+{
+	PRINT("tunnel %u dir %d cookie %llu :%u %llu-%llu ", r->tgid, r->dir, (unsigned long long)r->cookie,
+	      r->remote.port, (unsigned long long)r->begin_ns, (unsigned long long)r->ts_ns);
+	print_sv(ctx, r->bytes);
+	PRINT("%s", "\n");
+}
+
 static void on_files(void *ctx, const struct rec_files *r)
 {
 	PRINT("files %u %llu%s%s%s ", r->tgid, (unsigned long long)r->probed_ns, r->probed ? " probed" : "",
@@ -274,35 +282,37 @@ static void on_tick(void *ctx, uint64_t now_ns)
 static void open_world(struct world *w)
 {
 	*w = (struct world){0};
-	record_init(&w->r, &w->lost, &(struct record_sink){w,
-							   on_data,
-							   on_gap,
-							   on_open,
-							   on_close,
-							   on_handshake,
-							   on_conn_sock,
-							   on_sock,
-							   on_exec,
-							   on_fork,
-							   on_exit_,
-							   on_gone,
-							   on_tick,
-							   on_pos,
-							   on_wire,
-							   on_hello,
-							   on_files,
-							   on_cpu,
-							   on_dns,
-							   on_tool_call,
-							   on_sample,
-							   on_frame,
-							   on_sampling,
-							   on_alloc_window,
-							   on_alloc_free,
-							   on_sqlite_text,
-							   on_sqlite_run,
-							   on_func_call,
-							   on_func});
+	record_init(&w->r, &w->lost,
+		    &(struct record_sink){w,
+					  on_data,
+					  on_gap,
+					  on_open,
+					  on_close,
+					  on_handshake,
+					  on_conn_sock,
+					  on_sock,
+					  on_exec,
+					  on_fork,
+					  on_exit_,
+					  on_gone,
+					  on_tick,
+					  on_pos,
+					  on_wire,
+					  on_hello,
+					  on_tunnel,
+					  on_files,
+					  on_cpu,
+					  on_dns,
+					  on_tool_call,
+					  on_sample,
+					  on_frame,
+					  on_sampling,
+					  on_alloc_window,
+					  on_alloc_free,
+					  on_sqlite_text,
+					  on_sqlite_run,
+					  on_func_call,
+					  on_func});
 }
 
 static void close_world(struct world *w)
@@ -422,6 +432,7 @@ static unsigned samples(struct packet out[SAMPLES_MAX])
 					 .takes = 2,
 					 .take_ns = 10,
 					 .libraries = 1 << ALLOC_JEMALLOC};
+	struct ev_tunnel tunnel = {.cookie = 99, .begin_ns = 600, .addr = addr, .len = 7, .dir = EV_DIR_TX};
 	struct ev_alloc_free freed = {.start_ns = 5, .addr = 0x7f10, .exec_id = 2};
 	unsigned n = 0;
 
@@ -443,6 +454,7 @@ static unsigned samples(struct packet out[SAMPLES_MAX])
 	out[n++] = packet(EV_CONN_POS, 0, &c, sizeof(c), NULL, 0);
 	out[n++] = packet(EV_WIRE, 0, &w, sizeof(w), NULL, 0);
 	out[n++] = packet(EV_HELLO, 0, &hello, sizeof(hello), "hello", 5);
+	out[n++] = packet(EV_TUNNEL, 0, &tunnel, sizeof(tunnel), "CONNECT", 7);
 	out[n++] = packet(EV_FILES, 0, &files, sizeof(files), "reason", 6);
 	out[n++] = packet(EV_TOOL_CALL, 0, &tool_call, sizeof(tool_call), "call_1", 6);
 	out[n++] = packet(EV_SAMPLE, 0, &sample, sizeof(sample), (const char *)addresses, sizeof(addresses));
@@ -482,6 +494,7 @@ static const char golden[] =
 	"pos 42/2/5/7f00/9 777 7,8\n"
 	"wire 42/2/5 cookie 99 2:1.2.3.4..0:443 from 10 turn 6 type 23 11-12 13-14 gap 1 1/2 of 3/4 hello ended\n"
 	"hello 42 dir 1 cookie 99 [hello] \n"
+	"tunnel 42 dir 0 cookie 99 :443 600-777 [CONNECT] \n"
 	"files 42 4 probed [reason] \n"
 	"tool call of 42/2/5 [call_1] \n"
 	"sample 42/2/5 tid 43 [worker] what 2 at 777 weight 2000 queue 300 call 202 deep disk ffff0010 400010 40001f\n"
@@ -858,6 +871,7 @@ static void contradictions(void **state)
 				     {.what = EV_SAMPLE_FAULT + 1},
 				     {.what = EV_SAMPLE_ALLOC}, /* no period */
 				     {.what = EV_SAMPLE_FAULT, .weight_ns = UINT64_MAX}};
+	struct ev_tunnel tunnel[] = {{.dir = 2}, {.len = 9}, {.len = UINT32_MAX}};
 	struct ev_gap gap[] = {{.dir = 2}, {.pos = UINT64_MAX}};
 	struct ev_conn_close closed = {.pos = {0, UINT64_MAX}};
 	struct ev_handshake handshake = {.begin_ns = 778};
@@ -878,6 +892,8 @@ static void contradictions(void **state)
 		expect_bad(EV_SOCK, &sock[i], sizeof(sock[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(hello); i++)
 		expect_bad(EV_HELLO, &hello[i], sizeof(hello[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(tunnel); i++)
+		expect_bad(EV_TUNNEL, &tunnel[i], sizeof(tunnel[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(dns); i++)
 		expect_bad(EV_DNS, &dns[i], sizeof(dns[i]));
 	for (unsigned i = 0; i < ARRAY_SIZE(tool_call); i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "attempts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,17 +20,23 @@ struct attempts {
 	unsigned told;
 };
 
-const char *attempt_error(const struct attempt *a)
+const char *attempt_error(const struct attempt *a, char text[ATTEMPT_ERROR_BYTES])
 {
-	static const char *const of_tls[] = {
+	static const char *const of_others[] = {
 		[ATTEMPT_TLS_UNANSWERED] = "TLS not answered",
 		[ATTEMPT_TLS_LOCAL] = "TLS not completed by the client",
 		[ATTEMPT_TLS_REMOTE] = "TLS not completed by the server",
 		[ATTEMPT_TLS] = "TLS not completed",
+		[ATTEMPT_TUNNEL_CLOSED] = "proxy closed without an answer",
+		[ATTEMPT_TUNNEL_UNANSWERED] = "proxy did not answer",
 	};
 
+	if (a->what == ATTEMPT_TUNNEL_REFUSED) {
+		snprintf(text, ATTEMPT_ERROR_BYTES, "proxy answered %d", a->status);
+		return text;
+	}
 	if (a->what != ATTEMPT_TCP)
-		return of_tls[a->what];
+		return of_others[a->what];
 	return a->error ? strerrorname_np(a->error) : NULL;
 }
 
@@ -94,6 +101,7 @@ static void add(struct attempts *t, const struct rec_sock *r, bool goes_on)
 				     .remote = r->remote,
 				     .begin_ns = goes_on ? r->ts_ns : r->begin_ns,
 				     .end_ns = r->ts_ns,
+				     .tls_begin_ns = UNKNOWN_NS,
 				     .error = r->error,
 				     .unfinished = goes_on}};
 }
@@ -170,7 +178,7 @@ uint64_t attempts_push_sock(struct attempts *t, const struct rec_sock *r)
 	return r->begin_ns;
 }
 
-void attempts_push_tls(struct attempts *t, const struct attempt *a)
+void attempts_push(struct attempts *t, const struct attempt *a)
 {
 	tell_one(t, a);
 }

@@ -8,7 +8,8 @@
  * first one right before it is when it began. One that the program left within ATTEMPT_GIVEN_UP_NS is not told either:
  * it took another way.
  *
- * TLS that was begun on a connection and not completed is in vain too: what the wire tells of that is passed on.
+ * TLS that was begun on a connection and not completed is in vain too, and so is a connection to a proxy that makes no
+ * tunnel: what the wire and `tunnels` tell of that is passed on.
  */
 
 #include "base/lost.h"
@@ -29,26 +30,32 @@ enum attempt_what {
 	ATTEMPT_TLS_LOCAL,	/* the client ended it: it does not trust the certificate, more often than not */
 	ATTEMPT_TLS_REMOTE,	/* the server did */
 	ATTEMPT_TLS,		/* who did is not known */
+	/* TCP was made to a proxy, and no tunnel: */
+	ATTEMPT_TUNNEL_REFUSED,	   /* it answered `status` */
+	ATTEMPT_TUNNEL_CLOSED,	   /* it closed without an answer */
+	ATTEMPT_TUNNEL_UNANSWERED, /* the program left it */
 };
 
 struct attempt {
 	uint32_t tgid;
 	struct sock_addr remote;
 	enum attempt_what what;
-	const char *host; /* as it was greeted, borrowed; NULL: not known */
+	int status;	  /* of ATTEMPT_TUNNEL_REFUSED */
+	const char *host; /* as it was greeted, or asked for; borrowed; NULL: not known */
 	uint64_t begin_ns, end_ns;
-	uint64_t tls_begin_ns; /* of TLS: the greeting; what came before it, if anything, is the connect */
+	uint64_t tls_begin_ns; /* of TLS: the greeting; what came before it, if anything, is the connect; UNKNOWN_NS */
 	int error;	       /* errno of the kernel; 0: the program left it, or it goes on */
 	bool unfinished;       /* at the end it went on */
 	bool drawn;	       /* false: to be counted alone, see ATTEMPTS_DRAWN */
 };
 
 /* Why it was not made, in a few words; NULL: the program left it, or it goes on. */
-const char *attempt_error(const struct attempt *a);
+#define ATTEMPT_ERROR_BYTES 48
+const char *attempt_error(const struct attempt *a, char text[ATTEMPT_ERROR_BYTES]);
 
 struct attempts_sink {
 	void *ctx;
-	/* ATTEMPT_SETTLE_NS after it failed, or at the end; of TLS at once. */
+	/* ATTEMPT_SETTLE_NS after it failed, or at the end; what others tell at once. */
 	void (*on_attempt)(void *ctx, const struct attempt *a);
 };
 
@@ -59,8 +66,8 @@ void attempts_free(struct attempts *t);				 /* NULL is fine */
 /* When it began: what is said of a connection that was made (SOCK_CONNECTED) with the attempts right before it; else
  * what the record says. */
 uint64_t attempts_push_sock(struct attempts *t, const struct rec_sock *r);
-/* Of TLS: it is told. */
-void attempts_push_tls(struct attempts *t, const struct attempt *a);
+/* Of TLS, or of a tunnel: it is told. */
+void attempts_push(struct attempts *t, const struct attempt *a);
 /* The first of the process to this port that began from `since_ns` on, before `before_ns`, and ended, at an address
  * that `is_one` says yes to: when it began; before_ns: there is none. */
 uint64_t attempts_first(const struct attempts *t, uint32_t tgid, uint16_t port, uint64_t since_ns, uint64_t before_ns,

@@ -340,6 +340,28 @@ static bool push_hello(struct record *r, const uint8_t *p, size_t len)
 	return true;
 }
 
+static bool push_tunnel(struct record *r, const uint8_t *p, size_t len)
+{
+	struct ev_tunnel e;
+	struct rec_tunnel t;
+
+	memcpy(&e, p, sizeof(e));
+	if (e.len > len - sizeof(e) || e.dir > EV_DIR_RX)
+		return false;
+	t = (struct rec_tunnel){
+		.ts_ns = e.h.ts_ns,
+		.cookie = e.cookie,
+		.begin_ns = known_ns(e.begin_ns),
+		.tgid = e.h.tgid,
+		.remote = addr_of(&e.addr, e.addr.raddr, e.addr.rport),
+		.dir = (enum dir)e.dir,
+		.bytes = {(const char *)p + sizeof(e), e.len},
+	};
+	if (r->sink.on_tunnel)
+		r->sink.on_tunnel(r->sink.ctx, &t);
+	return true;
+}
+
 static bool push_files(struct record *r, const uint8_t *p, size_t len)
 {
 	struct ev_files e;
@@ -767,6 +789,7 @@ static const struct kind {
 	[EV_CONN_POS] = {sizeof(struct ev_conn_close), .push = push_pos},
 	[EV_WIRE] = {sizeof(struct ev_wire), .push = push_wire},
 	[EV_HELLO] = {sizeof(struct ev_hello), .push_all = push_hello},
+	[EV_TUNNEL] = {sizeof(struct ev_tunnel), .push_all = push_tunnel},
 	[EV_FILES] = {sizeof(struct ev_files), .push_all = push_files},
 	[EV_TOOL_CALL] = {sizeof(struct ev_tool_call), .push_all = push_tool_call},
 	[EV_SAMPLE] = {sizeof(struct ev_sample), .push_all = push_sample},

@@ -109,6 +109,16 @@ struct rec_sock {
 	uint32_t srtt_us; /* 0: unknown */
 };
 
+/* What is said before there is a tunnel that a proxy was asked for. */
+struct rec_tunnel {
+	uint64_t ts_ns, cookie;
+	uint64_t begin_ns; /* connect(); UNKNOWN_NS: not seen */
+	uint32_t tgid;
+	struct sock_addr remote;
+	enum dir dir;	 /* TX: by the program; RX: by the proxy */
+	struct sv bytes; /* of one call, cut; borrowed */
+};
+
 /* A turn of a TLS connection as TCP saw it, so far: what went out, and what came back until something went out again.
  */
 struct rec_wire {
@@ -348,6 +358,7 @@ struct record_sink {
 	void (*on_pos)(void *ctx, const struct rec_pos *r);
 	void (*on_wire)(void *ctx, const struct rec_wire *r);
 	void (*on_hello)(void *ctx, const struct rec_hello *r);
+	void (*on_tunnel)(void *ctx, const struct rec_tunnel *r);
 	void (*on_files)(void *ctx, const struct rec_files *r);
 	void (*on_cpu)(void *ctx, const struct rec_cpu *r);
 	void (*on_dns)(void *ctx, const struct rec_dns *r);

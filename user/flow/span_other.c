@@ -235,6 +235,7 @@ int span_from_lookup(struct span *out, const struct span_lookup *l)
 
 static int attempt_args(struct span *out, const struct span_attempt *a)
 {
+	char error[ATTEMPT_ERROR_BYTES];
 	struct buf text;
 	struct json j;
 
@@ -243,7 +244,7 @@ static int attempt_args(struct span *out, const struct span_attempt *a)
 	json_object(&j, NULL);
 	span_put_text(&j, "host", a->host, 256);
 	span_put_peer(&j, &a->attempt->remote);
-	span_put_text(&j, "error", attempt_error(a->attempt), 64);
+	span_put_text(&j, "error", attempt_error(a->attempt, error), sizeof(error));
 	span_put_true(&j, "unfinished", a->attempt->unfinished);
 	json_end_object(&j);
 	return span_take_args(out, &j, &text);

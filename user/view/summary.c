@@ -178,7 +178,8 @@ void summary_push_db(struct summary *s, const struct db_command *c)
 /* "ECONNREFUSED localhost 127.0.0.1:443" */
 void summary_push_attempt(struct summary *s, const struct attempt *a, const char *host)
 {
-	const char *error = attempt_error(a);
+	char words[ATTEMPT_ERROR_BYTES];
+	const char *error = attempt_error(a, words);
 	char peer[SOCK_ADDR_TEXT_BYTES];
 	struct buf text;
 

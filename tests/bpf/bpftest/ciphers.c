@@ -190,7 +190,9 @@ static void case_cipher_tunnel(void)
 }
 
 static const char golden_cipher_tunnel[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+					   "tunnel tx 127.0.0.1:L>127.0.0.1:R 'CONNECT host:443 HTTP/1.1'\n"
 					   "sock proxy 127.0.0.1:L>127.0.0.1:R\n"
+					   "tunnel rx 127.0.0.1:L>127.0.0.1:R 'CONNECT host:443 HTTP/1.1'\n"
 					   "half open A1\n"
 					   "half records A1 tx wire=30 plain=30 127.0.0.1:L>127.0.0.1:R fresh\n"
 					   "half handshake A1 approx from the proxy's answer on\n"

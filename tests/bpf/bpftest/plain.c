@@ -353,11 +353,13 @@ static void case_tunnel(void)
 	}
 }
 
+#define ASKED	 "tunnel tx 127.0.0.1:L>127.0.0.1:R 'CONNECT host:443 HTTP/1.1'\n"
+#define ANSWERED "tunnel rx 127.0.0.1:L>127.0.0.1:R 'CONNECT host:443 HTTP/1.1'\n"
 static const char golden_tunnel[] =
-	"sock connected" PEER "sock proxy" PEER "open x1 plain\nitself x1 tx wire=0 plain=0" PEER
+	"sock connected" PEER ASKED "sock proxy" PEER ANSWERED "open x1 plain\nitself x1 tx wire=0 plain=0" PEER
 	"data x1 tx 0+16 'POST /1 HTTP/1.1'\n"
 	"data x1 rx 0+16 'POST /1 HTTP/1.1'\n" PLAIN_CLOSE "close x1 tx=16 rx=16\n"
-	"sock connected" PEER "sock proxy" PEER PLAIN_CLOSE "exit 0 signal 0\n";
+	"sock connected" PEER ASKED "sock proxy" PEER ANSWERED PLAIN_CLOSE "exit 0 signal 0\n";
 
 /* One socket for connections one after the other: what it carried before is not what it carries. */
 static void say_again(int fd, const char *text_of)

@@ -258,6 +258,13 @@ void on_record(void *ctx, const void *bytes, size_t len)
 		if (w->flags & EV_WIRE_CLOSED)
 			note("wire closed%s tx=%llu rx=%llu\n", h->tgid == (uint32_t)child_pid ? "" : " child",
 			     w->bytes[0], w->bytes[1]);
+	} else if (h->kind == EV_TUNNEL) {
+		const struct ev_tunnel *u = bytes;
+
+		note("tunnel %s%s", dir_name((__u8)u->dir), h->tgid == (uint32_t)child_pid ? "" : " WRONGOWNER");
+		note_addr(&u->addr);
+		note(" '%.*s'%s%s\n", (int)u->len, (const char *)u->bytes, u->cookie ? "" : " NOCOOKIE",
+		     u->begin_ns && u->begin_ns < h->ts_ns ? "" : " BADBEGIN");
 	} else if (h->kind != EV_WIRE &&
 		   h->kind != EV_HELLO) { /* their bytes are those of TLS: tests/unit, tests/e2e */
 		note("kind %u\n", h->kind);
