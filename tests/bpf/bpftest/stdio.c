@@ -112,6 +112,23 @@ static void run_parent(void (*fn)(void))
 	seen = -1;
 }
 
+/* What is written before the exec nobody sees. */
+static void wait_for_exec(pid_t pid)
+{
+	char path[32], line[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	for (int i = 0; i < 5000 && !memmem(line, sizeof(line), "serve-stdio", 11); i++) {
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+		usleep(2000);
+		if (fd >= 0 && read(fd, line, sizeof(line)) < 0)
+			line[0] = '\0';
+		close(fd);
+	}
+	usleep(2000);
+}
+
 static void case_stdio(void)
 {
 	struct iovec parts[2] = {IOV(PING, sizeof(PING) - 1), IOV("\n", 1)};
@@ -119,6 +136,8 @@ static void case_stdio(void)
 	pid_t pid = start_server(&in, &out);
 	char buf[64];
 
+	if (*stdio_first != '{')
+		wait_for_exec(pid);
 	ask(in, out, stdio_first, *stdio_first == '{' ? RESULT : "words");
 	usleep(50000);
 	need(read(out, buf, 0), 0); /* is not the end */
