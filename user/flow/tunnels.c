@@ -9,9 +9,9 @@
 
 struct entry {
 	uint64_t cookie;
-	uint64_t asked_ns;
-	struct attempt a;	/* status 0: no answer yet */
-	char line[STATUS_LINE]; /* of the answer, so far: some clients read it byte by byte */
+	uint64_t asked_ns, closed_ns; /* closed: by the proxy, whose answer may lie unread; UNKNOWN_NS: not */
+	struct attempt a;	      /* status 0: no answer yet */
+	char line[STATUS_LINE];	      /* of the answer, so far: some clients read it byte by byte */
 	size_t line_len;
 	char host[TUNNEL_HOST_MAX + 1];
 };
@@ -91,6 +91,7 @@ static void ask(struct tunnels *t, const struct rec_tunnel *r)
 	t->count += i == t->count;
 	*e = (struct entry){.cookie = r->cookie,
 			    .asked_ns = r->ts_ns,
+			    .closed_ns = UNKNOWN_NS,
 			    .a = {.tgid = r->tgid,
 				  .remote = r->remote,
 				  .begin_ns = r->begin_ns <= r->ts_ns ? r->begin_ns : r->ts_ns,
@@ -146,6 +147,17 @@ void tunnels_push(struct tunnels *t, const struct rec_tunnel *r)
 		answer(t, r);
 }
 
+/* The connection is over, or all is: nothing more will be read. */
+static void settle(struct tunnels *t, struct entry *e, uint64_t now_ns)
+{
+	if (e->a.status)
+		tell(t, e, ATTEMPT_TUNNEL_REFUSED, e->a.end_ns);
+	else if (!e->line_len && e->closed_ns != UNKNOWN_NS)
+		tell(t, e, ATTEMPT_TUNNEL_CLOSED, e->closed_ns);
+	else if (!e->line_len && e->asked_ns + ATTEMPT_GIVEN_UP_NS <= now_ns)
+		tell(t, e, ATTEMPT_TUNNEL_UNANSWERED, now_ns);
+}
+
 void tunnels_push_sock(struct tunnels *t, const struct rec_sock *r)
 {
 	bool remote = r->what == SOCK_CLOSE_REMOTE || r->what == SOCK_RESET_RECEIVED;
@@ -155,12 +167,11 @@ void tunnels_push_sock(struct tunnels *t, const struct rec_sock *r)
 
 	if (i == t->count)
 		return;
-	if (e->a.status)
-		tell(t, e, ATTEMPT_TUNNEL_REFUSED, e->a.end_ns);
-	else if (remote && !e->line_len)
-		tell(t, e, ATTEMPT_TUNNEL_CLOSED, r->ts_ns);
-	else if (!e->line_len && e->asked_ns + ATTEMPT_GIVEN_UP_NS <= r->ts_ns)
-		tell(t, e, ATTEMPT_TUNNEL_UNANSWERED, r->ts_ns);
+	if (remote && e->closed_ns == UNKNOWN_NS)
+		e->closed_ns = r->ts_ns;
+	if (remote)
+		return;
+	settle(t, e, r->ts_ns);
 	take_out(t, i);
 }
 
@@ -183,11 +194,8 @@ void tunnels_finish(struct tunnels *t, uint64_t now_ns)
 	for (size_t i = 0; i < t->count; i++) {
 		struct entry *e = &t->entries[i];
 
-		e->a.unfinished = !e->a.status;
-		if (e->a.status)
-			tell(t, e, ATTEMPT_TUNNEL_REFUSED, e->a.end_ns);
-		else if (!e->line_len && e->asked_ns + ATTEMPT_GIVEN_UP_NS <= now_ns)
-			tell(t, e, ATTEMPT_TUNNEL_UNANSWERED, now_ns);
+		e->a.unfinished = !e->a.status && e->closed_ns == UNKNOWN_NS;
+		settle(t, e, now_ns);
 	}
 	t->count = 0;
 }
