@@ -40,15 +40,11 @@ static __always_inline __u16 named_port(void)
 static __always_inline void emit_dns(struct sock_info *info, const struct plain_move *m)
 {
 	struct ev_dns *r = emit_reserve(sizeof(*r) + LIMIT_DNS_BYTES);
-	__u64 n = m->len < m->part_len ? m->len : m->part_len;
+	__u64 n;
 
 	if (!r)
 		return;
-	asm volatile("" : "+r"(n));
-	if (n > LIMIT_DNS_BYTES)
-		n = LIMIT_DNS_BYTES;
-	if (bpf_probe_read_user(r->bytes, n, (const void *)m->buf))
-		n = 0;
+	n = copy_head(r->bytes, m, LIMIT_DNS_BYTES);
 	emit_head(&r->h, (sizeof(*r) + n + 7) & ~7u, EV_DNS, 0, m->now, bpf_get_current_pid_tgid() >> 32, conn_tid());
 	r->start_ns = own_start_ns();
 	r->cookie = info->cookie;

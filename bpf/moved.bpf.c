@@ -101,15 +101,10 @@ int tunnel_tell(const struct sock_info *info, const struct plain_move *m)
 
 	if (!info || !m)
 		return 0;
-	n = m->len < m->part_len ? m->len : m->part_len;
 	r = emit_reserve(sizeof(*r) + LIMIT_TUNNEL_BYTES);
 	if (!r)
 		return 0;
-	asm volatile("" : "+r"(n));
-	if (n > LIMIT_TUNNEL_BYTES)
-		n = LIMIT_TUNNEL_BYTES;
-	if (bpf_probe_read_user(r->bytes, n, (const void *)m->buf))
-		n = 0;
+	n = copy_head(r->bytes, m, LIMIT_TUNNEL_BYTES);
 	emit_head(&r->h, (sizeof(*r) + n + 7) & ~7u, EV_TUNNEL, 0, m->now, info->tgid, info->connector);
 	r->cookie = info->cookie;
 	r->begin_ns = info->begin_ns;

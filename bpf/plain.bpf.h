@@ -33,6 +33,17 @@ struct plain_move {
 
 /* Finds the user's buffers. */
 int plain_find(struct plain_move *m);
+/* The bytes from their beginning, as far as that lies in one buffer, `max` (a constant) at most: how many. */
+static __always_inline __u64 copy_head(__u8 *to, const struct plain_move *m, __u64 max)
+{
+	__u64 n = m->len < m->part_len ? m->len : m->part_len;
+
+	asm volatile("" : "+r"(n));
+	if (n > max)
+		n = max;
+	return bpf_probe_read_user(to, n, (const void *)m->buf) ? 0 : n;
+}
+
 /* Whether these bytes begin a message of HTTP: PLAIN_*. Counts in `info` what they do not tell. fresh: they are the
  * first of the connection. */
 int plain_look(struct sock_info *info, const struct plain_move *m, int fresh);

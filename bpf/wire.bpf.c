@@ -33,15 +33,11 @@ int wire_tell(const struct wire *w, __u32 flags)
 static __noinline int tell_hello(const struct wire *w, const struct plain_move *m)
 {
 	struct ev_hello *r = emit_reserve(sizeof(*r) + LIMIT_HELLO_BYTES);
-	__u64 n = m->len < m->part_len ? m->len : m->part_len;
+	__u64 n;
 
 	if (!r)
 		return 0;
-	asm volatile("" : "+r"(n));
-	if (n > LIMIT_HELLO_BYTES)
-		n = LIMIT_HELLO_BYTES;
-	if (bpf_probe_read_user(r->bytes, n, (const void *)m->buf))
-		n = 0;
+	n = copy_head(r->bytes, m, LIMIT_HELLO_BYTES);
 	emit_head(&r->h, (sizeof(*r) + n + 7) & ~7u, EV_HELLO, 0, m->now, w->ev.h.tgid, 0);
 	r->cookie = w->ev.cookie;
 	r->len = n;
