@@ -25,7 +25,6 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	const struct wire_sink wire_sink = pipeline_wire_sink(p);
 	const struct dns_sink dns_sink = pipeline_dns_sink(p);
 	const struct attempts_sink attempts_sink = pipeline_attempts_sink(p);
-	const struct tunnels_sink tunnels_sink = pipeline_tunnels_sink(p);
 	const struct proc_sink proc_sink = pipeline_proc_sink(p);
 	const struct agents_sink agents_sink = pipeline_agents_sink(p);
 	const struct db_sink db_sink = pipeline_db_sink(p);
@@ -50,7 +49,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *cfg)
 	p->profile = profile_new(&p->lost, cfg->max_events);
 	p->functions = functions_new();
 	p->attempts = attempts_new(&attempts_sink);
-	p->tunnels = tunnels_new(&tunnels_sink);
+	p->tunnels = tunnels_new(p->attempts);
 	p->dns = dns_new(&p->lost, &dns_sink, p->attempts);
 	p->counters = counters_new(cfg->max_events);
 	if ((cfg->db && !p->sqlite) || (cfg->http && !p->operations) || !p->profile || !p->functions || !p->dns ||

@@ -129,7 +129,6 @@ struct db_sink pipeline_db_sink(struct pipeline *p);
 struct wire_sink pipeline_wire_sink(struct pipeline *p);
 struct dns_sink pipeline_dns_sink(struct pipeline *p);
 struct attempts_sink pipeline_attempts_sink(struct pipeline *p);
-struct tunnels_sink pipeline_tunnels_sink(struct pipeline *p);
 struct proc_sink pipeline_proc_sink(struct pipeline *p);
 struct agents_sink pipeline_agents_sink(struct pipeline *p);
 void pipeline_count(struct pipeline *p, enum counter_kind kind, uint32_t pid, uint64_t ts_ns, uint64_t value);

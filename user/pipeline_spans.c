@@ -312,8 +312,8 @@ static enum attempt_what attempt_of(const struct wire_handshake *h)
 {
 	if (h->unanswered)
 		return ATTEMPT_TLS_UNANSWERED;
-	return h->closer == WIRE_CLOSER_LOCAL	 ? ATTEMPT_TLS_LOCAL
-	       : h->closer == WIRE_CLOSER_REMOTE ? ATTEMPT_TLS_REMOTE
+	return h->closer == SOCK_CLOSER_LOCAL	 ? ATTEMPT_TLS_LOCAL
+	       : h->closer == SOCK_CLOSER_REMOTE ? ATTEMPT_TLS_REMOTE
 						 : ATTEMPT_TLS;
 }
 
@@ -399,11 +399,6 @@ static void on_attempt(void *ctx, const struct attempt *a)
 		pipeline_add_span(p, p->spans, span_from_attempt(&span, &attempt), &span);
 }
 
-static void on_tunnel(void *ctx, const struct attempt *a)
-{
-	attempts_push(((struct pipeline *)ctx)->attempts, a);
-}
-
 struct exchange_sink pipeline_exchange_sink(struct pipeline *p)
 {
 	return (struct exchange_sink){.ctx = p, .on_call = on_call, .on_main = on_main};
@@ -437,11 +432,6 @@ struct wire_sink pipeline_wire_sink(struct pipeline *p)
 struct dns_sink pipeline_dns_sink(struct pipeline *p)
 {
 	return (struct dns_sink){.ctx = p, .on_lookup = on_lookup};
-}
-
-struct tunnels_sink pipeline_tunnels_sink(struct pipeline *p)
-{
-	return (struct tunnels_sink){.ctx = p, .on_attempt = on_tunnel};
 }
 
 struct attempts_sink pipeline_attempts_sink(struct pipeline *p)

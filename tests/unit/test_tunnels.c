@@ -17,13 +17,23 @@ static void on_attempt(void *ctx, const struct attempt *a)
 		    a->unfinished ? " unfinished" : "");
 }
 
+static struct attempts *attempts;
+
 static struct tunnels *open_table(struct tlog *log)
 {
-	const struct tunnels_sink sink = {log, on_attempt};
-	struct tunnels *t = tunnels_new(&sink);
+	struct tunnels *t;
 
+	attempts = attempts_new(&(struct attempts_sink){log, on_attempt});
+	assert_non_null(attempts);
+	t = tunnels_new(attempts);
 	assert_non_null(t);
 	return t;
+}
+
+static void close_table(struct tunnels *t)
+{
+	tunnels_free(t);
+	attempts_free(attempts);
 }
 
 static void say(struct tunnels *t, uint64_t cookie, enum dir dir, uint64_t ms, const char *bytes)
@@ -77,7 +87,7 @@ static void refused(void **state)
 	say(t, 3, DIR_RX, 2001, "HTTP/1.1 403 Forbidden\r\n\r\n");
 	tunnels_finish(t, 2002 * MS);
 	assert_told(&log, "7 :3128 1-2001 api.test proxy answered 403\n");
-	tunnels_free(t);
+	close_table(t);
 }
 
 /* curl asks for each byte by itself. */
@@ -99,7 +109,7 @@ static void byte_by_byte(void **state)
 	sock(t, 2, SOCK_CLOSE_LOCAL, 62);
 	tunnels_finish(t, 5000 * MS);
 	assert_told(&log, "");
-	tunnels_free(t);
+	close_table(t);
 }
 
 /* Nothing is told of one that is made: also with credentials, or behind an interim answer; nor of what is no answer. */
@@ -123,7 +133,7 @@ static void made(void **state)
 	sock(t, 3, SOCK_CLOSE_REMOTE, 30);
 	tunnels_finish(t, 5000 * MS);
 	assert_told(&log, "");
-	tunnels_free(t);
+	close_table(t);
 }
 
 /* An answer that the program reads after the proxy closed. */
@@ -138,7 +148,7 @@ static void closed_behind_its_answer(void **state)
 	say(t, 1, DIR_RX, 11, "HTTP/1.1 407 x\r\n\r\n");
 	sock(t, 1, SOCK_CLOSE_LOCAL, 12);
 	assert_told(&log, "7 :3128 1-11 api.test proxy answered 407\n");
-	tunnels_free(t);
+	close_table(t);
 }
 
 static void unanswered(void **state)
@@ -165,7 +175,7 @@ static void unanswered(void **state)
 			  "7 :3128 1-20 api.test proxy closed without an answer\n"
 			  "7 :3128 1-1005 api.test proxy did not answer\n"
 			  "7 :3128 1-3500 api.test proxy did not answer unfinished\n");
-	tunnels_free(t);
+	close_table(t);
 }
 
 /* Lines that were cut, or are none, have no name; nor do credentials become one. */
@@ -185,7 +195,7 @@ static void names(void **state)
 		sock(t, 1, SOCK_CLOSE_LOCAL, 11);
 		assert_told(&log, "7 :3128 1-10 - proxy closed without an answer\n");
 	}
-	tunnels_free(t);
+	close_table(t);
 }
 
 /* A full table forgets the oldest. */
@@ -205,7 +215,7 @@ static void many(void **state)
 	tunnels_finish(t, 12 * MS);
 	assert_told(&log, "7 :3128 1-11 api.test proxy closed without an answer\n"
 			  "7 :3128 1-10 api.test proxy closed without an answer\n");
-	tunnels_free(t);
+	close_table(t);
 }
 
 int main(void)

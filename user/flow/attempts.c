@@ -60,7 +60,7 @@ static void take_out(struct attempts *t, size_t i)
 	memmove(&t->entries[i], &t->entries[i + 1], (t->count - i) * sizeof(t->entries[0]));
 }
 
-static void tell_one(struct attempts *t, const struct attempt *a)
+void attempts_push(struct attempts *t, const struct attempt *a)
 {
 	struct attempt told = *a;
 
@@ -74,7 +74,7 @@ static void tell_one(struct attempts *t, const struct attempt *a)
 static void tell(struct attempts *t, size_t i)
 {
 	t->entries[i].settled = true;
-	tell_one(t, &t->entries[i].a);
+	attempts_push(t, &t->entries[i].a);
 }
 
 static void make_room(struct attempts *t)
@@ -176,11 +176,6 @@ uint64_t attempts_push_sock(struct attempts *t, const struct rec_sock *r)
 		break;
 	}
 	return r->begin_ns;
-}
-
-void attempts_push(struct attempts *t, const struct attempt *a)
-{
-	tell_one(t, a);
 }
 
 void attempts_tick(struct attempts *t, uint64_t now_ns)

@@ -15,9 +15,8 @@
 #include "base/lost.h"
 #include "record.h"
 
-#define ATTEMPTS_MAX                                                                                                   \
-	256 /* remembered; past it the oldest that was told goes, or the oldest: told, if it has failed                \
-	     */
+/* Remembered; past it the oldest that was told goes, or the oldest: told, if it has failed. */
+#define ATTEMPTS_MAX	    256
 #define ATTEMPT_NEXT_NS	    10000000ull	  /* the next address is tried so soon */
 #define ATTEMPT_SETTLE_NS   1000000000ull /* so long after it failed it is known whether one follows */
 #define ATTEMPT_GIVEN_UP_NS 1000000000ull

@@ -98,6 +98,16 @@ enum sock_what {
 	SOCK_CONNECTING,
 };
 
+enum sock_closer { SOCK_CLOSER_NONE, SOCK_CLOSER_LOCAL, SOCK_CLOSER_REMOTE };
+
+/* Who closes, or resets, as this is told. */
+static inline enum sock_closer sock_closer_of(enum sock_what what)
+{
+	if (what == SOCK_CLOSE_LOCAL || what == SOCK_RESET_SENT)
+		return SOCK_CLOSER_LOCAL;
+	return what == SOCK_CLOSE_REMOTE || what == SOCK_RESET_RECEIVED ? SOCK_CLOSER_REMOTE : SOCK_CLOSER_NONE;
+}
+
 struct rec_sock {
 	uint64_t ts_ns, begin_ns;
 	uint64_t cookie;

@@ -17,17 +17,17 @@ struct entry {
 };
 
 struct tunnels {
-	struct tunnels_sink sink;
+	struct attempts *attempts;
 	struct entry entries[TUNNELS_MAX]; /* the oldest first */
 	size_t count;
 };
 
-struct tunnels *tunnels_new(const struct tunnels_sink *sink)
+struct tunnels *tunnels_new(struct attempts *attempts)
 {
 	struct tunnels *t = calloc(1, sizeof(*t));
 
 	if (t)
-		t->sink = *sink;
+		t->attempts = attempts;
 	return t;
 }
 
@@ -57,7 +57,7 @@ static void tell(struct tunnels *t, struct entry *e, enum attempt_what what, uin
 	e->a.what = what;
 	e->a.end_ns = end_ns;
 	e->a.host = *e->host ? e->host : NULL;
-	t->sink.on_attempt(t->sink.ctx, &e->a);
+	attempts_push(t->attempts, &e->a);
 }
 
 /* "HOST:PORT HTTP/1.1"; no name where that is cut, or it is an address in brackets. */
@@ -160,17 +160,16 @@ static void settle(struct tunnels *t, struct entry *e, uint64_t now_ns)
 
 void tunnels_push_sock(struct tunnels *t, const struct rec_sock *r)
 {
-	bool remote = r->what == SOCK_CLOSE_REMOTE || r->what == SOCK_RESET_RECEIVED;
-	bool local = r->what == SOCK_CLOSE_LOCAL || r->what == SOCK_RESET_SENT || r->what == SOCK_CLOSED;
-	size_t i = remote || local ? find(t, r->cookie) : t->count;
+	enum sock_closer closer = sock_closer_of(r->what);
+	size_t i = closer || r->what == SOCK_CLOSED ? find(t, r->cookie) : t->count;
 	struct entry *e = &t->entries[i];
 
 	if (i == t->count)
 		return;
-	if (remote && e->closed_ns == UNKNOWN_NS)
-		e->closed_ns = r->ts_ns;
-	if (remote)
+	if (closer == SOCK_CLOSER_REMOTE) {
+		e->closed_ns = e->closed_ns == UNKNOWN_NS ? r->ts_ns : e->closed_ns;
 		return;
+	}
 	settle(t, e, r->ts_ns);
 	take_out(t, i);
 }

@@ -16,16 +16,12 @@
 #define TUNNEL_HOST_MAX	 253	       /* of a DNS name */
 #define TUNNEL_SETTLE_NS 1000000000ull /* so long after a refusal it may be asked for again */
 
-struct tunnels_sink {
-	void *ctx;
-	/* When its connection was closed, TUNNEL_SETTLE_NS after it was refused, or at the end. */
-	void (*on_attempt)(void *ctx, const struct attempt *a);
-};
-
 struct tunnels;
 
-struct tunnels *tunnels_new(const struct tunnels_sink *sink); /* NULL: ENOMEM */
-void tunnels_free(struct tunnels *t);			      /* NULL is fine */
+/* `attempts` is borrowed, and told when its connection was closed, TUNNEL_SETTLE_NS after it was refused, or at the
+ * end. NULL: ENOMEM. */
+struct tunnels *tunnels_new(struct attempts *attempts);
+void tunnels_free(struct tunnels *t); /* NULL is fine */
 void tunnels_push(struct tunnels *t, const struct rec_tunnel *r);
 void tunnels_push_sock(struct tunnels *t, const struct rec_sock *r);
 void tunnels_tick(struct tunnels *t, uint64_t now_ns);

@@ -61,7 +61,7 @@ struct entry {
 	struct entry *watch_prev, *watch_next;
 	uint64_t answer_end_ns; /* of one that was asked for before anything was seen; UNKNOWN_NS: none */
 	uint32_t hello_bytes;	/* of the greeting, on the wire; 0: not seen */
-	enum wire_closer closer;
+	enum sock_closer closer;
 	uint64_t closer_ns;	   /* UNKNOWN_NS */
 	uint64_t sock_closed_ns;   /* its socket was; the kernel's last word should follow. 0: not */
 	struct entry *prev, *next; /* longest silent first */
@@ -397,12 +397,12 @@ static bool is_begun(const struct entry *e)
 }
 
 /* An alert, if there was one, is its end; else who closed first. */
-static enum wire_closer closer_of(const struct entry *e)
+static enum sock_closer closer_of(const struct entry *e)
 {
 	if (e->now.bytes[DIR_RX] == WIRE_ALERT_PLAIN_BYTES)
-		return WIRE_CLOSER_REMOTE;
+		return SOCK_CLOSER_REMOTE;
 	if (e->now.bytes[DIR_TX] >= e->hello_bytes + WIRE_ALERT_PLAIN_BYTES)
-		return WIRE_CLOSER_LOCAL;
+		return SOCK_CLOSER_LOCAL;
 	return e->closer;
 }
 
@@ -428,11 +428,9 @@ static void tell_handshake(struct wires *t, const struct entry *e)
 
 static void note_closer(struct entry *e, const struct rec_sock *r)
 {
-	bool local = r->what == SOCK_CLOSE_LOCAL || r->what == SOCK_RESET_SENT;
-
 	if (known(e->closer_ns) && e->closer_ns <= r->ts_ns)
 		return;
-	e->closer = local ? WIRE_CLOSER_LOCAL : WIRE_CLOSER_REMOTE;
+	e->closer = sock_closer_of(r->what);
 	e->closer_ns = r->ts_ns;
 }
 
@@ -471,16 +469,21 @@ static void advance(struct wires *t, uint64_t ts_ns)
 		t->now_ns = ts_ns;
 }
 
-/* It was asked for before anything was seen, and when is known (probes_asked()). */
-static bool is_answer_to_before(const struct rec_wire *asked, const struct rec_wire *r)
+/* What was asked for before anything was seen: when is known of probes_asked(). */
+static struct rec_wire with_question(const struct rec_wire *asked, const struct rec_wire *r)
 {
-	return asked->turn == 1 && r->turn == 1 && known(asked->tx_end_ns) && !known(r->tx_begin_ns) &&
-	       known(r->rx_begin_ns) && asked->tx_end_ns <= r->rx_begin_ns && asked->proc.tgid == r->proc.tgid;
+	struct rec_wire whole = *r;
+
+	if (asked->turn == 1 && r->turn == 1 && known(asked->tx_end_ns) && !known(r->tx_begin_ns) &&
+	    known(r->rx_begin_ns) && asked->tx_end_ns <= r->rx_begin_ns && asked->proc.tgid == r->proc.tgid) {
+		whole.tx_begin_ns = asked->tx_begin_ns;
+		whole.tx_end_ns = asked->tx_end_ns;
+	}
+	return whole;
 }
 
 void wires_push(struct wires *t, const struct rec_wire *r)
 {
-	struct rec_wire whole;
 	struct entry *e;
 
 	advance(t, r->ts_ns);
@@ -492,15 +495,10 @@ void wires_push(struct wires *t, const struct rec_wire *r)
 		return; /* what it stood at before says less than what was seen */
 	if (r->turn > e->now.turn && e->now.turn && is_turn(&e->now))
 		keep_turn(t, e, &e->now); /* its end was lost: as far as is known */
-	if (is_answer_to_before(&e->now, r)) {
-		whole = *r;
-		whole.tx_begin_ns = e->now.tx_begin_ns;
-		whole.tx_end_ns = e->now.tx_end_ns;
-		r = &whole;
-	}
 	if (!e->now.turn || e->now.proc.tgid != r->proc.tgid)
 		process_get(t, r->proc.tgid); /* that it ends has to be known */
-	e->now = *r;
+	e->now = with_question(&e->now, r);
+	r = &e->now;
 	e->moved = r->bytes[0] + r->bytes[1];
 	note_answer(e, r);
 	/* It is not told at each byte: what moved up to here was that plaintext's. */
@@ -569,8 +567,7 @@ void wires_push_sock(struct wires *t, const struct rec_sock *r)
 		e = find(t, r->cookie);
 		if (e && e->connect_end_ns != UNKNOWN_NS && r->ts_ns > e->connect_end_ns)
 			e->connect_end_ns = r->ts_ns;
-	} else if (r->what == SOCK_CLOSE_LOCAL || r->what == SOCK_CLOSE_REMOTE || r->what == SOCK_RESET_SENT ||
-		   r->what == SOCK_RESET_RECEIVED) {
+	} else if (sock_closer_of(r->what)) {
 		e = find(t, r->cookie);
 		if (e)
 			note_closer(e, r);

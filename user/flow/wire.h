@@ -55,8 +55,6 @@ enum wire_why {
 	WIRE_LATE,	    /* the functions were probed after the connection began */
 };
 
-enum wire_closer { WIRE_CLOSER_UNKNOWN, WIRE_CLOSER_LOCAL, WIRE_CLOSER_REMOTE };
-
 struct wire_conn {
 	struct proc_key proc;
 	uint64_t cookie;
@@ -88,7 +86,7 @@ struct wire_handshake {
 	struct wire_conn conn;
 	uint64_t connect_begin_ns; /* UNKNOWN_NS */
 	uint64_t begin_ns, end_ns; /* the greeting; who ended the connection, or now */
-	enum wire_closer closer;   /* of the handshake */
+	enum sock_closer closer;   /* of the handshake; NONE: not known */
 	bool unanswered;
 	bool unfinished; /* it goes on */
 };
