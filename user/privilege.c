@@ -106,16 +106,8 @@ static int act_for(uid_t uid, gid_t gid)
 	return setresgid((gid_t)-1, (gid_t)-1, gid) || setresuid((uid_t)-1, (uid_t)-1, uid) ? -errno : 0;
 }
 
-static char home[PATH_MAX];
-
-const char *privilege_home(void)
-{
-	return home;
-}
-
 int privilege_begin(void)
 {
-	const struct passwd *pw;
 	struct caps c;
 	uid_t uid;
 	gid_t gid;
@@ -127,9 +119,6 @@ int privilege_begin(void)
 		log_error("cannot act for the invoking user (uid %u): %s", (unsigned)uid, strerror(-err));
 		return err;
 	}
-	pw = getpwuid(uid);
-	if (pw && strlen(pw->pw_dir) < sizeof(home))
-		strcpy(home, pw->pw_dir);
 	if (!get_caps(&c)) {
 		c.effective &= ~BIT(CAP_DAC_OVERRIDE);
 		set_caps(&c);

@@ -35,9 +35,6 @@ void privilege_user(uid_t *uid, gid_t *gid);
 /* The groups of that user, or of gid alone where he has no entry; *pw is his entry, or NULL. 0 or -errno. */
 int privilege_groups(uid_t uid, gid_t gid, struct passwd **pw);
 
-/* Where that user is at home, "": not known. After privilege_begin(). */
-const char *privilege_home(void);
-
 /* First of all. 0 or -errno: the invoking user cannot be acted for; printed. */
 int privilege_begin(void);
 /* Whether we have the capability now. */

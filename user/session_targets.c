@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,17 +162,16 @@ static int add_pids(struct session *s)
 	return err;
 }
 
-/* Where installers put programs that sudo's PATH does not lead to. */
-static void look_at_home(struct session *s, const char *agent)
+/* Where installers put programs that sudo's PATH does not lead to. home: of the invoking user. */
+static void look_at_home(struct session *s, const char *home, const char *agent)
 {
 	static const char *const places[] = {".local/bin", ".opencode/bin", ".bun/bin", ".npm-global/bin",
 					     ".nvm/versions/node/*/bin"};
 	char pattern[PATH_MAX];
 	glob_t found;
 
-	for (size_t i = 0; *privilege_home() && i < ARRAY_SIZE(places); i++) {
-		if ((size_t)snprintf(pattern, sizeof(pattern), "%s/%s/%s", privilege_home(), places[i], agent) >=
-			    sizeof(pattern) ||
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		if ((size_t)snprintf(pattern, sizeof(pattern), "%s/%s/%s", home, places[i], agent) >= sizeof(pattern) ||
 		    glob(pattern, GLOB_NOSORT, NULL, &found))
 			continue;
 		for (size_t k = 0; k < found.gl_pathc && k < HOME_MAX; k++)
@@ -185,13 +185,20 @@ static void look_at_home(struct session *s, const char *agent)
 static void look_at_installed(struct session *s)
 {
 	static const char *const agents[] = {"codex", "claude", "copilot", "opencode"};
+	const struct passwd *user;
+	uid_t uid;
+	gid_t gid;
 
+	privilege_user(&uid, &gid);
+	user = getpwuid(uid);
 	discover_haste(s->discover, true);
-	for (size_t i = 0; i < ARRAY_SIZE(agents); i++)
-		if (!s->o->name || target_filter_match_text(&s->filter, sv_of(agents[i]), sv_of(agents[i]))) {
-			discover_package(s->discover, agents[i]);
-			look_at_home(s, agents[i]);
-		}
+	for (size_t i = 0; i < ARRAY_SIZE(agents); i++) {
+		if (s->o->name && !target_filter_match_text(&s->filter, sv_of(agents[i]), sv_of(agents[i])))
+			continue;
+		discover_package(s->discover, agents[i]);
+		if (user && *user->pw_dir)
+			look_at_home(s, user->pw_dir, agents[i]);
+	}
 	discover_haste(s->discover, false);
 }
 

@@ -319,6 +319,14 @@ static void on_path_ahead(void *ctx, const char *path)
 	ahead_look(w->d->ahead, path);
 }
 
+void discover_package_ahead(struct discover *d, const char *program)
+{
+	struct walk w = {.d = d};
+
+	if (d->ahead)
+		target_files_of_package(program, on_path_ahead, &w);
+}
+
 void discover_ahead(struct discover *d, pid_t pid, const char *program)
 {
 	struct walk w = {.d = d, .pid = pid};
@@ -331,15 +339,7 @@ void discover_ahead(struct discover *d, pid_t pid, const char *program)
 	if (program)
 		target_files_of_command(program, on_path_ahead, &w);
 	if (program)
-		target_files_of_package(program, on_path_ahead, &w);
+		discover_package_ahead(d, program);
 	if (!pid)
 		target_system_tls(on_path_ahead, &w);
-}
-
-void discover_package_ahead(struct discover *d, const char *program)
-{
-	struct walk w = {.d = d};
-
-	if (d->ahead)
-		target_files_of_package(program, on_path_ahead, &w);
 }
