@@ -45,6 +45,8 @@ def stale(knobs):
     e2e.expect(evicted[0], "complete", False)
     e2e.expect(evicted[0], "request_model", "claude-test-1")
     assert 1900 <= evicted[0]["end_ms"] <= 4300, evicted[0]["end_ms"]
+    if "stall_at" in knobs:  # what hangs never sends the chunk that would end the silence
+        e2e.expect(evicted[0], "stalls", 1)
     for record in records[1:]:
         check_call(record, truth[e2e.key_of(record["path"])])
     trace = check_trace(perfbpf)

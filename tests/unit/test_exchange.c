@@ -1417,13 +1417,13 @@ static void test_eviction(void **state)
 	assert_log(&r.log, "");
 	/* the sweep that was due at 3000 sees it, however late the clock is told */
 	exchanges_tick(r.table, AT(3050).ts_ns);
-	assert_log(&r.log,
-		   "call 1 " ANTHROPIC "stream=1\n"
-		   "  model=claude-x-1 asked=claude-x end=evicted\n"
-		   "   start=0 send=0 ttfb=100 first=200 visible=200 last=200 end=3000 kind=text chunks=1 stalls=0\n"
-		   "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192\n"
-		   "  usage=partial uncached=10 read=0 write=0 input=10 output=1\n"
-		   "  text=a\n");
+	assert_log(&r.log, "call 1 " ANTHROPIC "stream=1\n"
+			   "  model=claude-x-1 asked=claude-x end=evicted\n"
+			   "   start=0 send=0 ttfb=100 first=200 visible=200 last=200 end=3000 kind=text chunks=1 "
+			   "stalls=1\n"
+			   "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192\n"
+			   "  usage=partial uncached=10 read=0 write=0 input=10 output=1\n"
+			   "  text=a\n");
 	assert_int_equal(r.lost.evicted_calls, 1);
 	assert_int_equal(exchanges_open_count(r.table), 0);
 	/* what follows is counted, and no second record comes */

@@ -195,6 +195,32 @@ static void test_pace(void **state)
 	assert_int_equal(c.segments[1].chunks, 60);
 	assert_int_equal(c.segments[2].at.end_ns, 5000 * MS);
 	pace_release(&p);
+	/* What hangs after a chunk has stalled until its end; told as often as asked. */
+	assert_int_equal(pace_push(&p, TOKEN_TEXT, 100 * MS, true), 0);
+	for (int i = 0; i < 2; i++) {
+		call_init(&c);
+		c.end_ns = 1100 * MS;
+		pace_report(&p, &c);
+		pace_report_end(&p, &c);
+		assert_true(c.stalls == 0 && c.stall_count == 0 && c.max_gap_ns == UNKNOWN_COUNT);
+		c.end_ns = 9100 * MS;
+		pace_report_end(&p, &c);
+		assert_true(c.stalls == 1 && c.stall_count == 1 && c.max_gap_ns == UNKNOWN_COUNT);
+		assert_true(c.stall_at[0].begin_ns == 100 * MS && c.stall_at[0].end_ns == 9100 * MS);
+	}
+	assert_int_equal(pace_push(&p, TOKEN_TEXT, 3100 * MS, true), 0);
+	call_init(&c);
+	c.end_ns = 5200 * MS;
+	pace_report(&p, &c);
+	pace_report_end(&p, &c);
+	assert_true(c.stalls == 2 && c.stall_count == 2 && c.max_gap_ns == 3000 * (int64_t)MS);
+	assert_true(c.stall_at[0].end_ns == 3100 * MS && c.stall_at[1].begin_ns == 3100 * MS);
+	pace_release(&p);
+	call_init(&c);
+	c.end_ns = 9000 * MS;
+	pace_report(&p, &c); /* nothing came: that is the wait for the first token */
+	pace_report_end(&p, &c);
+	assert_true(c.stalls == 0 && c.stall_count == 0);
 	/* The highest of few is no percentile. */
 	for (uint64_t i = 0; i < 21; i++) {
 		pace_push(&p, TOKEN_TEXT, i * i * MS, true);
@@ -214,6 +240,9 @@ static void test_pace(void **state)
 	assert_int_equal(c.segments_left_out, 1000 - CALL_SEGMENTS_MAX);
 	assert_int_equal(c.stalls, 999);
 	assert_int_equal(c.stall_count, CALL_STALLS_MAX);
+	c.end_ns = 2100000 * MS;
+	pace_report_end(&p, &c);
+	assert_true(c.stalls == 1000 && c.stall_count == CALL_STALLS_MAX);
 	pace_release(&p);
 }
 

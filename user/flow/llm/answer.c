@@ -610,6 +610,8 @@ void answer_report(const struct answer *a, struct call *c)
 		undecoded = body_undecoded(a->body);
 	if (undecoded[0])
 		c->undecoded = (char *)undecoded;
+	if (streams && !a->terminal && !a->stop_reason && !a->broken && !c->lossy && !c->undecoded)
+		pace_report_end(&a->pace, c);
 	c->tools = a->tools;
 	c->tool_count = a->tool_count;
 	if (a->text.len) {

@@ -75,7 +75,8 @@ struct call_segment {
 };
 #define CALL_SEGMENTS_MAX 64 /* later ones are left out: segments_left_out */
 
-/* A silence over CALL_STALL_NS between two content chunks. */
+/* A silence over CALL_STALL_NS between two content chunks, or from the last one to the end of an answer not finished.
+ */
 #define CALL_STALLS_MAX 64 /* kept; `stalls` counts all */
 
 /* What the server says it spent, where it does; each UNKNOWN_COUNT. Beside what was measured, never mixed with it. */
@@ -198,7 +199,7 @@ struct call {
 	size_t text_len;
 };
 
-#define CALL_STALL_NS 1000000000ll /* a silence this long between content chunks is a stall */
+#define CALL_STALL_NS 1000000000ll /* a silence longer than this behind a content chunk is a stall */
 
 void call_init(struct call *c); /* everything unknown */
 void call_release(struct call *c);

@@ -23,18 +23,27 @@ void pace_release(struct pace *p)
 	*p = (struct pace){0};
 }
 
-static int push_stall(struct pace *p, uint64_t end_ns)
+/* Room for one more stall: how an answer ends is told without changing it. */
+static int make_room(struct pace *p)
 {
 	struct interval *more;
 
-	if (p->stall_count == CALL_STALLS_MAX)
+	if (p->stall_room > p->stall_count || p->stall_count == CALL_STALLS_MAX)
 		return 0;
 	more = realloc(p->stall_at, (p->stall_count + 1) * sizeof(*more));
 	if (!more)
 		return -ENOMEM;
 	p->stall_at = more;
-	more[p->stall_count++] = (struct interval){p->last_ns, end_ns};
+	p->stall_room = p->stall_count + 1;
 	return 0;
+}
+
+static int push_stall(struct pace *p, uint64_t end_ns)
+{
+	if (p->stall_count == p->stall_room)
+		return p->stall_count == CALL_STALLS_MAX ? 0 : -ENOMEM;
+	p->stall_at[p->stall_count++] = (struct interval){p->last_ns, end_ns};
+	return make_room(p);
 }
 
 static int push_gap(struct pace *p, uint64_t ts_ns)
@@ -91,8 +100,7 @@ int pace_push(struct pace *p, enum token_kind kind, uint64_t ts_ns, bool new_chu
 	int err = 0;
 
 	if (new_chunk) {
-		if (p->chunks++)
-			err = push_gap(p, ts_ns);
+		err = p->chunks++ ? push_gap(p, ts_ns) : make_room(p);
 		p->last_ns = ts_ns;
 	}
 	return push_segment(p, kind, ts_ns) ? -ENOMEM : err;
@@ -113,4 +121,14 @@ void pace_report(const struct pace *p, struct call *c)
 	c->segments = p->segments;
 	c->segment_count = p->segment_count;
 	c->segments_left_out = p->segments_left_out;
+}
+
+void pace_report_end(const struct pace *p, struct call *c)
+{
+	if (!p->chunks || c->end_ns == UNKNOWN_NS || c->end_ns <= p->last_ns ||
+	    c->end_ns - p->last_ns <= (uint64_t)CALL_STALL_NS)
+		return;
+	c->stalls++;
+	if (p->stall_count < p->stall_room)
+		p->stall_at[c->stall_count++] = (struct interval){p->last_ns, c->end_ns};
 }

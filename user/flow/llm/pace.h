@@ -13,9 +13,9 @@ struct pace { /* zero: nothing came */
 	int64_t chunks, stalls, max_gap_ns;
 	uint64_t last_ns;
 	struct quantile *gaps;	       /* owned; from the second chunk on */
-	struct interval *stall_at;     /* owned */
+	struct interval *stall_at;     /* owned; has room for one more, but past CALL_STALLS_MAX */
 	struct call_segment *segments; /* owned */
-	size_t stall_count, segment_count;
+	size_t stall_count, stall_room, segment_count;
 	int64_t segments_left_out;
 	enum token_kind kind; /* of the latest content */
 };
@@ -27,5 +27,8 @@ void pace_release(struct pace *p);
 int pace_push(struct pace *p, enum token_kind kind, uint64_t ts_ns, bool new_chunk);
 /* Fills chunks, stalls, gaps and segments of c. Arrays stay owned by p. */
 void pace_report(const struct pace *p, struct call *c);
+/* The silence behind the last chunk of an answer that was not finished, up to c->end_ns, where it is a stall: what
+ * hangs may never send another one. It is no gap between chunks. After pace_report(). */
+void pace_report_end(const struct pace *p, struct call *c);
 
 #endif
