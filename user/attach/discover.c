@@ -131,17 +131,23 @@ static bool read_key(const char *path, struct file_key *key)
 }
 
 /*
- * The file that a name leads to now, and a name of it that goes on leading there: what is looked through is what is
- * probed, although the name is in the hands of the process that is looked at. (With the places of functions of one file
- * probes of another would be in the middle of instructions, of everybody who maps it.) Not opened: it may be a device.
- * -1 with errno.
+ * The file that a name leads to now; fdname() of it goes on leading there: what is looked through is what is probed,
+ * although the name is in the hands of the process that is looked at. (With the places of functions of one file probes
+ * of another would be in the middle of instructions, of everybody who maps it.) Not opened: it may be a device. -1 with
+ * errno.
  */
-static int hold(const char *path, char held[FDNAME_BYTES])
+static int hold(const char *path)
 {
-	int fd = open(path, O_PATH | O_CLOEXEC);
+	return open(path, O_PATH | O_CLOEXEC);
+}
 
-	fdname(fd, held);
-	return fd;
+static int hold_mapped(pid_t pid, const struct map_entry *m)
+{
+	char path[MAPS_PATH_BYTES];
+	int fd = hold(maps_path(pid, m, path));
+
+	/* Unmapped, or in two parts, since it was looked at: its name is left. */
+	return fd < 0 && errno == ENOENT ? hold(maps_path(pid, m, path)) : fd;
 }
 
 static void add_verdict(struct discover_result *r, const struct verdict *v)
@@ -175,12 +181,11 @@ static void look_at_held(struct discover *d, pid_t pid, const char *path, const 
 	add_verdict(r, &verdict);
 }
 
-/* pid: who maps it, 0: nobody yet. */
-static void look_at(struct discover *d, pid_t pid, const char *path, const char *shown, struct discover_result *r)
+/* pid: who maps it, 0: nobody yet. fd: hold()'s, taken. */
+static void look_at(struct discover *d, pid_t pid, int fd, const char *shown, struct discover_result *r)
 {
 	struct verdict verdict = {0};
 	char held[FDNAME_BYTES];
-	int fd = hold(path, held);
 
 	if (fd < 0) {
 		r->unreadable += errno == EACCES || errno == EPERM;
@@ -188,6 +193,7 @@ static void look_at(struct discover *d, pid_t pid, const char *path, const char 
 		add_verdict(r, &verdict);
 		return;
 	}
+	fdname(fd, held);
 	look_at_held(d, pid, held, shown, r);
 	close(fd);
 }
@@ -201,9 +207,8 @@ struct walk {
 static void on_map(void *ctx, const struct map_entry *m)
 {
 	struct walk *w = ctx;
-	char path[MAPS_PATH_BYTES];
 
-	look_at(w->d, w->pid, maps_path(w->pid, m, path), m->path, &w->r);
+	look_at(w->d, w->pid, hold_mapped(w->pid, m), m->path, &w->r);
 }
 
 struct discover_result discover_process(struct discover *d, pid_t pid)
@@ -216,14 +221,15 @@ struct discover_result discover_process(struct discover *d, pid_t pid)
 
 static void on_map_again(void *ctx, const struct map_entry *m)
 {
-	char path[MAPS_PATH_BYTES], held[FDNAME_BYTES];
 	struct walk *w = ctx;
 	struct file_key key = {0};
+	char held[FDNAME_BYTES];
 	struct file *f;
-	int fd = hold(maps_path(w->pid, m, path), held);
+	int fd = hold_mapped(w->pid, m);
 
 	if (fd < 0)
 		return;
+	fdname(fd, held);
 	f = read_key(held, &key) ? discover_file_recall(w->d, &key) : NULL;
 	if (f && f->real->verdict.probed && !f->real->detached)
 		w->r.tls_files += !probes_renew_file(w->d->probes, held, f->real->key.dev, f->real->key.ino);
@@ -251,7 +257,7 @@ static void on_path(void *ctx, const char *path)
 	struct walk *w = ctx;
 
 	if (w->d->sqlite || !strstr(path, "/libsqlite3.so."))
-		look_at(w->d, 0, path, path, &w->r);
+		look_at(w->d, 0, hold(path), path, &w->r);
 }
 
 struct discover_result discover_command(struct discover *d, const char *program)
