@@ -260,8 +260,12 @@ static void test_frames(void **state)
 /* Nothing in it is a model's: passed over, timed all the same. */
 static void test_other_bodies(void **state)
 {
-	static const char *const types[] = {"content-type: multipart/mixed; boundary=x\n", "content-type: text/html\n",
-					    "content-type: image/png\n"};
+	static const struct {
+		const char *head, *undecoded;
+	} types[] = {{"content-type: multipart/mixed; boundary=x\n", "undecoded=multipart/mixed\n"},
+		     {"content-type: text/html\n", "undecoded=text/html\n"},
+		     {"content-type: image/png\n", "undecoded=image/png\n"},
+		     {"", ""}};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
@@ -269,10 +273,11 @@ static void test_other_bodies(void **state)
 
 		rig_open(&r);
 		req(&r, 1, "/v1/messages", HOST, ASK_UNARY, 0);
-		resp_head(&r, 1, 200, types[i], 100);
+		resp_head(&r, 1, 200, types[i].head, 100);
 		resp(&r, 1, "--x\r\ncontent-type: application/json\r\n\r\n{\"type\":\"message\"}\r\n--x--\r\n", 150);
 		resp_end(&r, 1, 77, 200);
 		expect(&r, "   start=0 send=0 ttfb=100 end=200\n");
+		expect(&r, types[i].undecoded);
 		assert_null(strstr(r.log.text, "usage"));
 		rig_close(&r);
 	}

@@ -608,6 +608,9 @@ void answer_report(const struct answer *a, struct call *c)
 	c->error = a->error;
 	if (!undecoded[0] && a->body)
 		undecoded = body_undecoded(a->body);
+	/* a gateway's page, say, where an answer was to be */
+	if (!undecoded[0] && a->body && c->status >= 200 && c->status < 300)
+		undecoded = body_other_type(a->body);
 	if (undecoded[0])
 		c->undecoded = (char *)undecoded;
 	if (streams && !a->terminal && !a->stop_reason && !a->broken && !c->lossy && !c->undecoded)

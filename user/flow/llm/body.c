@@ -32,13 +32,14 @@ struct body {
 	struct decode *decode;
 	enum mode mode;
 	enum type type;
-	bool unseen;	/* the type was not seen, for the head was not, or not wholly */
-	bool coded;	/* nor the coding: the first byte is to tell it */
-	bool bare;	/* ... and told none: it may be one without a mark */
-	bool ok;	/* it says success, or was not seen */
-	bool ignored;	/* nobody wants to know any more */
-	bool dropped;	/* body_give_up() was called: there is no parser and no decoder any more */
-	bool gap_first; /* bytes are missing before the first one */
+	bool unseen;	  /* the type was not seen, for the head was not, or not wholly */
+	bool coded;	  /* nor the coding: the first byte is to tell it */
+	bool bare;	  /* ... and told none: it may be one without a mark */
+	bool ok;	  /* it says success, or was not seen */
+	bool ignored;	  /* nobody wants to know any more */
+	bool dropped;	  /* body_give_up() was called: there is no parser and no decoder any more */
+	bool passed_over; /* begins like nothing that is read */
+	bool gap_first;	  /* bytes are missing before the first one */
 	union {
 		struct sse *sse;
 		struct ndjson *lines;
@@ -49,6 +50,7 @@ struct body {
 	unsigned skipped; /* events that the parser passed over */
 	struct buf document;
 	char undecoded[64];
+	char other_type[64]; /* the content type, where it is none that is read */
 };
 
 /* --- content type ------------------------------------------------------------------------------------------------ */
@@ -63,11 +65,15 @@ static const struct {
 	{SV("application/json"), TYPE_JSON},	     {SV("text/html"), TYPE_HTML},
 };
 
-static enum type type_of(const struct http_head *h)
+static struct sv content_type(const struct http_head *h)
 {
-	struct sv rest, value = h ? http_header_get(h, "content-type") : SV_NONE;
+	struct sv rest;
 
-	value = sv_trim(sv_cut(value, ';', &rest));
+	return sv_trim(sv_cut(h ? http_header_get(h, "content-type") : SV_NONE, ';', &rest));
+}
+
+static enum type type_of(struct sv value)
+{
 	if (!value.len)
 		return TYPE_NONE;
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
@@ -288,6 +294,7 @@ static void decide(struct body *b, uint8_t c)
 		parser_new(b, MODE_SSE);
 	} else {
 		b->mode = MODE_IGNORE;
+		b->passed_over = true;
 	}
 }
 
@@ -374,7 +381,9 @@ struct body *body_new(const struct body_config *cfg, const struct http_head *h, 
 	b->cfg = *cfg;
 	b->sink = *sink;
 	b->lost = lost;
-	b->type = type_of(h);
+	b->type = type_of(content_type(h));
+	if (b->type == TYPE_HTML || b->type == TYPE_OTHER)
+		text_copy(b->other_type, sizeof(b->other_type), content_type(h));
 	b->unseen = head_is_partial(h) && b->type == TYPE_NONE;
 	b->coded = h && head_is_partial(h) && !http_header_get(h, "content-encoding").len;
 	b->ok = !h || !h->status || h->status < 300;
@@ -590,4 +599,9 @@ size_t body_held(const struct body *b)
 const char *body_undecoded(const struct body *b)
 {
 	return b->undecoded;
+}
+
+const char *body_other_type(const struct body *b)
+{
+	return b->passed_over ? b->other_type : "";
 }

@@ -54,5 +54,6 @@ void body_warm(const struct body *b, struct warm *w); /* adds what body_push() l
 size_t body_held(const struct body *b);		      /* bytes of memory */
 /* "", or why parts of it could not be read. */
 const char *body_undecoded(const struct body *b);
+const char *body_other_type(const struct body *b); /* "", or the content type of what is passed over */
 
 #endif
