@@ -123,6 +123,8 @@ static void check_process(void *ctx, const struct proc_stat *p)
 	char exe[512];
 	int err;
 
+	if (!*p->exe && !p->args_len) /* a thread of the kernel, or it has ended */
+		return;
 	c->pid = p->pid;
 	c->processes++;
 	printf("pid %d: %s\n", p->pid, log_safe(exe, sizeof(exe), sv_of(*p->exe ? p->exe : p->comm)));
@@ -201,7 +203,11 @@ static int check_targets(const struct options *o, struct check *c)
 	int err = 0;
 
 	for (size_t i = 0; i < o->pid_count && !err; i++) {
+		unsigned before = c->processes;
+
 		err = target_tree(o->pids[i], check_process, c);
+		if (!err && c->processes == before)
+			err = -ENOENT;
 		if (err)
 			log_error("pid %d: %s", o->pids[i],
 				  err == -ENOENT ? target_why_none(o->pids[i]) : strerror(-err));

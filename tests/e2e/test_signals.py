@@ -351,6 +351,9 @@ def no_target():
     for pid, why in wrong:
         status, err = run("-o", out, "-p", pid)
         assert status == 1 and f"pid {pid}: {why}" in err, (pid, why, status, err)
+        check = subprocess.run([PERFBPF, "check", "-p", str(pid)], capture_output=True, text=True, timeout=20, check=False)
+        assert check.returncode == 1 and f"pid {pid}: {why}" in check.stderr, check
+        assert "\npid " not in check.stdout, check.stdout
     assert not os.path.exists(out)
 
 

@@ -120,7 +120,7 @@ static int check_existing(int dir_fd, const char *name, uid_t uid, const char **
 	if (st.st_nlink > 1)
 		return fail(-EMLINK, "it has another hard link", why);
 	if (is_being_written(dir_fd, name))
-		return fail(-EBUSY, "another perfbpf is writing it", why);
+		return fail(-EBUSY, "it is being written already", why);
 	return 0;
 }
 
@@ -191,7 +191,7 @@ static int reclaim(int dir_fd, const char *temp, uid_t uid, const char **why)
 	else if (!S_ISREG(st.st_mode) || (st.st_uid != uid && st.st_uid != geteuid()) || st.st_nlink > 1)
 		err = fail(-EPERM, "something is in the way of its temporary file", why);
 	else if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-		err = fail(-EBUSY, "another perfbpf is writing it", why);
+		err = fail(-EBUSY, "it is being written already", why);
 	else if (unlinkat(dir_fd, temp, 0))
 		err = fail(-errno, "an old temporary file cannot be removed", why);
 	close(fd);
@@ -208,7 +208,7 @@ static int create(struct writer *w, const char **why)
 	if (w->fd < 0)
 		return fail(-errno, "its temporary file cannot be made", why);
 	if (flock(w->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-		return fail(-EBUSY, "another perfbpf is writing it", why);
+		return fail(-EBUSY, "it is being written already", why);
 	return 0;
 }
 
