@@ -55,7 +55,7 @@ struct tls_call {
 	__u64 ip; /* of the probe: tells a tail call from a stale entry */
 	__u64 obj;
 	__u64 buf;
-	__u64 len_ptr; /* where the moved length will be, unless it is the return value */
+	__u64 len_ptr; /* where the moved length will be, unless it is the return value; Go: length of the buffer */
 	__u64 entry_ns;
 	__u64 inner;   /* first bytes of buf that calls inside this one reported already */
 	__u64 recv_ns; /* last receive inside, 0 none */
@@ -67,16 +67,21 @@ struct tls_call {
 		__u32 salt;  /* TLS_ABI_AEAD: see struct conn_state */
 		__u32 bound; /* others, with `inside`: lowest bits of the cookie of the socket */
 	};
-	/* Of TLS_ABI_AEAD: */
-	__u16 wire; /* length of the record, framing included */
-	__u16 type; /* of the record; CALL_INNER: not known yet */
+	union {
+		struct {	    /* TLS_ABI_AEAD: */
+			__u16 wire; /* length of the record, framing included */
+			__u16 type; /* of the record; CALL_INNER: not known yet */
+		};
+		__u32 mark; /* Go: go_mark() of a write's buffer */
+	};
 };
-#define CALL_UNFREED  1
-#define CALL_GO	      2
-#define CALL_ON_STACK 4 /* Go: buf is the distance from the end of the goroutine's stack, which may move */
-#define CALL_INNER    8 /* TLS 1.3: the plaintext ends with its type */
-#define CALL_HALF     16
-#define CALL_CALM     32 /* a read of a connection that is ignored: see calm.bpf.h */
+#define CALL_UNFREED	 1
+#define CALL_GO		 2
+#define CALL_ON_STACK	 4 /* Go: buf is the distance from the end of the goroutine's stack, which may move */
+#define CALL_INNER	 8 /* TLS 1.3: the plaintext ends with its type */
+#define CALL_HALF	 16
+#define CALL_CALM	 32 /* a read of a connection that is ignored: see calm.bpf.h */
+#define CALL_OVERWRITTEN 64 /* Go: what was written is not in the buffer any more */
 
 /* Calls that have not returned, innermost last: of a thread, or of a goroutine. */
 struct open_calls {

@@ -53,7 +53,7 @@ enum ev_kind {
 
 /* ev_head.flags; 32 was never set by any program */
 #define EV_F_CAPPED  1	 /* DATA: orig_len > len because of LIMIT_REQUEST_BYTES: a choice, not a loss */
-#define EV_F_FAULT   2	 /* DATA: user memory could not be read: len is 0 */
+#define EV_F_FAULT   2	 /* DATA: user memory could not be read, or holds other bytes by now: len is 0 */
 #define EV_F_FRESH   4	 /* CONN_OPEN: seen from its first byte (SSL_new or first handshake was seen); DATA: it was */
 #define EV_F_APPROX  8	 /* HANDSHAKE: end taken from the reads and writes around it */
 #define EV_F_LOCAL   16	 /* CONN_CLOSE: the traced program closed first (else: unknown by whom) */

@@ -500,6 +500,12 @@ int call_data(struct conn_state *state, const struct conn_map_key *key, const st
 	run.buf = call->buf + call->inner;
 	run.look = 1; /* all bytes lie there */
 	copy = run_begin(state, key, &run, len);
+	if (copy && call->flags & CALL_OVERWRITTEN) {
+		stat_add(ST_FAULT, 1);
+		run.rest_flags = EV_F_FAULT;
+		run_rest(&run, len);
+		return 0;
+	}
 	run.left = copy;
 	if (copy > LIMIT_CHUNK_BYTES)
 		bpf_loop(LIMIT_CHUNKS_PER_CALL, run_step, &run, 0);

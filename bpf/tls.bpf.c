@@ -467,6 +467,33 @@ int tls_return(struct pt_regs *ctx)
 	return tls_leave(ctx);
 }
 
+/* --- Go ---------------------------------------------------------------------------------------------------------- */
+
+#define GO_MARK_WORDS 8
+
+static __always_inline __u64 go_mark_part(__u64 mark, __u64 at, __u64 len)
+{
+	__u64 words[GO_MARK_WORDS] = {};
+	__u32 n = len < sizeof(words) ? len : sizeof(words), i;
+
+	asm volatile("" : "+r"(n));
+	if (n > sizeof(words))
+		n = sizeof(words);
+	bpf_probe_read_user(words, n, (const void *)at);
+	for (i = 0; i < GO_MARK_WORDS; i++)
+		mark = ((mark ^ words[i]) * 0x9e3779b97f4a7c15ull) ^ (mark >> 29);
+	return mark;
+}
+
+__noinline __u32 go_mark(__u64 buf, __u64 len)
+{
+	__u64 mark = go_mark_part(len, buf, len);
+
+	if (len > GO_MARK_WORDS * 8)
+		mark = go_mark_part(mark, buf + len - GO_MARK_WORDS * 8, len);
+	return mark ^ mark >> 32;
+}
+
 static __always_inline void go_returned(struct pt_regs *ctx, __u64 cookie)
 {
 	struct open_calls *open;

@@ -111,6 +111,47 @@ static void read_of_inner(void)
 	go_call(fake_go_read, &gs[0], B, text + 10, 100, 8192, false);
 }
 
+static char overwritten[200];
+
+static void overwrite_begin(void)
+{
+	memset(overwritten, 'x', 5);
+}
+
+static void overwrite_end(void)
+{
+	memset(overwritten + sizeof(overwritten) - 5, 'x', 5);
+}
+
+static void go_write(void (*inside)(void), void *buf, size_t len)
+{
+	script.ret = (int)len;
+	script.inside = inside;
+	go_call(fake_go_write, &gs[0], A, buf, len, 4096, false);
+}
+
+/* The collector gives a buffer to somebody else before the write returns. */
+static void case_overwritten(void)
+{
+	go_begin(&gs[0]);
+	memset(overwritten, 'a', sizeof(overwritten));
+	go_write(NULL, overwritten, 5);
+	go_write(overwrite_begin, overwritten, 8);
+	go_write(NULL, overwritten, 6);
+	go_write(overwrite_begin, overwritten, 6); /* the same bytes as before */
+	go_write(overwrite_end, overwritten, sizeof(overwritten));
+	go_write(NULL, overwritten + 3, 4);
+}
+
+static const char golden_overwritten[] = "open A1\n"
+					 "data A1 tx 0+5 'aaaaa'\n"
+					 "data A1 tx 5+0/8 fault\n"
+					 "data A1 tx 13+6 'xxxxxa'\n"
+					 "data A1 tx 19+6 'xxxxxa'\n"
+					 "data A1 tx 25+0/200 fault\n"
+					 "data A1 tx 225+4 'xxaa'\n"
+					 "exit 0 signal 0\n";
+
 static void case_goroutines(void)
 {
 	go_begin(&gs[0]);
@@ -221,6 +262,8 @@ int attach_go(void)
 void go_tests(void)
 {
 	check("goroutines: stacks that move, other goroutines, TLS in TLS", golden_goroutines, case_goroutines);
+	test_stats("goroutines: a buffer that is another one's when the write returns", case_overwritten,
+		   golden_overwritten, ST_FAULT, 2);
 	test_goroutine_left();
 	check_served("goroutines: their sockets", golden_go_sockets, case_go_sockets, serve_echo, 2);
 }
