@@ -16,6 +16,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,7 +74,9 @@ func onNewStack(depth int, f func() error) error {
 }
 
 func (w *worker) write(text string) error {
-	n, err := w.connection.Write([]byte(text))
+	bytes := []byte(text)
+	n, err := w.connection.Write(bytes)
+	runtime.KeepAlive(bytes) // as clients' own buffers live on: one that is collected before Write returns is lost, and counted
 	if err == nil && n != len(text) {
 		err = fmt.Errorf("%d of %d bytes written", n, len(text))
 	}
