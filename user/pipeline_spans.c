@@ -368,6 +368,7 @@ static void on_lookup(void *ctx, const struct dns_lookup *l)
 		.end_ns = l->end_ns,
 		.queries = l->queries,
 		.addresses = l->addr_count,
+		.unanswered = l->unanswered,
 	};
 	struct span span;
 

@@ -211,7 +211,10 @@ static void on_lookup(void *ctx, const struct dns_lookup *l)
 	tlog_printf(log, "%u %s from %llu", l->proc.tgid, l->name, (unsigned long long)(l->begin_ns / MS));
 	if (l->end_ns != UNKNOWN_NS)
 		tlog_printf(log, " to %llu", (unsigned long long)(l->end_ns / MS));
-	tlog_printf(log, " %u queries %zu addresses\n", l->queries, l->addr_count);
+	tlog_printf(log, " %u queries %zu addresses", l->queries, l->addr_count);
+	if (l->unanswered && l->end_ns != UNKNOWN_NS)
+		tlog_printf(log, " %u unanswered", l->unanswered);
+	tlog_printf(log, "\n");
 }
 
 static void on_attempt(void *ctx, const struct attempt *a)
@@ -516,6 +519,59 @@ static void told_in_the_end(void **state)
 	close_world(&w);
 }
 
+/* Who got one kind of address, and waited for the other one in vain. */
+static void answered_in_part(void **state)
+{
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	ask(&w, "a.b", A, 1, 5, 100);
+	ask(&w, "a.b", AAAA, 1, 6, 100);
+	answer(&w, "a.b", "10.0.0.1", 1, 5, 110);
+	ask(&w, "a.b", AAAA, 1, 6, 2600); /* again */
+	dns_finish(w.t);
+	assert_log(&w.log, "10 a.b from 100 to 110 3 queries 1 addresses 2 unanswered\n");
+	close_world(&w);
+}
+
+static void trying(struct world *w, uint64_t cookie, const char *ip, enum sock_what what, uint64_t begin_ms,
+		   uint64_t ms)
+{
+	attempts_push_sock(w->attempts, &(struct rec_sock){.ts_ns = ms * MS,
+							   .begin_ns = begin_ms * MS,
+							   .cookie = cookie,
+							   .tgid = 10,
+							   .remote = address(ip),
+							   .what = what});
+}
+
+/* An address that is silent for minutes, then the next one: the look-up is the connection's, and the name known. */
+static void first_address_is_silent(void **state)
+{
+	struct sock_addr dead = address("10.0.0.1");
+	struct world w;
+
+	(void)state;
+	open_world(&w);
+	ask(&w, "a.b", A, 1, 5, 100);
+	answer(&w, "a.b", "10.0.0.1", 1, 5, 110);
+	ask(&w, "a.b", AAAA, 1, 6, 110);
+	answer(&w, "a.b", "10.0.0.2", 1, 6, 120);
+	trying(&w, 70, "10.0.0.1", SOCK_CONNECTING, 121, 121);
+	for (uint64_t ms = 1000; ms <= 127000; ms += 1000)
+		dns_tick(w.t, ms * MS);
+	trying(&w, 70, "10.0.0.1", SOCK_CONNECT_FAILED, 121, 127121);
+	dns_tick(w.t, 127122 * MS);
+	assert_string_equal(dns_name(w.t, 10, &dead, 121 * MS), "a.b");
+	find(&w, "10.0.0.2", 127122);
+	attempts_tick(w.attempts, 129000 * MS);
+	dns_tick(w.t, 137122 * MS);
+	assert_string_equal(dns_name(w.t, 10, &dead, 121 * MS), "");
+	assert_log(&w.log, "dns 100-120 connect 121\n");
+	close_world(&w);
+}
+
 static void without_memory(void **state)
 {
 	struct world w;
@@ -545,6 +601,7 @@ int main(void)
 		cmocka_unit_test(open_questions),   cmocka_unit_test(search_domains),
 		cmocka_unit_test(attempts_before),  cmocka_unit_test(told_in_the_end),
 		cmocka_unit_test(goes_on_over_tcp), cmocka_unit_test(without_memory),
+		cmocka_unit_test(answered_in_part), cmocka_unit_test(first_address_is_silent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

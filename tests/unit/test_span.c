@@ -393,6 +393,10 @@ static void lookup_spans(void **state)
 	assert_true(s.begin_ns == 20 && s.end_ns == 90);
 	assert_string_equal(s.args, "{\"host\":\"a.b\",\"queries\":2,\"addresses\":1}");
 	span_release(&s);
+	l.unanswered = 1;
+	assert_int_equal(span_from_lookup(&s, &l), 0);
+	assert_string_equal(s.args, "{\"host\":\"a.b\",\"queries\":2,\"addresses\":1,\"unanswered_queries\":1}");
+	span_release(&s);
 	l.end_ns = UNKNOWN_NS;
 	assert_int_equal(span_from_lookup(&s, &l), 0);
 	assert_true(s.begin_ns == 20 && s.end_ns == 20);

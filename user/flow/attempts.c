@@ -154,6 +154,18 @@ uint64_t attempts_first(const struct attempts *t, uint32_t tgid, uint16_t port, 
 	return before_ns;
 }
 
+bool attempts_wait(const struct attempts *t, uint32_t tgid, uint64_t since_ns,
+		   bool (*is_one)(const void *ctx, const struct sock_addr *remote), const void *ctx)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		const struct attempt *a = &t->entries[i].a;
+
+		if (!t->entries[i].settled && a->tgid == tgid && a->begin_ns >= since_ns && is_one(ctx, &a->remote))
+			return true;
+	}
+	return false;
+}
+
 uint64_t attempts_push_sock(struct attempts *t, const struct rec_sock *r)
 {
 	bool timed = r->begin_ns && r->begin_ns <= r->ts_ns;

@@ -71,6 +71,9 @@ void attempts_push(struct attempts *t, const struct attempt *a);
  * that `is_one` says yes to: when it began; before_ns: there is none. */
 uint64_t attempts_first(const struct attempts *t, uint32_t tgid, uint16_t port, uint64_t since_ns, uint64_t before_ns,
 			bool (*is_one)(const void *ctx, const struct sock_addr *remote), const void *ctx);
+/* One of the process at such an address, that began from `since_ns` on, goes on or is still to be told. */
+bool attempts_wait(const struct attempts *t, uint32_t tgid, uint64_t since_ns,
+		   bool (*is_one)(const void *ctx, const struct sock_addr *remote), const void *ctx);
 void attempts_tick(struct attempts *t, uint64_t now_ns);
 void attempts_finish(struct attempts *t, uint64_t now_ns); /* what has waited for long then is told, too */
 

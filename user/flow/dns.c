@@ -24,6 +24,7 @@ struct lookup {
 	uint32_t tid;
 	char name[DNS_NAME_MAX + 1];
 	uint64_t begin_ns, answered_ns;	       /* first question, last answer; UNKNOWN_NS: none */
+	uint64_t tried_ns;		       /* its addresses were still being tried then; begin_ns: not seen */
 	struct query queries[DNS_QUERIES_MAX]; /* the first of them */
 	unsigned query_count;		       /* asked */
 	struct sock_addr addrs[DNS_ADDRS_MAX];
@@ -72,6 +73,35 @@ void dns_free(struct dns *t)
 	free(t);
 }
 
+static bool same_ip(const struct sock_addr *a, const struct sock_addr *b)
+{
+	return a->family == b->family && !memcmp(a->ip, b->ip, sizeof(a->ip));
+}
+
+static bool has_address(const void *lookup, const struct sock_addr *a)
+{
+	const struct lookup *l = lookup;
+
+	for (size_t i = 0; i < l->addr_count; i++)
+		if (same_ip(&l->addrs[i], a))
+			return true;
+	return false;
+}
+
+static unsigned kept_queries(const struct lookup *l)
+{
+	return l->query_count < DNS_QUERIES_MAX ? l->query_count : DNS_QUERIES_MAX;
+}
+
+static unsigned unanswered_queries(const struct lookup *l)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < kept_queries(l); i++)
+		n += l->queries[i].answered_ns == UNKNOWN_NS;
+	return n;
+}
+
 static void tell_and_forget(struct dns *t, struct lookup *l)
 {
 	const struct dns_lookup told = {
@@ -80,6 +110,7 @@ static void tell_and_forget(struct dns *t, struct lookup *l)
 		.begin_ns = l->begin_ns,
 		.end_ns = l->answered_ns,
 		.queries = l->query_count,
+		.unanswered = unanswered_queries(l),
 		.addr_count = l->addr_count,
 	};
 
@@ -94,7 +125,11 @@ void dns_tick(struct dns *t, uint64_t now_ns)
 
 	for (l = t->lookups; l && now_ns > l->begin_ns && now_ns - l->begin_ns >= DNS_TELL_NS; l = next) {
 		next = l->next;
-		tell_and_forget(t, l);
+		/* An address that is silent takes minutes to fail, and only then is the next one tried. */
+		if (attempts_wait(t->attempts, l->proc.tgid, l->begin_ns, has_address, l))
+			l->tried_ns = now_ns;
+		if (now_ns - l->tried_ns >= DNS_TELL_NS)
+			tell_and_forget(t, l);
 	}
 }
 
@@ -105,11 +140,6 @@ void dns_finish(struct dns *t)
 }
 
 /* --- questions and answers --------------------------------------------------------------------------------------- */
-
-static unsigned kept_queries(const struct lookup *l)
-{
-	return l->query_count < DNS_QUERIES_MAX ? l->query_count : DNS_QUERIES_MAX;
-}
 
 /* A question of it, asked by then, had no answer by then. */
 static bool is_open(const struct lookup *l, uint64_t at_ns)
@@ -163,7 +193,7 @@ static struct lookup *lookup_new(struct dns *t, const struct rec_dns *r)
 		tell_and_forget(t, t->lookups);
 	l->proc = r->proc;
 	l->tid = r->tid;
-	l->begin_ns = r->ts_ns;
+	l->begin_ns = l->tried_ns = r->ts_ns;
 	l->answered_ns = l->joined_ns = UNKNOWN_NS;
 	DL_APPEND(t->lookups, l);
 	t->count++;
@@ -216,21 +246,6 @@ static bool answer_to(struct lookup *l, const struct rec_dns *r, const struct dn
 			give_up_before(l, i);
 	}
 	return mine;
-}
-
-static bool same_ip(const struct sock_addr *a, const struct sock_addr *b)
-{
-	return a->family == b->family && !memcmp(a->ip, b->ip, sizeof(a->ip));
-}
-
-static bool has_address(const void *lookup, const struct sock_addr *a)
-{
-	const struct lookup *l = lookup;
-
-	for (size_t i = 0; i < l->addr_count; i++)
-		if (same_ip(&l->addrs[i], a))
-			return true;
-	return false;
 }
 
 static void push_answer(struct dns *t, const struct rec_dns *r, const struct dns_message *m)

@@ -40,14 +40,15 @@ struct dns_setup {
 struct dns_lookup {
 	struct proc_key proc;
 	const char *name;
-	uint64_t begin_ns, end_ns; /* end: its last answer, UNKNOWN_NS: there was none */
-	unsigned queries;
+	uint64_t begin_ns, end_ns;    /* end: its last answer, UNKNOWN_NS: there was none */
+	unsigned queries, unanswered; /* asked; of the first DNS_QUERIES_MAX, those that no answer came to */
 	size_t addr_count;
 };
 
 struct dns_sink {
 	void *ctx;
-	/* DNS_TELL_NS after it began, when it has to make room, or at the end. */
+	/* DNS_TELL_NS after it began, and after its addresses were last tried, when it has to make room, or at the end.
+	 */
 	void (*on_lookup)(void *ctx, const struct dns_lookup *l);
 };
 

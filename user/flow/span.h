@@ -128,6 +128,7 @@ struct span_lookup {
 	uint64_t begin_ns, end_ns; /* end: UNKNOWN_NS: no answer came */
 	unsigned queries;
 	size_t addresses;
+	unsigned unanswered; /* queries */
 };
 
 /* A connection that was tried in vain. */

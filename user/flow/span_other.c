@@ -214,6 +214,8 @@ static int lookup_args(struct span *out, const struct span_lookup *l)
 	span_put_text(&j, "host", l->name, 256);
 	json_uint(&j, "queries", l->queries);
 	json_uint(&j, "addresses", l->addresses);
+	if (l->unanswered && known(l->end_ns))
+		json_uint(&j, "unanswered_queries", l->unanswered);
 	span_put_true(&j, "unanswered", !known(l->end_ns));
 	json_end_object(&j);
 	return span_take_args(out, &j, &text);

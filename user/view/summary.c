@@ -194,16 +194,17 @@ void summary_push_attempt(struct summary *s, const struct attempt *a, const char
 	buf_release(&text);
 }
 
-/* "unanswered api.example.com" */
+/* "unanswered api.example.com". A resolver waits for every kind of address, and may fail for want of one. */
 void summary_push_lookup(struct summary *s, const struct dns_lookup *l)
 {
-	bool answered = l->end_ns != UNKNOWN_NS;
+	bool answered = l->end_ns != UNKNOWN_NS && !(l->addr_count && l->unanswered);
+	const char *what = answered ? "no address" : l->addr_count ? "unanswered in part" : "unanswered";
 	struct buf text;
 
-	if (l->addr_count)
+	if (answered && l->addr_count)
 		return;
 	buf_init(&text, 0); /* bounded by the length of names */
-	if (!buf_printf(&text, "%s %s", answered ? "no address" : "unanswered", l->name))
+	if (!buf_printf(&text, "%s %s", what, l->name))
 		shape_table_push(s->lookups, (struct sv){text.ptr, text.len},
 				 answered ? between(l->begin_ns, l->end_ns) : UNKNOWN_NS, UNKNOWN_COUNT, true);
 	buf_release(&text);
