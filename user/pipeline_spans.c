@@ -312,6 +312,8 @@ static enum attempt_what attempt_of(const struct wire_handshake *h)
 {
 	if (h->unanswered)
 		return ATTEMPT_TLS_UNANSWERED;
+	if (h->completed)
+		return ATTEMPT_TLS_LEFT;
 	return h->closer == SOCK_CLOSER_LOCAL	 ? ATTEMPT_TLS_LOCAL
 	       : h->closer == SOCK_CLOSER_REMOTE ? ATTEMPT_TLS_REMOTE
 						 : ATTEMPT_TLS;

@@ -183,7 +183,7 @@ static void many(void **state)
 static void of_tls(void **state)
 {
 	static const enum attempt_what all[] = {ATTEMPT_TLS_UNANSWERED, ATTEMPT_TLS_LOCAL, ATTEMPT_TLS_REMOTE,
-						ATTEMPT_TLS};
+						ATTEMPT_TLS, ATTEMPT_TLS_LEFT};
 	struct tlog log = {0};
 	struct attempts *t = open_table(&log);
 
@@ -198,7 +198,8 @@ static void of_tls(void **state)
 					 .end_ns = 3 * MS,
 				 });
 	assert_told(&log, "7 :443 1-3 TLS not answered\n7 :443 1-3 TLS not completed by the client\n"
-			  "7 :443 1-3 TLS not completed by the server\n7 :443 1-3 TLS not completed\n");
+			  "7 :443 1-3 TLS not completed by the server\n7 :443 1-3 TLS not completed\n"
+			  "7 :443 1-3 TLS completed and left by the client\n");
 	attempts_free(t);
 }
 

@@ -72,7 +72,10 @@ static void on_handshake(void *ctx, const struct wire_handshake *h)
 
 	tlog_printf(&w->log, "handshake %u [%s] %llu %llu-%llu%s%s%s\n", h->conn.proc.tgid, h->conn.host,
 		    (unsigned long long)since(h->connect_begin_ns), (unsigned long long)since(h->begin_ns),
-		    (unsigned long long)since(h->end_ns), closers[h->closer], h->unanswered ? " unanswered" : "",
+		    (unsigned long long)since(h->end_ns), closers[h->closer],
+		    h->unanswered  ? " unanswered"
+		    : h->completed ? " completed"
+				   : "",
 		    h->unfinished ? " unfinished" : "");
 }
 
@@ -778,6 +781,46 @@ static void handshakes(void **state)
 	}
 }
 
+/* One that was completed: left at once, later, by the server, by the process's end, or used. */
+static void left(void **state)
+{
+	static const struct {
+		unsigned sent;
+		enum sock_what closer;
+		unsigned close_ms, exit_ms; /* exit 0: the process lives */
+		const char *golden;
+	} all[] = {
+		{58, SOCK_CLOSE_LOCAL, 25, 0, "handshake 42 [api.example.com] 2 10-25 local completed\n"},
+		{104, SOCK_RESET_SENT, 270, 0, "handshake 42 [api.example.com] 2 10-270 local completed\n"},
+		{57, SOCK_CLOSE_LOCAL, 25, 0, ""},
+		{105, SOCK_CLOSE_LOCAL, 25, 0, ""},
+		{80, SOCK_CLOSE_LOCAL, 271, 0, ""},
+		{80, SOCK_CLOSE_REMOTE, 25, 0, ""},
+		{80, SOCK_CLOSE_LOCAL, 25, 24, ""},
+		{80, SOCK_CLOSE_LOCAL, 25, 26, "handshake 42 [api.example.com] 2 10-25 local completed\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct world w;
+
+		open_world(&w);
+		push_sock(&w, SOCK_CONNECTED, 2, 8);
+		push_hello(&w, "api.example.com");
+		push_handshake(&w, all[i].sent, 854, false);
+		if (all[i].exit_ms)
+			wires_push_exit(w.t, &(struct rec_exit){.ts_ns = T0 + all[i].exit_ms * MS,
+								.proc = {.tgid = PID, .start_ns = 7}});
+		push_sock(&w, all[i].closer, 0, all[i].close_ms);
+		push_sock(&w, SOCK_CLOSED, 0, all[i].close_ms + 1);
+		assert_int_equal(wires_greeted(w.t, 9), all[i].golden[0] != 0);
+		push_handshake(&w, all[i].sent, 854, true);
+		wires_finish(w.t, T0 + SEC);
+		assert_string_equal(w.log.text ? w.log.text : "", all[i].golden);
+		close_world(&w);
+	}
+}
+
 /* One that is told by an address alone, and whose last word comes behind the end of its socket. */
 static void handshake_without_a_name(void **state)
 {
@@ -857,6 +900,7 @@ int main(void)
 		cmocka_unit_test(asked_before),
 		cmocka_unit_test(asked_when),
 		cmocka_unit_test(handshakes),
+		cmocka_unit_test(left),
 		cmocka_unit_test(handshake_without_a_name),
 		cmocka_unit_test(host_of_a_greeting),
 	};

@@ -27,6 +27,7 @@ const char *attempt_error(const struct attempt *a, char text[ATTEMPT_ERROR_BYTES
 		[ATTEMPT_TLS_LOCAL] = "TLS not completed by the client",
 		[ATTEMPT_TLS_REMOTE] = "TLS not completed by the server",
 		[ATTEMPT_TLS] = "TLS not completed",
+		[ATTEMPT_TLS_LEFT] = "TLS completed and left by the client",
 		[ATTEMPT_TUNNEL_CLOSED] = "proxy closed without an answer",
 		[ATTEMPT_TUNNEL_UNANSWERED] = "proxy did not answer",
 	};

@@ -29,6 +29,7 @@ enum attempt_what {
 	ATTEMPT_TLS_LOCAL,	/* the client ended it: it does not trust the certificate, more often than not */
 	ATTEMPT_TLS_REMOTE,	/* the server did */
 	ATTEMPT_TLS,		/* who did is not known */
+	ATTEMPT_TLS_LEFT,	/* TLS was made, and the client left at once */
 	/* TCP was made to a proxy, and no tunnel: */
 	ATTEMPT_TUNNEL_REFUSED,	   /* it answered `status` */
 	ATTEMPT_TUNNEL_CLOSED,	   /* it closed without an answer */

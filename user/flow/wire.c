@@ -390,10 +390,29 @@ static bool is_missed(struct wires *t, const struct entry *e)
 
 /* --- handshakes -------------------------------------------------------------------------------------------------- */
 
+/* It greeted, and so many bytes at least, and at most, followed; nothing else. */
+static bool greeted(const struct entry *e, unsigned least, unsigned most)
+{
+	uint64_t sent = e->now.bytes[DIR_TX];
+
+	return e->hello_bytes && e->now.turn == 1 && e->now.hello && !e->now.server && !known(e->first_plain_ns) &&
+	       sent >= (uint64_t)e->hello_bytes + least && sent <= (uint64_t)e->hello_bytes + most;
+}
+
 static bool is_begun(const struct entry *e)
 {
-	return e->hello_bytes && e->now.turn == 1 && e->now.hello && !e->now.server && !known(e->first_plain_ns) &&
-	       e->now.bytes[DIR_TX] <= e->hello_bytes + WIRE_ALERT_BYTES;
+	return greeted(e, 0, WIRE_ALERT_BYTES);
+}
+
+static bool is_left(struct wires *t, const struct entry *e)
+{
+	const struct process *p;
+
+	if (e->closer != SOCK_CLOSER_LOCAL || !greeted(e, WIRE_FINISHED_BYTES, WIRE_LEFT_BYTES) ||
+	    !known(e->now.rx_begin_ns) || e->closer_ns > e->now.rx_begin_ns + WIRE_LEFT_NS)
+		return false;
+	p = process_find(t, e->now.proc.tgid);
+	return !(p && p->gone && p->gone_ns <= e->closer_ns);
 }
 
 /* An alert, if there was one, is its end; else who closed first. */
@@ -414,6 +433,7 @@ static void tell_handshake(struct wires *t, const struct entry *e)
 		.begin_ns = e->now.began_ns,
 		.closer = closer_of(e),
 		.unanswered = !e->now.bytes[DIR_RX],
+		.completed = !is_begun(e),
 		.unfinished = !e->closed,
 	};
 
@@ -438,7 +458,7 @@ bool wires_greeted(struct wires *t, uint64_t cookie)
 {
 	const struct entry *e = cookie ? find(t, cookie) : NULL;
 
-	return e && is_begun(e);
+	return e && (is_begun(e) || is_left(t, e));
 }
 
 /* The turn that is not over may go on: it is kept only when the connection ends. */
@@ -450,7 +470,7 @@ static void end(struct wires *t, struct entry *e)
 		keep_turn(t, e, &e->now);
 	while (e->turn_count)
 		decide(t, e);
-	if (is_begun(e))
+	if (is_begun(e) || is_left(t, e))
 		tell_handshake(t, e);
 	c = describe(t, e, &e->now.proc, e->latest_end_ns);
 	if (t->sink.on_missed && is_missed(t, e))

@@ -21,7 +21,9 @@
  *
  * A handshake is one that a client of ours began and did not complete where the connection ended, or goes on for
  * WIRE_HANDSHAKE_NS at the end, and behind its greeting nothing but an alert went out: of TLS 1.3 its Finished is
- * longer than WIRE_ALERT_BYTES, and before that there are keys to exchange.
+ * longer than WIRE_ALERT_BYTES, and before that there are keys to exchange. One that was completed, and whose client
+ * left within WIRE_LEFT_NS of the server's first word without another one, is told too: some (Bun's fetch) look at the
+ * certificate only then. Not where the process ended: it had opened the connection beforehand.
  *
  * Watchdog: a connection of a client that had a whole turn and no plaintext WIRE_SILENT_NS after, or that had plaintext
  * and then WIRE_SILENT_BYTES without, is told once a process and state of its files.
@@ -44,7 +46,12 @@
 #define WIRE_HANDSHAKE_NS  1000000000ull
 #define WIRE_ANSWER_BYTES  128 /* less than that is no answer: a ticket, a PING, an alert */
 /* change_cipher_spec and an encrypted alert of TLS 1.3: 6 bytes, and 5 + 2 + 1 + 16 (RFC 8446 sections 5.2, 6, D.4) */
-#define WIRE_ALERT_BYTES       30
+#define WIRE_ALERT_BYTES 30
+/* TLS 1.3's Finished of SHA-256, alone; of SHA-384 behind a change_cipher_spec and before an alert. TLS 1.2's are
+ * between, where its keys are (x25519). */
+#define WIRE_FINISHED_BYTES    58
+#define WIRE_LEFT_BYTES	       104
+#define WIRE_LEFT_NS	       250000000ull
 #define WIRE_ALERT_PLAIN_BYTES 7 /* before there are keys; alone it is the first word of who does not want to */
 
 enum wire_why {
@@ -81,13 +88,14 @@ struct wire_turn {
 	unsigned retransmits;
 };
 
-/* A handshake that was not completed. */
+/* A handshake that came to nothing. */
 struct wire_handshake {
 	struct wire_conn conn;
 	uint64_t connect_begin_ns; /* UNKNOWN_NS */
 	uint64_t begin_ns, end_ns; /* the greeting; who ended the connection, or now */
 	enum sock_closer closer;   /* of the handshake; NONE: not known */
 	bool unanswered;
+	bool completed;	 /* and left at once */
 	bool unfinished; /* it goes on */
 };
 
