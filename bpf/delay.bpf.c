@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How long bytes of a target's TCP socket waited, and for whom: received ones for the program, sent ones for a
- * retransmission, received ones for others before them. Only whole waits are told, and only long ones (LIMIT_DELAY_NS).
+ * How long bytes of a target's TCP socket waited, and for whom: received ones for the program, sent ones for the
+ * network or a retransmission, received ones for others before them. Only whole waits are told, and only long ones
+ * (LIMIT_DELAY_NS).
  *
  * Not seen: an answer's last bytes that were lost on the way, which nothing tells of before they come.
  */
@@ -30,6 +31,22 @@ static __always_inline void settle(struct sock *sk, struct sock_info *info, stru
 	info->resent_ns = 0;
 	if (tp->dsack_dups == info->dsack_dups && there - since >= LIMIT_DELAY_NS)
 		emit_sock_at(info, sk, EV_SK_RESENT, since, there, sock_srtt_us(sk));
+}
+
+/*
+ * What the network did not take at once is acknowledged, all of it: the last of it was on the way a round trip longer.
+ * A request larger than the congestion window, or than a slow link, is in the kernel long after the program wrote it.
+ */
+static __always_inline void settle_queue(struct sock *sk, struct sock_info *info, struct tcp_sock *tp)
+{
+	__u64 since = info->queued_us, sent = tp->rack.mstamp;
+
+	if (!since || tp->snd_una != tp->write_seq)
+		return;
+	info->queued_us = 0;
+	if (tp->rack.end_seq == tp->snd_una && (__s64)(sent - since) >= (__s64)LIMIT_DELAY_NS / 1000)
+		emit_sock_at(info, sk, EV_SK_QUEUED, socket_clock_boot_ns(since),
+			     socket_clock_boot_ns(sent) + (__u64)rtt_min_us(tp) * 1000, sock_srtt_us(sk));
 }
 
 /* The kernel enters its recovery, or leaves it, because of an acknowledgement. */
@@ -106,6 +123,7 @@ int BPF_PROG(delay_ready, struct sock *sk)
 	if (!tp)
 		return 0;
 	settle(sk, info, tp);
+	settle_queue(sk, info, tp);
 	unread(sk, info, tp);
 	hole_filled(sk, info, tp);
 	return 0;

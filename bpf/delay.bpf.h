@@ -34,7 +34,15 @@ static __always_inline void delay_read(struct sock *sk, struct sock_info *info, 
 /* The program sent `len` bytes. If they are on their way, the socket's clock was set for them (tcp_write_xmit()). */
 static __always_inline void delay_sent(struct sock_info *info, struct tcp_sock *tp, __u32 len)
 {
-	if (!tp || (__s32)(tp->snd_una - (tp->write_seq - len)) < 0)
+	bool none_before = tp && (__s32)(tp->snd_una - (tp->write_seq - len)) >= 0;
+
+	if (!tp)
+		return;
+	if (none_before)
+		info->queued_us = 0;
+	if (!info->queued_us && tp->snd_nxt != tp->write_seq)
+		info->queued_us = socket_clock_us();
+	if (!none_before)
 		return;
 	info->sent_us = tp->snd_nxt == tp->write_seq ? tp->tcp_mstamp : socket_clock_us();
 	if (info->resent_ns)

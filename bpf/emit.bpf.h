@@ -218,14 +218,15 @@ struct sock_info {
 	__u64 hole_ns;	 /* since then some lie behind others that are missing */
 	__u64 resent_ns; /* when bytes were sent that were sent again */
 	/* Less often looked at. */
-	__u64 sent_us;	      /* when bytes were sent (by the socket's clock), with none on the way before */
-	__u64 again_ns;	      /* when they were sent again, last */
-	__u32 unread_seq;     /* how far it was read at unread_us */
-	__u32 resent_una;     /* how far was acknowledged when they were sent again first */
-	__u32 dsack_dups;     /* as it was then */
-	__u32 ca_state;	      /* enum tcp_ca_state */
-	__u64 rtt_ns;	      /* when srtt_us was reported */
-	__u64 begin_ns;	      /* connect(), 0 not seen */
+	__u64 queued_us;  /* since when sent bytes wait for the network to take them (by the socket's clock); 0: none */
+	__u64 sent_us;	  /* when bytes were sent (by the socket's clock), with none on the way before */
+	__u64 again_ns;	  /* when they were sent again, last */
+	__u32 unread_seq; /* how far it was read at unread_us */
+	__u32 resent_una; /* how far was acknowledged when they were sent again first */
+	__u32 dsack_dups; /* as it was then */
+	__u32 ca_state;	  /* enum tcp_ca_state */
+	__u64 rtt_ns;	  /* when srtt_us was reported */
+	__u64 begin_ns;	  /* connect(), 0 not seen */
 	__u64 established_ns; /* or a proxy's answer; 0: not seen, or other things than TLS came first */
 	__u64 moved_ns;	      /* last bytes before a TLS call was tied to it, 0 none */
 	__u32 plain;

@@ -187,6 +187,8 @@ struct ev_conn_sock {
 /* A proxy that was asked for a way on (CONNECT, SOCKS) answered; nothing of the connection itself moved before. */
 #define EV_SK_PROXY	 14
 #define EV_SK_CONNECTING 15 /* CLOSE -> SYN_SENT */
+/* As EV_SK_LATE: sent bytes lay in the kernel, until the last of them was sent and had arrived. */
+#define EV_SK_QUEUED 16
 
 struct ev_sock {
 	struct ev_head h; /* tgid: owner as recorded at connect or first send (the next user's, once

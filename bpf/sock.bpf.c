@@ -311,6 +311,7 @@ static __always_inline bool calm_moved(struct sock_info *info, __u32 dir, int re
 		info->unread_us = 0;
 		info->hole_ns = 0;
 		info->sent_us = 0;
+		info->queued_us = 0;
 		info->resent_ns = 0;
 	}
 	if (ret <= 0)

@@ -373,7 +373,7 @@ class Relay:
 
 
 def far_call(delay_s, lose, knobs, size):
-    """Args and phases of a call over a network with that delay and loss, and what its client says."""
+    """Args of a call over a network with that delay and loss, what its client says, and the server's stamps."""
     own_network()
     server = Server("--plain", "--address", "0.0.0.0")
     relay = Relay(delay_s, server.port, lose)
@@ -390,19 +390,29 @@ def far_call(delay_s, lose, knobs, size):
     check_nothing_lost(perfbpf)
     (args,) = [e["args"] for e in call_slices(check_trace(perfbpf))]
     e2e.note(args["verdict"], args["parts_ms"], "delay", args.get("network_delay_ms"))
-    return args, client.lines
+    (stamps,) = server.truth().values()
+    return args, client.lines, stamps
 
 
 @case
 def lost_answer():
     """Segments of an answer that are lost hold up those behind them: the network's time"""
-    args, lines = far_call(0.04, lambda n, from_server: from_server and n % 50 == 20, "tokens=200&gap_ms=4", 100)
+    args, lines, _ = far_call(0.04, lambda n, from_server: from_server and n % 50 == 20, "tokens=200&gap_ms=4", 100)
     silences = [float(line.split()[1]) for line in lines if line.startswith("silence")]
     # Each begins two gaps of the server before what came out of order: with what came before the lost one.
     truth = sum(ms - 8 for ms in silences if ms > 80)  # the others: too few segments on the way
     e2e.note(f"silences {silences}: {truth:.3f} ms behind a hole")
     assert len(silences) >= 4 and near(args["network_delay_ms"], truth), (args, silences)
     assert near(args["parts_ms"]["network"], args["network_delay_ms"] + 80), args
+
+
+@case
+def large_request():
+    """A request that the network takes in several round trips: its way is the network's, and not the model's"""
+    args, _, server = far_call(0.05, lambda n, from_server: False, "tokens=3&gap_ms=2&delay_ms=60", 300000)
+    truth = (server["first_token_ns"] - server["complete_ns"]) / 1e6
+    e2e.note(f"first token {truth:.3f} ms after the whole request, of {args['ttft_ms']} ms")
+    assert args["parts_ms"]["network"] > 250 and near(args["parts_ms"]["first_token"], truth), (args, server)
 
 
 GREETER = """

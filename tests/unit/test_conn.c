@@ -644,6 +644,14 @@ static void delays(void **state)
 	sock(&w, 7, SOCK_HOLE, 41, 50);
 	assert_int_equal(network->count, 2);
 	assert_int_equal(network->at[1].begin_ns, 41 * MS);
+	sock(&w, 7, SOCK_QUEUED, 35, 60); /* what overlaps is one; what touches is not */
+	assert_int_equal(network->count, 1);
+	assert_int_equal(network->at[0].begin_ns, 33 * MS);
+	assert_int_equal(network->at[0].end_ns, 60 * MS);
+	sock(&w, 7, SOCK_RESENT, 60, 65);
+	sock(&w, 7, SOCK_HOLE, 61, 63);
+	assert_int_equal(network->count, 2);
+	assert_int_equal(network->at[1].end_ns, 65 * MS);
 	for (uint64_t i = 1; i <= CONN_DELAYS_MAX + 3; i++)
 		sock(&w, 7, SOCK_LATE, 100 * i, 100 * i + 50);
 	assert_int_equal(late->count, CONN_DELAYS_MAX);

@@ -877,7 +877,7 @@ static void contradictions(void **state)
 	struct ev_handshake handshake = {.begin_ns = 778};
 	struct ev_conn_sock conn_sock[] = {{.how = 0}, {.how = 6}, {.how = 1, .dir = 2}};
 	struct ev_sock sock[] = {
-		{.what = 0}, {.what = EV_SK_CONNECTING + 1}, {.what = EV_SK_CONNECT_FAILED, .srtt_us = 4096}};
+		{.what = 0}, {.what = EV_SK_QUEUED + 1}, {.what = EV_SK_CONNECT_FAILED, .srtt_us = 4096}};
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(data); i++)

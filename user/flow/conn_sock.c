@@ -273,10 +273,15 @@ static void first_to_close(struct sock *s, enum conn_end who, uint64_t ts_ns)
 
 static void add_delay(struct conns *t, struct conn_delays *d, const struct rec_sock *r)
 {
-	struct interval *at;
+	struct interval *at, new = {r->begin_ns, r->ts_ns};
 
 	if (!r->begin_ns || r->begin_ns > r->ts_ns)
 		return;
+	for (; d->count && d->at[d->count - 1].end_ns > new.begin_ns; d->count--) { /* what overlaps is one */
+		at = &d->at[d->count - 1];
+		new.begin_ns = at->begin_ns < new.begin_ns ? at->begin_ns : new.begin_ns;
+		new.end_ns = at->end_ns > new.end_ns ? at->end_ns : new.end_ns;
+	}
 	if (d->count == CONN_DELAYS_MAX) {
 		memmove(d->at, d->at + 1, (CONN_DELAYS_MAX - 1) * sizeof(*d->at));
 		d->count--;
@@ -288,7 +293,7 @@ static void add_delay(struct conns *t, struct conn_delays *d, const struct rec_s
 		}
 		d->at = at;
 	}
-	d->at[d->count++] = (struct interval){r->begin_ns, r->ts_ns};
+	d->at[d->count++] = new;
 }
 
 static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
@@ -332,6 +337,7 @@ static void sock_note(struct conns *t, struct sock *s, const struct rec_sock *r)
 		add_delay(t, &s->late, r);
 		break;
 	case SOCK_RESENT:
+	case SOCK_QUEUED:
 	case SOCK_HOLE:
 		add_delay(t, &s->network, r);
 		break;

@@ -15,8 +15,7 @@ static const enum lost_id stat_lost[ST_COUNT] = {
 };
 
 _Static_assert(SOCK_INSIDE == EV_SOCK_INSIDE && SOCK_RECORDS == EV_SOCK_RECORDS, "enum sock_how follows the ABI");
-_Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_CONNECTING == EV_SK_CONNECTING,
-	       "enum sock_what follows the ABI");
+_Static_assert(SOCK_CONNECTED == EV_SK_CONNECTED && SOCK_QUEUED == EV_SK_QUEUED, "enum sock_what follows the ABI");
 _Static_assert(REC_SAMPLE_CPU == EV_SAMPLE_CPU && REC_SAMPLE_FAULT == EV_SAMPLE_FAULT,
 	       "enum rec_sample_what follows the ABI");
 _Static_assert(REC_FRAME_NATIVE == EV_FRAME_NATIVE && REC_FRAME_NOWHERE == EV_FRAME_NOWHERE,
@@ -258,7 +257,7 @@ static bool push_sock(struct record *r, const uint8_t *p)
 
 	memcpy(&e, p, sizeof(e));
 	failed = e.what == EV_SK_CONNECT_FAILED;
-	if (e.what < EV_SK_CONNECTED || e.what > EV_SK_CONNECTING || (failed && e.srtt_us > ERRNO_MAX))
+	if (e.what < EV_SK_CONNECTED || e.what > EV_SK_QUEUED || (failed && e.srtt_us > ERRNO_MAX))
 		return false;
 	s = (struct rec_sock){
 		.ts_ns = e.h.ts_ns,

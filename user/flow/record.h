@@ -96,6 +96,7 @@ enum sock_what {
 	SOCK_RTT_MIN, /* srtt_us is the shortest round trip of late */
 	SOCK_PROXY,   /* a proxy answered, that was asked for a way on */
 	SOCK_CONNECTING,
+	SOCK_QUEUED, /* sent bytes lay in the kernel, until the last of them was sent and had arrived */
 };
 
 enum sock_closer { SOCK_CLOSER_NONE, SOCK_CLOSER_LOCAL, SOCK_CLOSER_REMOTE };

@@ -161,7 +161,7 @@ static void note_sock(const struct ev_sock *s)
 	}
 	/* Delays are what they are, and what is slow is sent again: an emulated machine has them anywhere. */
 	if (s->what == EV_SK_RETRANSMIT || s->what == EV_SK_LATE || s->what == EV_SK_RESENT || s->what == EV_SK_HOLE ||
-	    s->what == EV_SK_RTT || s->what == EV_SK_RTT_MIN)
+	    s->what == EV_SK_RTT || s->what == EV_SK_RTT_MIN || s->what == EV_SK_QUEUED)
 		return;
 	if (s->what == EV_SK_PROXY)
 		proxy_ns = s->h.ts_ns;

@@ -9,9 +9,9 @@
 
 /*
  * main_lane: its calls lie over those of other lanes. Charged: set-up that the call paid for; the shortest round
- * trip after the request was sent and what retransmissions delayed, to the network; up to the first token (or the end,
- * where there is none), the server; the rest, generation, with silences as stalls and late reads as the client; what
- * was not seen well enough to say, unknown. 0 or -ENOMEM.
+ * trip after the request was sent and what retransmissions, and the way out of the kernel, delayed, to the network; up
+ * to the first token (or the end, where there is none), the server; the rest, generation, with silences as stalls and
+ * late reads as the client; what was not seen well enough to say, unknown. 0 or -ENOMEM.
  */
 int charge_push(struct walltime *w, const struct call *c, bool main_lane);
 
