@@ -144,11 +144,17 @@ static inline void put_call(struct tlog *l, const struct call *c)
 	put_ms(l, "ttfb", c->ttfb_ns);
 	put_ms(l, "first", c->first_token_ns);
 	put_ms(l, "visible", c->first_visible_ns);
+	if (c->seen_token_ns != c->first_token_ns)
+		put_ms(l, "seen", c->seen_token_ns);
 	put_ms(l, "last", c->last_token_ns);
 	put_ms(l, "end", c->end_ns);
 	put(l, "kind", token_kind_name(c->first_kind));
 	put_n(l, "chunks", c->chunks);
 	put_n(l, "stalls", c->stalls);
+	for (size_t i = 0; c->stalls == UNKNOWN_COUNT && i < c->stall_count; i++) {
+		put_ms(l, "stall", c->stall_at[i].begin_ns);
+		put_ms(l, "to", c->stall_at[i].end_ns);
+	}
 	put_n(l, "gap", c->max_gap_ns < 0 ? -1 : c->max_gap_ns / (int64_t)MS);
 	put_rate(l, "decode", call_decode_tok_s(c));
 	tlog_printf(l, "\n");

@@ -517,7 +517,7 @@ static void test_loss(void **state)
 	resp_end(&r, 1, 900, 400);
 	assert_log(&r.log, "call 1 " ANTHROPIC "stream=1\n"
 			   "  model=claude-x-1 asked=claude-x stop=end_turn lossy lost=247\n"
-			   "   start=0 send=0 ttfb=100 last=300 end=400\n"
+			   "   start=0 send=0 ttfb=100 seen=300 last=300 end=400\n"
 			   "  request messages=1 tools=0 system=0 max=64 thinking=0 sent=192 got=900\n"
 			   "  usage=reported uncached=10 read=0 write=0 input=10 output=7\n"
 			   "  text=b\n");
@@ -561,6 +561,15 @@ static void test_loss(void **state)
 		   "  request sent=99 got=900\n"
 		   "  usage=reported uncached=10 read=0 write=0 input=10 output=5\n"
 		   "  text=a\n");
+	/* silences that were seen are stalls; not one with something missing in it, nor the one before the end */
+	stream(&r, 9, 0, 100);
+	gap(&r, 9, HTTP_RESPONSE, 247, HTTP_GAP_LOST, 200);
+	resp(&r, 9, "\n\n" TEXT("a"), 300);
+	resp(&r, 9, TEXT("b"), 1400);
+	gap(&r, 9, HTTP_RESPONSE, 50, HTTP_GAP_LOST, 3000);
+	resp(&r, 9, "\n\n" TEXT("c"), 4000);
+	resp_end(&r, 9, 900, 9000);
+	assert_non_null(strstr(r.log.text, "seen=300 last=4000 end=9000 stall=300 to=1400\n"));
 	rig_close(&r);
 }
 
@@ -670,7 +679,7 @@ static void test_request_lost(void **state)
 	resp_end(&r, 1, 100, 40);
 	expect(&r, " proto=http/1.1 status=200 api=anthropic provider=anthropic op=chat class=main stream=1\n"
 		   "  stop=end_turn lossy lost=-1\n"
-		   "   start=10 last=30 end=40 chunks=1 stalls=0\n"
+		   "   start=10 seen=30 last=30 end=40 chunks=1 stalls=0\n"
 		   "  request got=100\n");
 	assert_int_equal(r.lost.n[LOST_EVENTS], 1); /* something must say so */
 	rig_close(&r);
@@ -864,7 +873,7 @@ static void test_mid_attach(void **state)
 		   "call 1 proto=http/1.1 method=POST status=200 api=anthropic provider=anthropic op=chat class=main "
 		   "stream=1\n"
 		   "  stop=end_turn mid_attach\n"
-		   "   start=10 last=30 end=40 chunks=2 stalls=0 gap=10\n"
+		   "   start=10 seen=20 last=30 end=40 chunks=2 stalls=0 gap=10\n"
 		   "  request got=100\n"
 		   "  usage=reported output=33\n"
 		   "  text=ab\n");

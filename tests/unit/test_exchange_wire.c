@@ -678,7 +678,7 @@ static void test_partial_heads(void **state)
 	resp(&r, 9, "[" PART("a", "") COUNTS("1", "10") "]", 20);
 	resp_end(&r, 9, 400, 30);
 	expect(&r, "api=gemini provider=gcp.gemini op=generate_content class=main stream=1\n  model=gemini-x-1 "
-		   "mid_attach\n   start=10 last=20 end=30 chunks=1 ");
+		   "mid_attach\n   start=10 seen=20 last=20 end=30 chunks=1 ");
 	rig_close(&r);
 }
 

@@ -303,8 +303,9 @@ static void test_opaque(void **state)
 	hide(&r, 1, HTTP_RESPONSE, NULL, false, 30);
 	tell(&r, 1, DELTA_TEXT("b"), 40);
 	tell(&r, 1, COMPLETED("20", "6"), 50);
-	expect(&r, " undecoded=websocket\n   start=10 send=10 ttfb=20 last=40 end=50\n  request messages=1 tools=0 "
-		   "system=0 sent=68 got=402\n");
+	expect(&r,
+	       " undecoded=websocket\n   start=10 send=10 ttfb=20 seen=40 last=40 end=50\n  request messages=1 tools=0 "
+	       "system=0 sent=68 got=402\n");
 	tlog_free(&r.log);
 	/* the same, told for all that follows */
 	ask(&r, 1, CREATE(""), 60);
@@ -313,7 +314,7 @@ static void test_opaque(void **state)
 	exchanges_ws_undecoded(r.flow, 77, HTTP_RESPONSE, &AT(71));
 	tell(&r, 1, DELTA_TEXT("b"), 80);
 	tell(&r, 1, COMPLETED("20", "6"), 90);
-	expect(&r, " undecoded=websocket\n   start=60 send=60 ttfb=80 last=80 end=90\n");
+	expect(&r, " undecoded=websocket\n   start=60 send=60 ttfb=80 seen=80 last=80 end=90\n");
 	tlog_free(&r.log);
 	/* its end: the next one's beginning tells */
 	ask(&r, 1, CREATE(""), 100);
@@ -334,7 +335,7 @@ static void test_opaque(void **state)
 	tell(&r, 1, CREATED, 310);
 	tell(&r, 1, DELTA_TEXT("d"), 320);
 	tell(&r, 1, COMPLETED("20", "6"), 330);
-	expect(&r, " mid_attach\n   start=310 last=320 end=330 chunks=1 stalls=0\n");
+	expect(&r, " mid_attach\n   start=310 seen=320 last=320 end=330 chunks=1 stalls=0\n");
 	tlog_free(&r.log);
 	/* a request that is too long is known by its beginning */
 	hide(&r, 1, HTTP_REQUEST,
@@ -1069,7 +1070,7 @@ static void test_live_speech(void **state)
 	     "\"AA\"}}]}}}",
 	     110);
 	tell(&r, 1, TURN_DONE, 200);
-	expect(&r, "  model=gemini-live-1 asked=gemini-live-1\n   start=100 last=110 end=200 chunks=2 ");
+	expect(&r, "  model=gemini-live-1 asked=gemini-live-1\n   start=100 seen=100 last=110 end=200 chunks=2 ");
 	tlog_free(&r.log);
 	/* ... unless the program does */
 	ask(&r, 1, "{\"realtimeInput\":{\"activityEnd\":{}}}", 1000);
@@ -1090,7 +1091,7 @@ static void test_live_speech(void **state)
 	tell_binary(&r, 9, MODEL_TEXT("x"), 4000);
 	tell_binary(&r, 9, TURN_DONE, 4100);
 	expect(&r, "api=gemini.live provider=gcp.gemini op=generate_content class=main stream=1\n  mid_attach\n   "
-		   "start=4000 last=4000 end=4100 ");
+		   "start=4000 seen=4000 last=4000 end=4100 ");
 	rig_close(&r);
 }
 

@@ -42,6 +42,22 @@ static int push_list(struct walltime *w, unsigned rank, enum time_part part, con
 	return err;
 }
 
+/* Which phase it was in nobody knows, but that tokens came between these two. */
+static int push_unknown(struct walltime *w, unsigned rank, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
+{
+	uint64_t from_ns = end_ns, to_ns = end_ns;
+	int err;
+
+	if (known(c->seen_token_ns) && known(c->last_token_ns) && c->last_token_ns > begin_ns && begin_ns < end_ns) {
+		from_ns = c->seen_token_ns > begin_ns ? c->seen_token_ns : begin_ns;
+		to_ns = c->last_token_ns;
+	}
+	err = push(w, rank, PART_UNKNOWN, begin_ns, from_ns);
+	if (!err)
+		err = push(w, rank, PART_GENERATION, from_ns, to_ns);
+	return err ? err : push(w, rank, PART_UNKNOWN, to_ns, end_ns);
+}
+
 /* Where the beginning was not seen, or the first token may be among what is missing, nobody knows which of both it was.
  */
 static int push_phases(struct walltime *w, unsigned lane, const struct call *c, uint64_t begin_ns, uint64_t end_ns)
@@ -58,7 +74,7 @@ static int push_phases(struct walltime *w, unsigned lane, const struct call *c, 
 	if (!err)
 		err = push(w, rank, PART_GENERATION, token_ns, unknown_ns);
 	if (!err)
-		err = push(w, rank, PART_UNKNOWN, unknown_ns, end_ns);
+		err = push_unknown(w, rank, c, unknown_ns, end_ns);
 	return err ? err : push_round_trip(w, lane, c, begin_ns, token_ns);
 }
 

@@ -11,7 +11,8 @@
  * main_lane: its calls lie over those of other lanes. Charged: set-up that the call paid for; the shortest round
  * trip after the request was sent and what retransmissions, and the way out of the kernel, delayed, to the network; up
  * to the first token (or the end, where there is none), the server; the rest, generation, with silences as stalls and
- * late reads as the client; what was not seen well enough to say, unknown. 0 or -ENOMEM.
+ * late reads as the client; what was not seen well enough to say, unknown, but for the time between tokens. 0 or
+ * -ENOMEM.
  */
 int charge_push(struct walltime *w, const struct call *c, bool main_lane);
 

@@ -27,6 +27,7 @@ struct answer {
 	const struct stamp *at; /* of the event at hand, NULL in a unary document */
 	bool event_has_token;
 	uint64_t first_ns, visible_ns, last_ns;
+	uint64_t seen_ns; /* as first_ns, whatever is missing before it */
 	enum token_kind first_kind;
 	struct pace pace;
 	bool broken;	   /* parts of the body are missing: counts and silences are not known */
@@ -99,6 +100,8 @@ static void note_token(struct answer *a, enum token_kind kind, struct sv text)
 	a->last_ns = a->at->ts_ns;
 	if (kind == TOKEN_TOOL && a->tool_count)
 		a->tools[a->tool_count - 1].end_ns = a->at->ts_ns;
+	if (a->seen_ns == UNKNOWN_NS)
+		a->seen_ns = a->at->ts_ns;
 	if (a->first_ns == UNKNOWN_NS && !a->broken_first) {
 		a->first_ns = a->at->ts_ns;
 		a->first_kind = kind;
@@ -365,6 +368,7 @@ static void note_missing(void *ctx)
 	a->broken_first |= a->first_ns == UNKNOWN_NS;
 	a->broken_visible |= a->visible_ns == UNKNOWN_NS;
 	a->last_ns = UNKNOWN_NS; /* until a later token is seen */
+	pace_missing(&a->pace);
 }
 
 /* --- life -------------------------------------------------------------------------------------------------------- */
@@ -387,7 +391,7 @@ struct answer *answer_new(const struct answer_config *cfg, const struct http_hea
 	a->dialect = cfg->dialect;
 	a->tentative = cfg->dialect && cfg->guessed;
 	a->lost = lost;
-	a->first_ns = a->visible_ns = a->last_ns = a->ended_ns = UNKNOWN_NS;
+	a->first_ns = a->seen_ns = a->visible_ns = a->last_ns = a->ended_ns = UNKNOWN_NS;
 	a->usage = USAGE_PART_NONE;
 	a->server = CALL_SERVER_NONE;
 	buf_init(&a->text, EXCHANGE_TEXT_MAX + 1);
@@ -583,12 +587,14 @@ static void report_tokens(const struct answer *a, struct call *c)
 	c->first_token_ns = a->first_ns;
 	c->first_visible_ns = a->visible_ns;
 	c->last_token_ns = a->last_ns;
+	c->seen_token_ns = a->seen_ns;
 	c->first_kind = a->first_ns == UNKNOWN_NS ? TOKEN_NONE : a->first_kind;
 	c->hidden_reasoning =
 		a->sealed_first || ((a->usage.reasoning > 0 || a->reasoning_begun) && !a->reasoning_shown);
 	if (a->broken)
-		return;
-	pace_report(&a->pace, c);
+		pace_report_stalls(&a->pace, c);
+	else
+		pace_report(&a->pace, c);
 }
 
 void answer_report(const struct answer *a, struct call *c)

@@ -16,6 +16,7 @@ void call_init(struct call *c)
 		.first_token_ns = UNKNOWN_NS,
 		.first_visible_ns = UNKNOWN_NS,
 		.last_token_ns = UNKNOWN_NS,
+		.seen_token_ns = UNKNOWN_NS,
 		.end_ns = UNKNOWN_NS,
 		.max_gap_ns = UNKNOWN_COUNT,
 		.stalls = UNKNOWN_COUNT,

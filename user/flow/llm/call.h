@@ -118,6 +118,7 @@ struct call {
 	uint64_t send_end_ns; /* last request byte written; at the first response byte at the latest */
 	uint64_t ttfb_ns;     /* first byte of the final response's head */
 	uint64_t first_token_ns, first_visible_ns, last_token_ns;
+	uint64_t seen_token_ns; /* the first that was seen: others may be missing before it */
 	uint64_t end_ns; /* the last response byte; where the framing has no end the terminal event, or what ended the
 			    call */
 	enum token_kind first_kind;

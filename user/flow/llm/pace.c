@@ -100,14 +100,27 @@ int pace_push(struct pace *p, enum token_kind kind, uint64_t ts_ns, bool new_chu
 	int err = 0;
 
 	if (new_chunk) {
-		err = p->chunks++ ? push_gap(p, ts_ns) : make_room(p);
+		err = p->chunks++ && !p->missing ? push_gap(p, ts_ns) : make_room(p);
+		p->missing = false;
 		p->last_ns = ts_ns;
 	}
 	return push_segment(p, kind, ts_ns) ? -ENOMEM : err;
 }
 
+void pace_missing(struct pace *p)
+{
+	p->missing = true;
+}
+
+void pace_report_stalls(const struct pace *p, struct call *c)
+{
+	c->stall_at = p->stall_at;
+	c->stall_count = p->stall_count;
+}
+
 void pace_report(const struct pace *p, struct call *c)
 {
+	pace_report_stalls(p, c);
 	c->chunks = p->chunks;
 	c->stalls = p->stalls;
 	c->max_gap_ns = p->chunks > 1 ? p->max_gap_ns : UNKNOWN_COUNT;
@@ -116,8 +129,6 @@ void pace_report(const struct pace *p, struct call *c)
 		if (quantile_is_known(p->gaps->count, 0.95))
 			c->gap_p95_ns = (int64_t)quantile_ns(p->gaps, 0.95);
 	}
-	c->stall_at = p->stall_at;
-	c->stall_count = p->stall_count;
 	c->segments = p->segments;
 	c->segment_count = p->segment_count;
 	c->segments_left_out = p->segments_left_out;
