@@ -561,9 +561,29 @@ static void test_upgrade_comes_late(void **state)
 	free(much);
 }
 
+/* Behind a handshake that is refused comes another one, and its answer waits: granted while what was kept is read. */
+static void test_upgrade_behind_another(void **state)
+{
+	struct contract c;
+	struct raw_log l;
+	struct http1 *h;
+
+	(void)state;
+	early_open(&c, &l, &h);
+	push_text(h, DIR_TX, "\x81\n" ASK_UPGRADE "two", 2);
+	push_text(h, DIR_RX, "HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n" UPGRADE "answer", 6);
+	assert_int_equal(http1_upgraded(h), HTTP1_NOT_UPGRADED);
+	push_text(h, DIR_TX, "three", 7);
+	assert_int_equal(http1_upgraded(h), HTTP1_WEBSOCKET);
+	http1_free(h);
+	assert_log(&l.log, "rx answer\ntx two\ntx three\n");
+	tlog_free(&l.log);
+}
+
 /* It waits for its request, which is lost, and so do the messages behind it: what is missing of them is told. */
 static void test_upgrade_waits(void **state)
 {
+	static const struct stamp late = {.ts_ns = MS(2), .entry_ns = MS(0), .tid = 1};
 	struct contract c = {0};
 	struct raw_log l = {0};
 	struct http1 *h;
@@ -579,6 +599,17 @@ static void test_upgrade_waits(void **state)
 	gap_at(h, DIR_RX, 8, 2000);
 	http1_free(h);
 	assert_log(&l.log, "rx one\nrx gap 7\nrx two\nrx gap 8\n");
+	tlog_free(&l.log);
+	/* it was read before its request was told, a write that returns late: nothing is missing */
+	c = (struct contract){0};
+	l = (struct raw_log){0};
+	h = plain_new(&c, true);
+	http1_set_raw(h, &l, raw_bytes, raw_gap);
+	push_text(h, DIR_RX, UPGRADE "one", 1);
+	assert_int_equal(http1_push(h, DIR_TX, (const uint8_t *)ASK_UPGRADE, sizeof(ASK_UPGRADE) - 1, &late), 0);
+	push_text(h, DIR_TX, "two", 3);
+	http1_free(h);
+	assert_log(&l.log, "rx one\ntx two\n");
 	tlog_free(&l.log);
 }
 
@@ -699,6 +730,7 @@ int main(void)
 		cmocka_unit_test(test_search_is_linear),
 		cmocka_unit_test(test_upgrade_hands_over),
 		cmocka_unit_test(test_upgrade_comes_late),
+		cmocka_unit_test(test_upgrade_behind_another),
 		cmocka_unit_test(test_upgrade_waits),
 		cmocka_unit_test(test_upgrade_is_lost),
 		cmocka_unit_test(body_left),

@@ -554,21 +554,7 @@ static int push_request(struct http1 *h, const uint8_t *ptr, size_t len, const s
 		return err;
 	if (!http1_early_takes(h, ptr[0], at))
 		body_refused(h, at);
-	while (len && !h->err) {
-		long n;
-
-		if (http1_early_takes(h, ptr[0], at)) {
-			err = http1_early_add(h, ptr, len, at);
-			http1_early_look(h, at);
-			return err;
-		}
-		n = message_push(&h->request, ptr, http1_early_asks(h, ptr, len), at);
-		if (n < 0)
-			return (int)n;
-		ptr += n;
-		len -= (size_t)n;
-	}
-	return h->err;
+	return http1_early_push(h, ptr, len, at);
 }
 
 /* Out of memory: what is outstanding is ended by http1_finish(), nothing more is read. */
@@ -594,11 +580,9 @@ static int gap_request(struct http1 *h, uint64_t len, enum http_gap why, const s
 
 	if (err)
 		return err;
-	if (http1_early_takes_gap(h))
-		return http1_early_add_gap(h, len, why, at);
-	body_refused(h, at);
-	message_gap(&h->request, len, why, at);
-	return 0;
+	if (!http1_early_takes_gap(h))
+		body_refused(h, at);
+	return http1_early_gap(h, len, why, at);
 }
 
 int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at)

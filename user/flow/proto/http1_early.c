@@ -30,7 +30,14 @@ bool http1_early_takes(const struct http1 *h, uint8_t first, const struct stamp 
 	return is_open(h) && (h->early_lost || !queue_is_empty(&h->early) || begins(h, (char)first, at));
 }
 
-size_t http1_early_asks(const struct http1 *h, const uint8_t *ptr, size_t len)
+bool http1_early_takes_gap(const struct http1 *h)
+{
+	return is_open(h) && (h->early_lost || !queue_is_empty(&h->early));
+}
+
+/* So many of the client's bytes are read before it is asked again whether they wait: empty lines come before anything.
+ */
+static size_t asks(const struct http1 *h, const uint8_t *ptr, size_t len)
 {
 	size_t n = 0;
 
@@ -39,7 +46,7 @@ size_t http1_early_asks(const struct http1 *h, const uint8_t *ptr, size_t len)
 	return n && h->request.state == MESSAGE_START && is_open(h) ? n : len;
 }
 
-int http1_early_add(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at)
+static int add(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	if (!h->early_lost && len <= queue_room(&h->early, at, false))
 		return queue_add(&h->early, ptr, len, at, false);
@@ -48,12 +55,7 @@ int http1_early_add(struct http1 *h, const uint8_t *ptr, size_t len, const struc
 	return 0;
 }
 
-bool http1_early_takes_gap(const struct http1 *h)
-{
-	return is_open(h) && (h->early_lost || !queue_is_empty(&h->early));
-}
-
-int http1_early_add_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at)
+static int add_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at)
 {
 	if (!h->early_lost && queue_takes_gap(&h->early))
 		return queue_add_gap(&h->early, len, why, at);
@@ -62,10 +64,10 @@ int http1_early_add_gap(struct http1 *h, uint64_t len, enum http_gap why, const 
 	return 0;
 }
 
-void http1_early_tell(struct http1 *h, const struct stamp *at)
+void http1_early_tell(struct http1 *h, bool asks_now, const struct stamp *at)
 {
 	/* else what came behind the request was taken for another one, or lost */
-	if (h->early_lost || h->request.state != MESSAGE_START)
+	if (h->early_lost || (h->request.state != MESSAGE_START && !asks_now))
 		http1_raw_gap(h, h->client_dir, UINT64_MAX, HTTP_GAP_LOST, at);
 	while (!queue_is_empty(&h->early)) {
 		struct queue_run run = *queue_front(&h->early);
@@ -81,34 +83,6 @@ void http1_early_tell(struct http1 *h, const struct stamp *at)
 	}
 	queue_release(&h->early);
 	h->early_lost = false;
-}
-
-int http1_early_release(struct http1 *h)
-{
-	struct queue *q = &h->early;
-
-	if (is_open(h))
-		return 0;
-	if (h->early_lost)
-		message_search(&h->request, false);
-	h->early_lost = false;
-	while (!queue_is_empty(q) && !h->err) {
-		struct queue_run run = *queue_front(q);
-		long n;
-
-		if (run.gap) {
-			message_gap(&h->request, run.gap, run.why, &run.at);
-			queue_drop_gap(q);
-			continue;
-		}
-		n = message_push(&h->request, queue_bytes(q), run.len, &run.at);
-		if (n < 0)
-			return (int)n;
-		queue_drop(q, (size_t)n);
-	}
-	if (queue_is_empty(q))
-		queue_release(q);
-	return h->err;
 }
 
 /* The answer is lost, and the client speaks as one does whose request was granted. */
@@ -130,4 +104,59 @@ void http1_early_look(struct http1 *h, const struct stamp *at)
 
 	if (x)
 		http1_upgrade_unseen(h, x, at);
+}
+
+int http1_early_push(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at)
+{
+	while (len && !h->err) {
+		long n;
+
+		if (http1_early_takes(h, ptr[0], at)) {
+			int err = add(h, ptr, len, at);
+
+			http1_early_look(h, at);
+			return err;
+		}
+		n = message_push(&h->request, ptr, asks(h, ptr, len), at);
+		if (n < 0)
+			return (int)n;
+		ptr += n;
+		len -= (size_t)n;
+	}
+	return h->err;
+}
+
+int http1_early_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at)
+{
+	if (http1_early_takes_gap(h))
+		return add_gap(h, len, why, at);
+	message_gap(&h->request, len, why, at);
+	return h->err;
+}
+
+int http1_early_release(struct http1 *h)
+{
+	struct queue q = h->early;
+	int err = 0;
+
+	if (is_open(h))
+		return 0;
+	if (h->early_lost)
+		message_search(&h->request, false);
+	h->early_lost = false;
+	/* Among it there may be another upgrade, which is granted while we are here, or has early bytes of its own. */
+	queue_init(&h->early, q.bytes_max, q.runs_max);
+	while (!queue_is_empty(&q) && !err) {
+		struct queue_run run = *queue_front(&q);
+
+		if (run.gap) {
+			err = http1_early_gap(h, run.gap, run.why, &run.at);
+			queue_drop_gap(&q);
+		} else {
+			err = http1_early_push(h, queue_bytes(&q), run.len, &run.at);
+			queue_drop(&q, run.len);
+		}
+	}
+	queue_release(&q);
+	return err ? err : h->err;
 }

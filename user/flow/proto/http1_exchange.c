@@ -197,13 +197,14 @@ static struct exchange *pick(struct http1 *h, const struct stamp *first, bool *o
 static void upgraded(struct http1 *h, struct exchange *x, bool websocket)
 {
 	uint64_t ts_ns = h->response.head_end.ts_ns;
+	bool asks_now = h->asking == x && h->request.state == MESSAGE_HEAD; /* its answer was there before */
 
 	h->upgrade = websocket ? HTTP1_WEBSOCKET : HTTP1_OTHER_PROTOCOL;
 	h->sink.on_abort(h->sink.ctx, x->xid, HTTP_ABORT_UPGRADE, h->response.head.len, ts_ns);
 	exchange_remove(h, x);
 	while (h->list)
 		http1_exchange_abort(h, h->list, HTTP_ABORT_UPGRADE, ts_ns);
-	http1_early_tell(h, &h->response.head_end);
+	http1_early_tell(h, asks_now, &h->response.head_end);
 	message_stop(&h->request);
 }
 
@@ -222,7 +223,7 @@ void http1_upgrade_unseen(struct http1 *h, struct exchange *x, const struct stam
 	http1_exchange_abort(h, x, HTTP_ABORT_UPGRADE, at->ts_ns);
 	while (h->list)
 		http1_exchange_lose(h, h->list);
-	http1_early_tell(h, at);
+	http1_early_tell(h, false, at);
 	/* Behind the 101 there may have been more. */
 	http1_raw_gap(h, dir_other(h->client_dir), UINT64_MAX, HTTP_GAP_LOST, at);
 	http1_stop(h);

@@ -137,13 +137,12 @@ int http1_unpark(struct http1 *h, bool force);
 /* Bytes of the client's, the first of them as here, or a gap in them, wait for the answer. */
 bool http1_early_takes(const struct http1 *h, uint8_t first, const struct stamp *at);
 bool http1_early_takes_gap(const struct http1 *h);
-/* So many of the client's bytes are read before that is asked again: empty lines come before anything. */
-size_t http1_early_asks(const struct http1 *h, const uint8_t *ptr, size_t len);
-/* 0 or -ENOMEM. */
-int http1_early_add(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at);
-int http1_early_add_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at);
-/* The upgrade came, by then: they are what follows it. Before the requests stop. */
-void http1_early_tell(struct http1 *h, const struct stamp *at);
+/* Bytes of the client's, or a gap: kept, or read as requests. 0 or -ENOMEM. */
+int http1_early_push(struct http1 *h, const uint8_t *ptr, size_t len, const struct stamp *at);
+int http1_early_gap(struct http1 *h, uint64_t len, enum http_gap why, const struct stamp *at);
+/* The upgrade came, by then: they are what follows it. asks_now: the head at hand is that which asked. Before the
+ * requests stop. */
+void http1_early_tell(struct http1 *h, bool asks_now, const struct stamp *at);
 /* It may have come unseen: http1_upgrade_unseen() then. After what may tell. */
 void http1_early_look(struct http1 *h, const struct stamp *at);
 /* They are read as requests if there is no upgrade that they could wait for. 0 or -ENOMEM. */
