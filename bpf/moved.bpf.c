@@ -189,11 +189,12 @@ int bind_look(struct tls_call *call, struct sock_info *info, __u32 dir, __u32 wi
 #define FITS_FINISHED 2 /* with the end of a handshake before it */
 __noinline int write_fits(__u32 wire_len, __u32 last_len, __u64 len)
 {
-	__u32 all = len >> 32 ? 0 : len;
+	__u32 all = len >> 32 ? 0 : len, fits = 0;
 
 	if (overhead_matches(wire_len, all) || overhead_matches(wire_len, last_len))
-		return FITS;
-	return overhead_matches_finished(wire_len, all) ? FITS_FINISHED : 0;
+		fits = FITS;
+	/* Both: four records and that end are as long as eight records of another cipher. */
+	return overhead_matches_finished(wire_len, all) ? fits | FITS_FINISHED : fits;
 }
 
 /* The slot of the only waiting write that fits; -1: there is none, or nobody can tell. What nobody can tell goes on
@@ -257,7 +258,7 @@ int vote_send(struct thread *t, struct sock_info *info, struct plain_move *m)
 		return 0;
 	w = write_at(t, slot);
 	/* The greeting of another connection may have the size, too. */
-	if (!plain_is_data(m, write_fits(m->len, w->last_len, w->len) == FITS_FINISHED))
+	if (!plain_is_data(m, write_fits(m->len, w->last_len, w->len) & FITS_FINISHED))
 		return 0;
 	t->waiting &= ~(1u << slot);
 	return vote_tell(w, info, m->len);

@@ -141,6 +141,34 @@ static const char golden_waiting[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
 				     "sock closed 127.0.0.1:L>127.0.0.1:R\n"
 				     "exit 0 signal 0\n";
 
+/* Four records behind the end of a handshake: as many bytes as eight records of another cipher. */
+static void case_large_first(void)
+{
+	static uint8_t record[50000 + 4 * 22 + 80] = {0x14, 3, 3, 0, 1};
+	int fd = connect_to(port);
+
+	do_write(A, record, 50000);
+	if (send(fd, record, sizeof(record), 0) != (ssize_t)sizeof(record) ||
+	    recv(fd, record, sizeof(record), MSG_WAITALL) != (ssize_t)sizeof(record))
+		_exit(97);
+	close_and_settle(fd);
+}
+
+static const char golden_large_first[] = "sock connected 127.0.0.1:L>127.0.0.1:R\n"
+					 "open A1\n"
+					 "after A1 tx wire=50168 plain=50000 127.0.0.1:L>127.0.0.1:R\n"
+					 "sock close-local 127.0.0.1:L>127.0.0.1:R\n"
+					 "sock closed 127.0.0.1:L>127.0.0.1:R\n"
+					 "exit 0 signal 0\n";
+
+static void test_large_first(void)
+{
+	quiet_data = true;
+	check_served("a large first request, behind the end of the handshake", golden_large_first, case_large_first,
+		     serve_echo, 1);
+	quiet_data = false;
+}
+
 /* More than are remembered: the oldest is forgotten, the others are not. */
 static void case_waiting_many(void)
 {
@@ -387,6 +415,7 @@ void socket_tests(void)
 		     serve_echo, 1);
 	test_votes();
 	check_served("a send votes for the connection that wrote as much", golden_waiting, case_waiting, serve_echo, 1);
+	test_large_first();
 	test_waiting_many();
 	check_served("a socket's life has one owner (BR-121)", golden_sockets, case_sockets, serve_sockets, 3);
 	test_owners();
