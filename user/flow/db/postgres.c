@@ -60,7 +60,7 @@ struct postgres {
 	bool ready;   /* the server's latest message was ReadyForQuery */
 	struct names statements, portals;
 	/* The client's message at hand. */
-	char target;   /* of Close and Describe: 'S' or 'P' */
+	char target;   /* of Close and Describe: 'S' or 'P'; 0: not there yet */
 	unsigned part; /* strings that have ended */
 	struct text names[2];
 	struct shape shape;
@@ -301,7 +301,7 @@ static void on_client_body(void *ctx, const struct frame_reader *r, const uint8_
 	if (p->phase == STARTUP || r->lost)
 		return;
 	if ((type == 'C' || type == 'D') && !p->target && len) {
-		p->target = (char)*ptr;
+		p->target = *ptr ? (char)*ptr : '?';
 		ptr++, len--;
 	}
 	while (len && p->part < parts) {
