@@ -639,7 +639,7 @@ static void test_upgrade_is_lost(void **state)
 	push_text(h, DIR_RX, "frame", 4);
 	push_text(h, DIR_TX, "more", 5);
 	http1_free(h);
-	assert_log(&l.log, "rx gap -1\ntx " HELLO "\nrx frame\ntx more\n");
+	assert_log(&l.log, "tx " HELLO "\nrx gap -1\nrx frame\ntx more\n");
 	tlog_free(&l.log);
 	/* the hole is known first, and the server speaks first */
 	early_open(&c, &l, &h);
@@ -651,7 +651,7 @@ static void test_upgrade_is_lost(void **state)
 	push_text(h, DIR_TX, "mmn", 4);
 	push_text(h, DIR_RX, "frame", 5);
 	http1_free(h);
-	assert_log(&l.log, "rx gap -1\ntx " HELLO "\nrx frame\n");
+	assert_log(&l.log, "tx " HELLO "\nrx gap -1\nrx frame\n");
 	tlog_free(&l.log);
 	/* nothing tells so */
 	for (size_t i = 0; i < ARRAY_SIZE(not ); i++) {

@@ -185,10 +185,18 @@ static bool on_response_chunk(void *ctx, const struct stamp *at)
 	return true;
 }
 
+static void tell_unseen(struct http1 *h, const struct stamp *at)
+{
+	if (h->unseen)
+		http1_raw_gap(h, dir_other(h->client_dir), UINT64_MAX, HTTP_GAP_LOST, at);
+	h->unseen = false;
+}
+
 static void on_response_raw(void *ctx, const uint8_t *ptr, size_t len, const struct stamp *at)
 {
 	struct http1 *h = ctx;
 
+	tell_unseen(h, at);
 	if (h->upgrade && h->raw)
 		h->raw(h->raw_ctx, dir_other(h->client_dir), ptr, len, at);
 }
@@ -592,6 +600,8 @@ int http1_gap(struct http1 *h, enum dir dir, uint64_t len, enum http_gap why, co
 	if (h->finished || h->err || !len)
 		return h->err;
 	if (h->upgrade) {
+		if (dir != h->client_dir)
+			tell_unseen(h, at);
 		http1_raw_gap(h, dir, len, why, at);
 		return 0;
 	}
@@ -681,6 +691,7 @@ void http1_finish(struct http1 *h, enum http_abort why, uint64_t ts_ns)
 		return;
 	while (h->response.state == MESSAGE_WAIT && !h->err)
 		failed(h, http1_unpark(h, true));
+	tell_unseen(h, &h->unseen_at);
 	h->finished = true;
 	while (h->list)
 		finish_exchange(h, h->list, why, ts_ns);

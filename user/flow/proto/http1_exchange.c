@@ -223,10 +223,9 @@ void http1_upgrade_unseen(struct http1 *h, struct exchange *x, const struct stam
 	http1_exchange_abort(h, x, HTTP_ABORT_UPGRADE, at->ts_ns);
 	while (h->list)
 		http1_exchange_lose(h, h->list);
-	/* Behind the 101 there may have been more. Before what the client sent, of which more may come in the same
-	 * call. */
-	http1_raw_gap(h, dir_other(h->client_dir), UINT64_MAX, HTTP_GAP_LOST, at);
 	http1_early_tell(h, false, at);
+	h->unseen = true;
+	h->unseen_at = *at;
 	http1_stop(h);
 }
 

@@ -62,6 +62,10 @@ struct http1 {
 	uint64_t next_xid;
 	struct queue early; /* what waits for an upgrade */
 	bool early_lost;    /* it was too much */
+	/* The upgrade was not seen, and what came behind it neither: to be told before the server's next bytes, since
+	 * the client's, and where they were cut, do not say when that was. */
+	bool unseen;
+	struct stamp unseen_at; /* when the upgrade was known */
 	void *raw_ctx;
 	void (*raw)(void *ctx, enum dir dir, const uint8_t *ptr, size_t len, const struct stamp *at);
 	void (*raw_gap)(void *ctx, enum dir dir, uint64_t len, enum http_gap why, const struct stamp *at);
